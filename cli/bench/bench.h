@@ -4,7 +4,7 @@
 #ifndef CLI_BENCH_BENCH_H
 #define CLI_BENCH_BENCH_H
 
-#include "cli.h"
+#include "pipeline.h"
 
 /* One line of an option table that fills a `type`. */
 #define BENCH_OPTION(of, option, kind, member, ...)                                                \

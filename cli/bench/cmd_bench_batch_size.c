@@ -198,8 +198,8 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
         mr_loader_stats(mr_trainer_get_loader(t.trainer), &st);
         v[NET] = (double)net_bytes(&t);
         v[LOADER] = (double)(st.pageable_bytes + st.pinned_bytes + st.device_bytes);
-        b->info = data.info;
-        snprintf(s->data, sizeof s->data, "%s", mr_dataset_text(data.ds));
+        b->info = data.pipe.info;
+        snprintf(s->data, sizeof s->data, "%s", mr_dataset_text(data.pipe.ds));
     }
     train_close(&t);
     train_data_close(&data);

@@ -243,8 +243,9 @@ static void print_text(const struct bench *b)
 {
     char text[CLI_CLEAN];
     printf("%s: %" PRIu64 " steps, batches of %" PRIu64 ", seed %" PRIu64 ", device %s%s%s\n",
-           cli_clean(mr_dataset_text(b->data.ds), text), b->iterations, b->opts->batch_size,
-           b->opts->seed, b->data.info.name, b->data.info.model[0] ? ": " : "", b->data.info.model);
+           cli_clean(mr_dataset_text(b->data.pipe.ds), text), b->iterations, b->opts->batch_size,
+           b->opts->seed, b->data.pipe.info.name, b->data.pipe.info.model[0] ? ": " : "",
+           b->data.pipe.info.model);
     for (int i = 0; i < b->n_nets; i++) {
         printf("\n%s\n", b->net[i].model);
         struct cli_table *table =
@@ -268,7 +269,7 @@ static int print_json(const struct bench *b)
     struct mr_json *json = cli_json_begin("bench optimizers");
     if (!json)
         return CLI_FAILED;
-    mr_json_string(json, "device", b->data.info.name);
+    mr_json_string(json, "device", b->data.pipe.info.name);
     mr_json_uint(json, "iterations", b->iterations);
     mr_json_array(json, "runs");
     for (int i = 0; i < b->n_nets; i++)
@@ -401,7 +402,8 @@ static int draw(const struct bench *b)
     }
     snprintf(subtitle, sizeof subtitle,
              "%.100s, batches of %" PRIu64 ", %" PRIu64 " steps, device %s",
-             mr_dataset_text(b->data.ds), b->opts->batch_size, b->iterations, b->data.info.name);
+             mr_dataset_text(b->data.pipe.ds), b->opts->batch_size, b->iterations,
+             b->data.pipe.info.name);
     int code = plot_write(&(struct plot){"Optimizers", subtitle, panel, 2 * b->n_nets, table},
                           b->opts->plot);
     free(series);

@@ -154,11 +154,11 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
         rc = train_data_open(&data, story->dataset, &opts);
     if (rc < 0)
         goto close;
-    b->info = data.info;
-    snprintf(story->data, sizeof story->data, "%s", mr_dataset_text(data.ds));
-    if (data.info.unified && steps[k].not_on_cpu) {
+    b->info = data.pipe.info;
+    snprintf(story->data, sizeof story->data, "%s", mr_dataset_text(data.pipe.ds));
+    if (data.pipe.info.unified && steps[k].not_on_cpu) {
         row->text[WHY_NOT] = steps[k].not_on_cpu;
-        rc = mr_error_set(MR_EUNSUPPORTED, "no meaning on %s: %s", data.info.name,
+        rc = mr_error_set(MR_EUNSUPPORTED, "no meaning on %s: %s", data.pipe.info.name,
                           steps[k].not_on_cpu);
         goto close;
     }

@@ -2,7 +2,7 @@
 #ifndef CLI_BENCH_WORKERS_H
 #define CLI_BENCH_WORKERS_H
 
-#include "cli.h"
+#include "pipeline.h"
 
 struct workers_opts {
     struct cli_common common;
@@ -28,7 +28,6 @@ struct workers {
     uint32_t list[WORKERS_MAX];
     int n_list;
     struct mr_device *dev;
-    struct mr_stream *stream;
     struct mr_dataset *set[WORKERS_N_SETS];
     float *x;
     double link_samples_per_s, step_samples_per_s; /* limits; 0: none or unknown */

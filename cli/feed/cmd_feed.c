@@ -171,7 +171,7 @@ static void tick(void *progress, uint64_t samples)
 static uint64_t expected_samples(const struct feed *feed)
 {
     const struct feed_opts *o = feed->opts;
-    uint64_t epoch = mr_loader_samples(feed->ld), epochs = o->epochs ? o->epochs : 1;
+    uint64_t epoch = mr_loader_samples(feed->pipe.loader), epochs = o->epochs ? o->epochs : 1;
     if (o->batches)
         return o->batches * o->batch_size;
     return o->time_ns || epochs > UINT64_MAX / epoch ? 0 : epochs * epoch;
@@ -187,7 +187,7 @@ static int feed_and_report(struct feed *feed, const char *dataset, const struct 
     int rc = feed_open(feed, dataset, opts);
     if (rc < 0)
         return cli_error(rc);
-    if (cli_input_dataset(dataset, feed->ds) != CLI_OK)
+    if (cli_input_dataset(dataset, feed->pipe.ds) != CLI_OK)
         return CLI_FAILED;
     struct cli_progress progress;
     cli_progress_begin(&progress, "feed", expected_samples(feed), "samples");

@@ -4,7 +4,7 @@
 #ifndef CLI_FEED_FEED_H
 #define CLI_FEED_FEED_H
 
-#include "cli.h"
+#include "pipeline.h"
 
 struct feed_opts {
     struct cli_common common;
@@ -52,7 +52,6 @@ struct feed_result {
         utilization; /* steps' time / span, first step left out (as MLPerf Storage's AU); < 0: no steps */
     struct feed_digest digest;
     struct mr_memory_counters memory[MR_N_MEMORY];
-    struct mr_device_info device;
     uint64_t lost_spans;
     bool finished; /* nothing to feed: --state-in is of a run that has done its epochs */
     int stopped;   /* by time, batches or a signal, before the epochs' end */
@@ -61,14 +60,8 @@ struct feed_result {
 
 struct feed {
     const struct feed_opts *opts;
-    struct mr_dataset *ds;
-    struct mr_sampler *sampler;
-    struct mr_transform *chain;
-    struct mr_device *dev;
-    struct mr_stream *stream;
-    struct mr_loader *ld;
+    struct cli_pipeline pipe;
     char *state_text;
-    uint64_t start_ns; /* when the loader was opened */
     /* host memory for the digest */
     unsigned char *back;
     uint64_t back_bytes;

@@ -203,7 +203,7 @@ static int run(void *values, int n_args, char **args)
     int code = check_files(o, &claims, &from);
     if (code == CLI_OK) {
         int rc = train_data_open(&d, args[0], o);
-        code = rc < 0 ? cli_error(rc) : cli_input_dataset(args[0], d.ds);
+        code = rc < 0 ? cli_error(rc) : cli_input_dataset(args[0], d.pipe.ds);
     }
     if (code == CLI_OK)
         code = cli_input_dataset(d.test_uri, d.test);

@@ -117,7 +117,7 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
     if (rc < 0)
         return rc;
     to.config = config;
-    rc = mr_trainer_create(data->dev, data->ds, data->test, &to, &t->trainer);
+    rc = mr_trainer_create(data->pipe.dev, data->pipe.ds, data->test, &to, &t->trainer);
     free(config);
     if (rc < 0)
         return rc;

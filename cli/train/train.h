@@ -8,7 +8,7 @@
 #ifndef CLI_TRAIN_TRAIN_H
 #define CLI_TRAIN_TRAIN_H
 
-#include "cli.h"
+#include "pipeline.h"
 
 struct train_opts {
     struct cli_common common;
@@ -41,9 +41,8 @@ extern const char *const train_losses[],
 
 struct train_data {
     const struct train_opts *opts;
-    struct mr_device *dev;
-    struct mr_device_info info;
-    struct mr_dataset *ds, *test;
+    struct cli_pipeline pipe; /* the device and the training set; the trainer has the rest */
+    struct mr_dataset *test;
     const char *chain_text, *test_chain_text; /* "": none */
     char *test_uri, *own_test_uri;            /* NULL: none; the second is freed */
     char test_note[160]; /* where the test set comes from, or why there is none */
