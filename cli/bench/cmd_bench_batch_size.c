@@ -168,7 +168,7 @@ static int set_options(struct train_opts *train, const struct opts *o, double ba
     int rc = bench_train_init(train);
     double by = batch / 64;
     *lr = o->lr * (o->scale == SCALE_LINEAR ? by : o->scale == SCALE_SQRT ? sqrt(by) : 1);
-    train->batch_size = (uint64_t)batch;
+    train->loader.batch_size = (uint64_t)batch;
     train->epochs = 1000000000; /* steps are counted: warm ones, too, take batches */
     train->seed = o->seed;
     train->threads = o->threads;

@@ -87,13 +87,9 @@ int bench_ours(const struct bench_set *set, const struct bench_opts *o, double s
                struct bench_ours *out)
 {
     struct cli_pipeline p = {.ds = set->ds, .shared = true};
-    struct mr_loader_opts lo;
-    mr_loader_opts_init(&lo);
+    struct mr_loader_opts lo = o->loader;
     lo.batch_size = set->batch_size;
     lo.epochs = 0;
-    lo.workers = (uint32_t)o->workers;
-    lo.prefetch = (uint32_t)o->prefetch;
-    lo.cache = (enum mr_cache_kind)o->cache;
     int rc = cli_pipeline_chain(&p, set->chain);
     if (rc < 0)
         goto out;

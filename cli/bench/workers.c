@@ -61,9 +61,7 @@ static int run_loader(const struct workers *w, const struct cli_pipeline *p,
 int workers_measure(const struct workers *w, struct workers_cell *cell)
 {
     struct cli_pipeline p = {.dev = w->dev, .ds = w->set[cell->set], .shared = true};
-    struct mr_loader_opts lo;
-    mr_loader_opts_init(&lo);
-    lo.batch_size = w->o->batch_size;
+    struct mr_loader_opts lo = w->o->loader;
     lo.epochs = 0;
     lo.workers = cell->workers;
     lo.pin = cell->pinned;
@@ -103,7 +101,7 @@ int workers_open(struct workers *w, struct mr_device *dev, const struct mr_devic
     w->dev = dev;
     w->link_samples_per_s = info->h2d_gb_per_s * 1e9 / (FLOATS * sizeof(float));
     w->step_samples_per_s =
-        w->o->step_ns ? (double)w->o->batch_size / ((double)w->o->step_ns * 1e-9) : 0;
+        w->o->step_ns ? (double)w->o->loader.batch_size / ((double)w->o->step_ns * 1e-9) : 0;
     return open_sets(w);
 }
 

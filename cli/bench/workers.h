@@ -7,7 +7,8 @@
 struct workers_opts {
     struct cli_common common;
     char *device, *plot, *list;
-    uint64_t samples, batch_size, step_ns, time_ns;
+    struct mr_loader_opts loader; /* its batch_size */
+    uint64_t samples, step_ns, time_ns;
 };
 
 enum workers_set { WORKERS_MEMORY, WORKERS_DELAY, WORKERS_N_SETS };

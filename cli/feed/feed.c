@@ -9,28 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-/* A policy limit as a user writes it: "10" samples or "1%". */
-static int parse_max_bad(const char *text, struct mr_loader_opts *lo)
-{
-    if (!text)
-        return 0;
-    char *end;
-    errno = 0;
-    double value = strtod(text, &end);
-    int is_percent = strcmp(end, "%") == 0;
-    if (end == text || errno || value < 0 || (*end && !is_percent) || (is_percent && value > 100))
-        return mr_error_set(
-            MR_EOPTION, "--max-bad %s: expected a number of samples, or a percentage such as 1%%",
-            text);
-    if (is_percent)
-        lo->max_bad_fraction = value / 100;
-    else
-        lo->max_bad = (uint64_t)value;
-    if (is_percent && value == 0)
-        lo->max_bad = 0;
-    return 0;
-}
-
 static int read_text(const char *path, char **out)
 {
     FILE *file = fopen(path, "rb");
@@ -50,51 +28,12 @@ static int read_text(const char *path, char **out)
     return 0;
 }
 
-static int parse_gpu_decode(const char *text, double *out)
-{
-    char *end;
-    if (!strcmp(text, "off") || !strcmp(text, "on") || !strcmp(text, "auto")) {
-        *out = !strcmp(text, "auto") ? MR_GPU_DECODE_AUTO : !strcmp(text, "on");
-        return 0;
-    }
-    *out = strtod(text, &end);
-    if (end != text && !*end && *out >= 0 && *out <= 1)
-        return 0;
-    return mr_error_set(MR_EOPTION, "--gpu-decode %s: expected off, on, auto or a fraction, 0..1",
-                        text);
-}
-
 static int loader_opts(struct feed *feed, struct mr_loader_opts *lo)
 {
     const struct feed_opts *o = feed->opts;
-    mr_loader_opts_init(lo);
-    lo->batch_size = o->batch_size;
-    lo->drop_last = o->drop_last;
-    lo->epochs = o->epochs ? o->epochs : o->time_ns ? 0 : 1;
-    lo->seed = o->seed;
-    lo->rank = (uint32_t)o->rank;
-    lo->world = (uint32_t)o->world;
-    lo->remainder = (enum mr_remainder)o->remainder;
-    lo->workers = (uint32_t)o->workers;
-    lo->prefetch = (uint32_t)o->prefetch;
-    lo->read_ahead = o->read_ahead;
-    lo->queue_depth = (uint32_t)o->queue_depth;
-    lo->max_memory = o->max_memory;
-    lo->storage = (enum mr_storage_kind)o->storage;
-    lo->cache = (enum mr_cache_kind)o->cache;
-    lo->direct = o->direct;
-    lo->collate = (enum mr_collate)o->collate;
-    lo->pad_value = o->pad_value;
-    lo->bad = (enum mr_bad_policy)o->bad;
-    lo->pin = o->pin;
-    lo->blocking = o->blocking;
-    lo->streams = (uint32_t)o->streams;
-    lo->device_transforms = o->device_transforms;
-    int rc = parse_max_bad(o->max_bad, lo);
-    if (rc == 0)
-        rc = parse_gpu_decode(o->gpu_decode, &lo->gpu_decode);
-    if (rc == 0 && o->state_in)
-        rc = read_text(o->state_in, &feed->state_text);
+    *lo = o->loader;
+    lo->epochs = o->loader.epochs ? o->loader.epochs : o->time_ns ? 0 : 1;
+    int rc = o->state_in ? read_text(o->state_in, &feed->state_text) : 0;
     lo->state = feed->state_text;
     return rc;
 }
@@ -135,7 +74,7 @@ int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *op
     rc = cli_pipeline_open(&feed->pipe, opts->device, dataset, opts->transform);
     if (rc < 0)
         return rc;
-    rc = cli_pipeline_order(&feed->pipe, order, opts->seed);
+    rc = cli_pipeline_order(&feed->pipe, order, opts->loader.seed);
     if (rc < 0)
         return rc;
     rc = open_steps(feed);

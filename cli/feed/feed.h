@@ -11,25 +11,13 @@ struct feed_opts {
     /* order */
     int shuffle;
     char *sampler;
-    uint64_t seed, epochs, rank, world;
-    int remainder, drop_last;
-    /* batches */
-    uint64_t batch_size;
-    char *transform;
-    int collate;
-    double pad_value;
     /* pipeline */
-    uint64_t workers, prefetch, read_ahead, queue_depth, max_memory;
-    char *cache_dir;
+    struct mr_loader_opts loader;
+    char *transform, *device, *cache_dir;
     uint64_t cache_limit, retries, stall_ns;
-    int storage, cache, direct, pin, blocking, device_transforms;
-    uint64_t streams;
-    char *device, *gpu_decode;
-    /* bad samples */
-    int bad;
-    char *max_bad, *quarantine;
-    int force;
     /* the run */
+    char *quarantine;
+    int force;
     uint64_t time_ns, batches;
     double sink_ms;
     int digest;

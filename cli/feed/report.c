@@ -102,7 +102,7 @@ static void json_config(struct mr_json *json, const struct feed *feed)
 {
     const struct mr_loader_stats *st = &feed->result.stats;
     mr_json_object(json, "config");
-    mr_options_json(feed_options, feed->opts, json);
+    mr_options_json(cli_options(feed_options), feed->opts, json);
     mr_json_object(json, "resolved");
     mr_json_string(json, "dataset", mr_dataset_text(feed->pipe.ds));
     mr_json_string(json, "sampler", mr_sampler_text(feed->pipe.sampler));
@@ -121,7 +121,7 @@ static void json_config(struct mr_json *json, const struct feed *feed)
 static void json_gpu_decode(struct mr_json *json, const struct feed *feed)
 {
     const struct mr_loader_stats *st = &feed->result.stats;
-    if (strcmp(feed->opts->gpu_decode, "off") == 0) {
+    if (feed->opts->loader.gpu_decode == 0) {
         mr_json_null(json, "gpu_decode");
         return;
     }
@@ -140,9 +140,10 @@ static double warm_rate(const struct feed *feed)
 {
     const struct mr_loader_stats *st = &feed->result.stats;
     double start = (double)st->first_batch_ns * 1e-9;
-    if (st->batches < 2 || st->samples <= feed->opts->batch_size)
+    if (st->batches < 2 || st->samples <= feed->opts->loader.batch_size)
         return 0;
-    return per_second((double)(st->samples - feed->opts->batch_size), feed->result.seconds - start);
+    return per_second((double)(st->samples - feed->opts->loader.batch_size),
+                      feed->result.seconds - start);
 }
 
 int feed_print_json(const struct feed *feed)
@@ -221,7 +222,7 @@ static void print_head(const struct feed *feed)
     }
     printf("  order %s, batches of %" PRIu64
            ", %u worker%s, prefetch %u, read from %s, device %s\n\n",
-           mr_sampler_text(feed->pipe.sampler), feed->opts->batch_size, st->workers,
+           mr_sampler_text(feed->pipe.sampler), feed->opts->loader.batch_size, st->workers,
            cli_s(st->workers), st->prefetch, st->storage, feed->pipe.info.name);
 }
 

@@ -109,9 +109,8 @@ static int open_feed(struct mr_dataset *ds, const struct inspect_sheet *o, uint6
                      uint64_t epochs, struct cli_pipeline *p)
 {
     struct mr_sampler_opts order;
-    struct mr_loader_opts opts;
+    struct mr_loader_opts opts = *o->loader;
     mr_sampler_opts_init(&order);
-    mr_loader_opts_init(&opts);
     uint64_t *indices = malloc(n * sizeof *indices);
     if (!indices)
         return mr_error_set(-ENOMEM, "out of memory");
@@ -122,7 +121,6 @@ static int open_feed(struct mr_dataset *ds, const struct inspect_sheet *o, uint6
     order.n_indices = n;
     opts.batch_size = 1;
     opts.epochs = epochs;
-    opts.seed = o->seed;
     opts.bad = MR_BAD_SKIP;
     *p = (struct cli_pipeline){.ds = ds, .shared = true};
     int rc = cli_pipeline_chain(p, o->transform);

@@ -61,14 +61,12 @@ static int open_loader(struct predict *p, const char *dataset)
     /* The checkpoint is asked as a whole below, once the data set is known. */
     const char *saved = mr_checkpoint_get(p->from, "test_transform");
     const char *chain = p->opts->transform ? p->opts->transform : saved;
-    struct mr_loader_opts lo;
+    struct mr_loader_opts lo = p->opts->loader;
     int rc = cli_pipeline_open(&p->pipe, p->opts->device, dataset, chain);
     if (rc < 0)
         return rc;
     uint64_t length = mr_dataset_length(p->pipe.ds);
-    mr_loader_opts_init(&lo);
-    lo.batch_size = p->batch_size = p->opts->batch_size < length ? p->opts->batch_size : length;
-    lo.workers = (uint32_t)p->opts->workers;
+    lo.batch_size = p->batch_size = lo.batch_size < length ? lo.batch_size : length;
     return cli_pipeline_start(&p->pipe, &lo);
 }
 

@@ -8,7 +8,8 @@
 
 struct predict_opts {
     struct cli_common common;
-    uint64_t top, limit, batch_size, workers, threads;
+    uint64_t top, limit, threads;
+    struct mr_loader_opts loader;
     char *device, *transform, *csv;
     int force;
 };

@@ -7,10 +7,7 @@
 
 const char *const train_losses[] = {"cross-entropy", "nll", "mse", NULL};
 const char *const train_amps[] = {"off", "tf32", "bf16", "fp16", NULL};
-static const char *const policies[] = {"stop", "skip", NULL};         /* as enum mr_on_nan */
-static const char *const caches[] = {"none", "host", "device", NULL}; /* as enum mr_cache_kind */
-static const char *const device_transforms[] = {"off", "on", "auto",
-                                                NULL}; /* as enum mr_device_transforms */
+static const char *const policies[] = {"stop", "skip", NULL}; /* as enum mr_on_nan */
 static const char model[] = "Model", data[] = "Data", machine[] = "Machine", run_group[] = "Run",
                   files[] = "Files";
 
@@ -19,6 +16,14 @@ static const char model[] = "Model", data[] = "Data", machine[] = "Machine", run
         .name = option, .key = letter, .type = kind,                                               \
         .offset = offsetof(struct train_opts, member), .group = heading, __VA_ARGS__               \
     }
+
+#define LOADER(option, ...) CLI_LOADER_OPTION(struct train_opts, loader, option, __VA_ARGS__)
+
+/* The trainer sets these, or has one value for them. */
+static const char *const not_of_trainer[] = {"drop-last",  "rank",        "world",      "remainder",
+                                             "collate",    "pad-value",   "bad",        "max-bad",
+                                             "read-ahead", "queue-depth", "max-memory", "storage",
+                                             "streams",    "direct",      "gpu-decode", NULL};
 
 const struct mr_option train_options[] = {
     OPT("model", 'm', MR_OPT_STRING, model, model, .initial = "mnist-cnn", .meta = "MODEL",
@@ -49,8 +54,7 @@ const struct mr_option train_options[] = {
     OPT("classes", 0, MR_OPT_UINT, classes, model, .initial = "0", .max = 1 << 20,
         .unit = "classes", .help = "Outputs; 0: as the data set says"),
 
-    OPT("batch-size", 'b', MR_OPT_UINT, batch_size, data, .initial = "64", .min = 1, .max = 1 << 20,
-        .unit = "samples", .help = "Samples in a batch"),
+    LOADER("batch-size", .max = 1 << 20, .group = data),
     OPT("transform", 't', MR_OPT_STRING, transform, data, .meta = "CHAIN",
         .help = "Ops on each sample, which millrace inspect --transforms lists; without it "
                 "one-channel IDX files get "
@@ -61,27 +65,18 @@ const struct mr_option train_options[] = {
         .help = "Ops on each test sample, when --transform has random ones; without it the same"),
     OPT("shuffle", 0, MR_OPT_FLAG, shuffle, data, .initial = "1",
         .help = "Take the samples in another random order each epoch"),
-    OPT("cache", 0, MR_OPT_ENUM, cache, data, .initial = "none", .choices = caches,
-        .help = "host: keep files in memory once read; device: keep all samples on the device"),
+    LOADER("cache", .group = data),
 
     OPT("device", 'd', MR_OPT_STRING, device, machine, .initial = "auto", .meta = "DEVICE",
         .help = "auto, cpu, cuda, cuda:1"),
-    OPT("workers", 'w', MR_OPT_UINT, workers, machine, .initial = "0", .max = 512,
-        .unit = "threads", .help = "Threads that make batches; 0: as many as this process may use"),
-    OPT("prefetch", 'p', MR_OPT_UINT, prefetch, machine, .initial = "0", .max = 65536,
-        .unit = "batches", .help = "Batches made ahead; 0: chosen"),
+    LOADER("workers", .group = machine),
+    LOADER("prefetch", .group = machine),
     OPT("threads", 0, MR_OPT_UINT, threads, machine, .initial = "0", .max = 512, .unit = "threads",
         .help = "Threads that compute on cpu; 0: as many as this process may use; the results are "
                 "the same"),
     OPT("graph", 0, MR_OPT_FLAG, graph, machine, .initial = "1",
         .help = "Launch a step as one CUDA graph, not its kernels one by one"),
-    OPT("pin", 0, MR_OPT_FLAG, pin, machine, .initial = "1",
-        .help = "Use page-locked memory for batches; without it copies are slower"),
-    OPT("blocking", 0, MR_OPT_FLAG, blocking, machine,
-        .help = "Workers wait for each copy; shows what that costs"),
-    OPT("device-transforms", 0, MR_OPT_ENUM, device_transforms, machine, .initial = "auto",
-        .choices = device_transforms,
-        .help = "The end of the chain on the device, where that copies fewer bytes"),
+    CLI_LOADER_REST(struct train_opts, loader, .group = machine, .choices = not_of_trainer),
 
     OPT("epochs", 'e', MR_OPT_UINT, epochs, run_group, .initial = "10", .min = 1, .max = 1e9,
         .unit = "epochs", .help = "How often to go over the data"),

@@ -73,7 +73,7 @@ void train_print_head(const struct train *t)
            t->info.classes, t->opts->loss == MR_MSE ? "outputs" : "classes");
     print_layers(t);
     printf("\n  %s, schedule %s, batches of %" PRIu64 ", seed %" PRIu64 "\n", t->info.optimizer,
-           t->opts->schedule, t->opts->batch_size, t->opts->seed);
+           t->opts->schedule, t->opts->loader.batch_size, t->opts->seed);
     printf("  device %s%s%s, %s, tensor cores %s; %s of activations and workspace; %u workers\n",
            d->pipe.info.name, d->pipe.info.model[0] ? ": " : "", d->pipe.info.model, precision(t),
            tensor_cores(t) ? "used" : "not used",
@@ -237,7 +237,7 @@ static void json_config(struct mr_json *json, const struct train *t)
 {
     const struct train_data *d = t->data;
     mr_json_object(json, "config");
-    mr_options_json(train_options, t->opts, json);
+    mr_options_json(cli_options(train_options), t->opts, json);
     mr_json_object(json, "resolved");
     mr_json_string(json, "dataset", mr_dataset_text(d->pipe.ds));
     mr_json_string(json, "test", d->test ? mr_dataset_text(d->test) : NULL);

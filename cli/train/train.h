@@ -19,12 +19,13 @@ struct train_opts {
     uint64_t classes;
     /* data */
     char *transform, *test, *test_transform;
-    uint64_t batch_size, epochs, seed;
-    int shuffle, cache;
+    uint64_t epochs, seed;
+    int shuffle;
     /* machine */
+    struct mr_loader_opts loader; /* and its batch_size */
     char *device;
-    uint64_t workers, prefetch, threads;
-    int graph, pin, blocking, device_transforms;
+    uint64_t threads;
+    int graph;
     /* the run */
     double target;
     uint64_t patience, max_steps;
