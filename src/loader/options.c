@@ -1,4 +1,4 @@
-/* A loader's options: the table, which has defaults, ranges and help, and structs of older callers. */
+/* A loader's options: a table of defaults, ranges and help; structs of older callers. */
 #include "loader/engine.h"
 
 #include "base/options.h"
@@ -105,7 +105,7 @@ const struct mr_option *mr_loader_options(void)
     return table;
 }
 
-/* The defaults are few and of no type that allocates: a table that parses once always does. */
+/* Cannot fail: no row is a string, and tests parse each default. */
 void mr_loader_opts_fill(struct mr_loader_opts *opts, size_t size)
 {
     struct mr_loader_opts full = {0};

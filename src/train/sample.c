@@ -135,8 +135,8 @@ static int bind_chain(struct mr_trainer *t)
     return rc < 0 ? rc : mr_train_sample(mr_transform_specs(t->chain), &t->sample);
 }
 
-/* The caller's, without those that say which samples a batch holds: each step takes whole batches of
- * one shape, and the trainer's own seed and place in the epoch. */
+/* The caller's options, but for those that change which samples a batch holds: a step needs all
+ * samples of its batch, in one shape. */
 static int loader_opts(const struct mr_loader_opts *from, struct mr_loader_opts *out)
 {
     struct mr_loader_opts own;

@@ -187,7 +187,7 @@ static void text_sets_what_it_names(void **state)
     }
 }
 
-/* The program was compiled when the struct ended before `end`: nothing behind it exists or changes. */
+/* A program compiled when the struct ended at `end`: nothing behind it exists or changes. */
 static void older_structs_end_earlier(void **state)
 {
     (void)state;
