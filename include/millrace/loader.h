@@ -35,6 +35,7 @@
 #include <millrace/dataset.h>
 #include <millrace/device.h>
 #include <millrace/json.h>
+#include <millrace/options.h>
 #include <millrace/sampler.h>
 #include <millrace/storage.h>
 #include <millrace/transform.h>
@@ -100,11 +101,11 @@ struct mr_loader_opts {
      * run on the device. */
     enum mr_cache_kind cache;
     enum mr_collate collate;
-    double pad_value;                            /* what PAD and FIXED fill with */
-    enum mr_bad_policy bad;                      /* default FAIL */
-    uint64_t max_bad;                            /* SKIP, REPLACE: most bad samples; default: any */
-    double max_bad_fraction;                     /* of the samples so far plus one batch; 0: any */
-    int pageable;                                /* 1: slots in pageable memory, for comparison */
+    double pad_value;        /* what PAD and FIXED fill with */
+    enum mr_bad_policy bad;  /* default FAIL */
+    uint64_t max_bad;        /* SKIP, REPLACE: most bad samples; default: any */
+    double max_bad_fraction; /* of the samples so far plus one batch; 0: any */
+    int pin; /* 1 (default): slots in page-locked memory; 0: in pageable memory, for comparison */
     const char *state;                           /* from mr_loader_state(); NULL: from the start */
     enum mr_device_transforms device_transforms; /* default AUTO */
     int blocking;     /* 1: a worker waits for the copy that it enqueued, for comparison */
@@ -125,6 +126,23 @@ static inline void mr_loader_opts_init(struct mr_loader_opts *opts)
 {
     mr_loader_opts_fill(opts, sizeof *opts);
 }
+
+/*
+ * Returns the table of the loader's options, for struct mr_loader_opts; it is constant and belongs
+ * to the library. It drives the defaults of mr_loader_opts_init(), the checks of mr_loader_open(),
+ * and the options and help of commands. size and state have no row. Any thread.
+ */
+MR_API const struct mr_option *mr_loader_options(void);
+
+/*
+ * Sets options from text: "batch-size=256,workers=8,no-pin". Options that it does not name keep
+ * their values.
+ * text: names of mr_loader_options(); may be "". opts: set up with mr_loader_opts_init(); unchanged
+ * on failure.
+ * Returns 0, MR_EOPTION (the text names the option and what was expected), MR_EMISUSE, -ENOMEM.
+ * Any thread.
+ */
+MR_API int mr_loader_opts_parse(const char *text, struct mr_loader_opts *opts);
 
 /* ---- open and close ---- */
 

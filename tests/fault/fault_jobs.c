@@ -197,7 +197,7 @@ static int open_parts(const struct job *job, struct parts *p)
     o.cache = job->cache;
     o.bad = job->bad;
     o.collate = job->collate;
-    o.pageable = job->pageable;
+    o.pin = !job->pageable;
     int rc = open_dataset(job, p);
     if (rc >= 0)
         rc = open_sampler(job, p);
