@@ -15,6 +15,7 @@
  *   json.h       a JSON writer                      output.h    files written whole
  *   text.h       texts made fit to be shown         train.h     the trainer
  *   checkpoint.h checkpoints, and nets from them
+ *   random.h     keyed random numbers for callbacks
  *
  * nn.h, optim.h, train.h and checkpoint.h are in libmillrace-train, profile.h is in
  * libmillrace-profile, the others are in libmillrace.
@@ -50,6 +51,7 @@
 #include <millrace/options.h>
 #include <millrace/output.h>
 #include <millrace/profile.h>
+#include <millrace/random.h>
 #include <millrace/sampler.h>
 #include <millrace/storage.h>
 #include <millrace/system.h>

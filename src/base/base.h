@@ -167,11 +167,15 @@ enum mr_draw {
     MR_DRAW_RETRY,
     MR_DRAW_DECODE,
     MR_DRAW_INIT,
+    MR_DRAW_USER,
 };
 
 /* Four numbers keyed by (seed, purpose, a, b, c). */
 MR_PRIVATE void mr_draw4(uint64_t seed, enum mr_draw purpose, uint64_t a, uint64_t b, uint32_t c,
                          uint32_t out[4]);
+
+/* The x that a standard normal number is below with probability p, 0 < p < 1. */
+double mr_normal_quantile(double p);
 
 /* [0, 1), 24 and 53 bits. */
 static inline float mr_unit_f32(uint32_t x)
