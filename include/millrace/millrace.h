@@ -14,7 +14,7 @@
  *   system.h     clock, processors, random         options.h   option tables
  *   json.h       a JSON writer                      output.h    files written whole
  *   text.h       texts made fit to be shown         train.h     the trainer
- *   checkpoint.h checkpoints, and nets from them
+ *   checkpoint.h checkpoints, and nets from them    callback.h  data sets of your own
  *   random.h     keyed random numbers for callbacks
  *
  * nn.h, optim.h, train.h and checkpoint.h are in libmillrace-train, profile.h is in
@@ -40,6 +40,7 @@
 #ifndef MILLRACE_H
 #define MILLRACE_H
 
+#include <millrace/callback.h>
 #include <millrace/checkpoint.h>
 #include <millrace/dataset.h>
 #include <millrace/device.h>

@@ -36,6 +36,8 @@ struct mr_error_kept {
     char text[MR_ERROR_BYTES];
 };
 MR_PRIVATE void mr_error_keep(int code, struct mr_error_kept *out); /* copies this thread's text */
+/* How many texts this thread has set: tells whether a callback set one. */
+uint64_t mr_error_count(void);
 MR_PRIVATE int mr_error_put(const struct mr_error_kept *kept); /* sets it here; returns its code */
 
 /* Sets "what: strerror(errnum)" and returns -errnum. */

@@ -37,6 +37,9 @@ struct mr_sample {
     /* What random choices are keyed by: mr_draw4(seed, MR_DRAW_DATASET, index, epoch, ...). Of a mixture's part the index is the
      * mixture's, so that a sample that comes twice in an epoch is not the same twice. */
     uint64_t index, epoch, seed;
+    uint64_t position;  /* in the epoch's order */
+    uint32_t worker;    /* or MR_NO_WORKER */
+    void *worker_state; /* what enter made for this worker */
     struct mr_decoder *
         decoder; /* the calling thread's; NULL for data sets without pictures that do not want one */
     mr_window_choice *choose; /* what is wanted of the picture; NULL: all of it */
@@ -78,6 +81,16 @@ struct mr_dataset_ops {
                   struct mr_sample *out);
     /* ... or get; or both: get then gives the samples for which locate returns 0. */
     int (*get)(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out);
+    /*
+     * Makes several samples at once. rc[i]: 0, or negative: ask for sample i alone, by get, which
+     * also sets its error's text. Returns 0; an error makes all of them bad. Optional.
+     */
+    int (*get_run)(const struct mr_dataset *ds, uint32_t n,
+                   const struct mr_sample_context context[], void *const (*row)[MR_MAX_FIELDS],
+                   uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK], int rc[]);
+    /* Begins and ends a thread's samples: enter makes worker_state. Optional. */
+    int (*enter)(const struct mr_dataset *ds, uint32_t worker, void **state);
+    void (*leave)(const struct mr_dataset *ds, uint32_t worker, void *state);
     /* The name of the file that get() reads a sample from, for the list of bad ones; NULL: none. Optional. */
     const char *(*file)(const struct mr_dataset *ds, uint64_t index);
 };

@@ -263,7 +263,7 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number, bool 
         row0 < run->info.rows ? (uint32_t)MR_MIN(ld->sizes.run_rows, run->info.rows - row0) : 0;
     run->n_done = run->n_reads = run->n_landed = run->n_submitted = 0;
     run->error.code = 0;
-    int rc = map_order(w, run);
+    int rc = w->entered.code < 0 ? mr_error_put(&w->entered) : map_order(w, run);
     if (rc == 0) {
         for (uint32_t i = 0; i < run->n; i++)
             locate_sample(ld, run, i, open);
