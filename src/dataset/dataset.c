@@ -392,7 +392,7 @@ static int read_located(const struct mr_dataset *ds, uint64_t index, struct mr_s
                         void *owned[MR_MAX_EXTENTS])
 {
     struct mr_extent extent[MR_MAX_EXTENTS];
-    struct mr_bytes in[MR_MAX_EXTENTS];
+    struct mr_bytes in[MR_MAX_EXTENTS] = {{NULL, 0}};
     int n = ds->ops->locate(ds, index, extent);
     bool decode = false;
     if (n == 0)

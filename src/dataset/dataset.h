@@ -19,12 +19,6 @@ struct mr_extent {
     uint64_t offset, bytes;
 };
 
-/* What an extent's read brought. */
-struct mr_bytes {
-    const void *data;
-    uint64_t n;
-};
-
 /*
  * One sample on its way. For each field: data points to the bytes. Before decode or get, data == room, a buffer of the
  * spec's bytes, and dim is the spec's shape; the data set writes there, or points data at bytes that stay valid until the
@@ -252,7 +246,7 @@ extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
     }
 
 extern const struct mr_dataset_ops mr_dataset_idx, mr_dataset_npy, mr_dataset_raw,
-    mr_dataset_synthetic, mr_dataset_array, mr_dataset_callback, mr_dataset_tar,
+    mr_dataset_synthetic, mr_dataset_array, mr_dataset_callback, mr_dataset_located, mr_dataset_tar,
     mr_dataset_safetensors, mr_dataset_folder, mr_dataset_list, mr_dataset_csv, mr_dataset_video,
     mr_dataset_mix, mr_dataset_npz;
 
