@@ -117,6 +117,17 @@ MR_API const char *mr_dataset_source(const struct mr_dataset *ds, uint64_t k);
 MR_API int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row[],
                            uint64_t (*dim)[MR_MAX_RANK]);
 
+/*
+ * Reads one field of one sample. Other fields are neither read nor decoded where the format keeps
+ * them apart: labels and points of picture folders, lists and tables, members of tar archives,
+ * arrays. Blocks.
+ * index: less than mr_dataset_length(). field: less than mr_dataset_fields(). [out] row:
+ * mr_spec_bytes() bytes. [out] dim: the field's shape; may be NULL.
+ * Returns as mr_dataset_read(); MR_EMISUSE: no such field.
+ */
+MR_API int mr_dataset_read_field(const struct mr_dataset *ds, uint64_t index, int field, void *row,
+                                 uint64_t dim[MR_MAX_RANK]);
+
 /* A field as it is stored: a picture is not decoded; other fields are values. */
 struct mr_stored {
     void *data; /* malloc'd */

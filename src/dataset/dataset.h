@@ -85,6 +85,12 @@ struct mr_dataset_ops {
     /* Begins and ends a thread's samples: enter makes worker_state. Optional. */
     int (*enter)(const struct mr_dataset *ds, uint32_t worker, void **state);
     void (*leave)(const struct mr_dataset *ds, uint32_t worker, void *state);
+    /*
+     * Makes field f alone, without reading what the others need. Sets its data and dim. owned: as
+     * for mr_sample_read(). Returns 1; 0: it cannot be made alone. Optional.
+     */
+    int (*get_field)(const struct mr_dataset *ds, uint64_t index, int f, struct mr_sample *out,
+                     void **owned);
     /* The name of the file that get() reads a sample from, for the list of bad ones; NULL: none. Optional. */
     const char *(*file)(const struct mr_dataset *ds, uint64_t index);
 };
