@@ -9,8 +9,8 @@
 static _Thread_local char last_error[MR_ERROR_BYTES];
 static _Thread_local uint64_t n_errors; /* texts set so far */
 
-static pthread_mutex_t log_lock =
-    PTHREAD_MUTEX_INITIALIZER; /* guards log_fn, log_user, and serialises calls */
+/* guards log_fn, log_user, and serialises calls */
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*log_fn)(void *, enum mr_log_level, const char *);
 static void *log_user;
 

@@ -61,7 +61,7 @@ uint64_t mr_rng_below(struct mr_rng *rng, uint64_t n)
     return (uint64_t)(product >> 64);
 }
 
-/* ln x for 0 < x < 1, to 1e-14: without libm, whose last bit differs from machine to machine. */
+/* ln x for 0 < x < 1, to 1e-14. libm is not used: its last bit differs between machines. */
 static double natural_log(double x)
 {
     uint64_t u;
@@ -80,7 +80,7 @@ static double natural_log(double x)
     return 2 * s * sum + e * 0.69314718055994531;
 }
 
-/* Horner; n coefficients, the highest power's first. */
+/* Horner's method; n coefficients, highest power first. */
 static double polynomial(const double *c, int n, double x)
 {
     double sum = c[0];
@@ -89,8 +89,8 @@ static double polynomial(const double *c, int n, double x)
     return sum;
 }
 
-/* The inverse of the normal distribution function, to a relative 1.2e-9 (P. J. Acklam's rational
- * approximation). */
+/* The inverse of the normal distribution function, with a relative error of 1.2e-9 (P. J. Acklam's
+ * rational approximation). */
 double mr_normal_quantile(double p)
 {
     static const double a[] = {-3.969683028665376e+01, 2.209460984245205e+02,
