@@ -59,15 +59,33 @@ extern const char *const cli_log_levels[];
                               "error says what failed"),                                           \
         CLI_COMMON_OPTION("quiet", 'q', MR_OPT_FLAG, quiet, NULL,                                  \
                           .help = "No progress bar, no warnings"),                                 \
-        CLI_COMMON_OPTION(                                                                         \
-            "progress", 0, MR_OPT_FLAG, progress, "1",                                             \
-            .help = "Show a progress bar if standard error is a terminal",                         \
-            .no_help =                                                                             \
-                "Never show a progress bar; none is shown if standard error is not a terminal"),   \
+        CLI_COMMON_OPTION("progress", 0, MR_OPT_FLAG, progress, "1",                               \
+                          .help = "Show a progress bar if standard error is a terminal"),          \
         CLI_COMMON_OPTION("log-level", 0, MR_OPT_ENUM, log_level, "warning",                       \
                           .choices = cli_log_levels,                                               \
                           .help = "Lowest level of messages to print on standard error"),          \
         CLI_COMMON_OPTION("help", 'h', MR_OPT_FLAG, help, NULL, .help = "Print this help")
+
+/*
+ * options.c: rows of the loader's table (mr_loader_options()) in a command's, whose struct has a
+ * struct mr_loader_opts. CLI_LOADER_OPTION takes one by its name; key, initial, max, help and group
+ * replace the loader's. CLI_LOADER_REST takes all that the table does not name, but those in
+ * .choices: an option that the loader gains is then one of the command, too.
+ */
+#define CLI_LOADER 1000 /* as a type: a row to be filled in */
+#define CLI_REST   "*"
+#define CLI_LOADER_OPTION(of, member, option, ...)                                                 \
+    {                                                                                              \
+        .name = option, .type = (enum mr_option_type)CLI_LOADER, .offset = offsetof(of, member),   \
+        __VA_ARGS__                                                                                \
+    }
+#define CLI_LOADER_REST(of, member, ...) CLI_LOADER_OPTION(of, member, CLI_REST, __VA_ARGS__)
+
+/* The table with these rows filled in; it stays. NULL without memory (mr_last_error()). */
+const struct mr_option *cli_options(const struct mr_option *table);
+/* Sets all options to their defaults, of the loader also those without a row. Free the strings with
+ * mr_options_free(cli_options(table), values). Returns 0 or the library's error. */
+int cli_options_init(const struct mr_option *table, void *values);
 
 /* A member of the object that --json prints, or an example: what and what it means. Lists end with
  * {NULL}. */

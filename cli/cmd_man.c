@@ -101,7 +101,8 @@ static const char *page_name(const struct cli_command *command, char buf[64])
 
 static int command_page(FILE *out, const struct cli_command *command)
 {
-    char *options = mr_options_man(command->options);
+    const struct mr_option *rows = cli_options(command->options);
+    char *options = rows ? mr_options_man(rows) : NULL;
     if (!options)
         return cli_fail("out of memory");
     char page[64];

@@ -65,7 +65,8 @@ void cli_help(FILE *out, const struct cli_command *command)
         fputc('\n', out);
         cli_paragraphs(out, cli_dataset_text, 0);
     }
-    char *options = mr_options_help(command->options);
+    const struct mr_option *table = cli_options(command->options);
+    char *options = table ? mr_options_help(table) : NULL;
     fprintf(out, "\n%s", options ? options : "(out of memory)\n");
     free(options);
     for (const struct cli_note *e = command->examples; e && e->what; e++)

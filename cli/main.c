@@ -184,7 +184,9 @@ int cli_json_end(struct mr_json *json)
 int cli_json_end_config(struct mr_json *json, const struct mr_option *table, const void *values)
 {
     mr_json_object(json, "config");
-    mr_options_json(table, values, json);
+    const struct mr_option *all = cli_options(table); /* made when they were parsed */
+    if (all)
+        mr_options_json(all, values, json);
     mr_json_object_end(json);
     return cli_json_end(json);
 }
@@ -301,7 +303,7 @@ static int own_args(const struct cli_command *command, int argc, char **argv)
 static int run_with(const struct cli_command *command, void *options, int argc, char **argv)
 {
     int own = own_args(command, argc, argv);
-    int n = mr_options_parse_args(command->options, options, own, argv);
+    int n = mr_options_parse_args(cli_options(command->options), options, own, argv);
     cli = *(struct cli_common *)options;
     if (n < 0)
         return cli_error(n);
@@ -328,10 +330,10 @@ static int run(const struct cli_command *command, int argc, char **argv)
     running = command->name;
     if (!options)
         return cli_fail("out of memory");
-    int rc = mr_options_init(command->options, options);
+    int rc = cli_options_init(command->options, options);
     int code = rc ? cli_error(rc) : run_with(command, options, argc, argv);
     if (rc == 0)
-        mr_options_free(command->options, options);
+        mr_options_free(cli_options(command->options), options);
     free(options);
     return code;
 }

@@ -4,7 +4,7 @@
 #ifndef CLI_BENCH_BENCH_H
 #define CLI_BENCH_BENCH_H
 
-#include "cli.h"
+#include "pipeline.h"
 
 /* One line of an option table that fills a `type`. */
 #define BENCH_OPTION(of, option, kind, member, ...)                                                \
@@ -15,9 +15,8 @@
 struct bench_opts {
     struct cli_common common;
     char *mnist, *cases, *dataset;
-    uint64_t workers, prefetch, rounds, samples;
-    uint64_t time_ns;
-    int cache; /* enum mr_cache_kind */
+    struct mr_loader_opts loader;
+    uint64_t rounds, samples, time_ns;
 };
 
 /* A data set as a case uses it. */

@@ -169,7 +169,7 @@ static int set_options(struct train_opts *train, const struct opts *o, double ba
     int rc = bench_train_init(train);
     double by = batch / 64;
     *lr = o->lr * (o->scale == SCALE_LINEAR ? by : o->scale == SCALE_SQRT ? sqrt(by) : 1);
-    train->batch_size = (uint64_t)batch;
+    train->loader.batch_size = (uint64_t)batch;
     train->epochs = 1000000000; /* steps are counted: warm ones, too, take batches */
     train->seed = o->seed;
     train->threads = o->threads;
@@ -199,8 +199,8 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
         mr_loader_stats(mr_trainer_get_loader(t.trainer), &st);
         v[NET] = (double)net_bytes(&t);
         v[LOADER] = (double)(st.pageable_bytes + st.pinned_bytes + st.device_bytes);
-        b->info = data.info;
-        snprintf(s->data, sizeof s->data, "%s", mr_dataset_text(data.ds));
+        b->info = data.pipe.info;
+        snprintf(s->data, sizeof s->data, "%s", mr_dataset_text(data.pipe.ds));
     }
     train_close(&t);
     train_data_close(&data);

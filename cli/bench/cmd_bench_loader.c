@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define OPT(...) BENCH_OPTION(struct bench_opts, __VA_ARGS__)
+#define OPT(...)            BENCH_OPTION(struct bench_opts, __VA_ARGS__)
 
-static const char *const caches[] = {"none", "host", NULL};
+#define LOADER(option, ...) CLI_LOADER_OPTION(struct bench_opts, loader, option, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("cases", MR_OPT_STRING, cases, .meta = "LIST",
@@ -22,12 +22,11 @@ static const struct mr_option options[] = {
     OPT("dataset", MR_OPT_STRING, dataset, .meta = "DATASET",
         .help = "A data set of the case `dataset`, whose samples have one shape: delivered as they "
                 "are, batches of 64"),
-    OPT("workers", MR_OPT_UINT, workers, .initial = "0", .max = 512, .unit = "threads",
-        .help = "Worker threads, and threads of memcpy; 0: one a processor"),
-    OPT("prefetch", MR_OPT_UINT, prefetch, .initial = "0", .max = 1024, .unit = "batches",
-        .help = "Slots in the ring; 0: chosen"),
-    OPT("cache", MR_OPT_ENUM, cache, .initial = "none", .choices = caches,
-        .help = "host: bytes of files once read stay in memory"),
+    LOADER("workers", .group = "Options",
+           .help = "Worker threads, and threads of memcpy; 0: one per processor that this process "
+                   "may use"),
+    LOADER("prefetch", .group = "Options"),
+    LOADER("cache", .group = "Options"),
     OPT("rounds", MR_OPT_UINT, rounds, .initial = "5", .min = 1, .max = 1000, .unit = "rounds",
         .help = "How often each is measured, in turn; medians are printed"),
     OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 256, .max = 1e9,
@@ -93,7 +92,7 @@ static int measure(const struct bench_set *set, const struct bench_opts *o, cons
                    double *out)
 {
     double v[5][BENCH_MAX_ROUNDS], seconds = (double)o->time_ns * 1e-9;
-    uint64_t epoch = name ? copied_bytes(set, o->workers, name) : 0,
+    uint64_t epoch = name ? copied_bytes(set, o->loader.workers, name) : 0,
              piece = row_bytes(set) * set->batch_size;
     int rc = 0;
     for (uint64_t r = 0; r < o->rounds && rc == 0; r++) {
@@ -156,41 +155,37 @@ static int case_memory(const struct bench_opts *o, double *out)
     return rc;
 }
 
+static int measure_uri(const char *uri, struct bench_set *set, const struct bench_opts *o,
+                       const char *name, double *out)
+{
+    int rc = mr_dataset_open(uri, &set->ds);
+    if (rc < 0)
+        return rc;
+    rc = measure(set, o, name, out);
+    mr_dataset_close(set->ds);
+    return rc;
+}
+
 static int case_mnist(const struct bench_opts *o, double *out)
 {
     struct bench_set set = {.batch_size = 64,
                             .chain = "cast(f32),scale(1/255),normalize(0.1307,0.3081)"};
-    int rc = mr_dataset_open(o->mnist, &set.ds);
-    if (rc < 0)
-        return rc;
-    rc = measure(&set, o, "mnist", out);
-    mr_dataset_close(set.ds);
-    return rc;
+    return measure_uri(o->mnist, &set, o, "mnist", out);
 }
 
 static int case_dataset(const struct bench_opts *o, double *out)
 {
     struct bench_set set = {.batch_size = 64};
-    int rc = mr_dataset_open(o->dataset, &set.ds);
-    if (rc < 0)
-        return rc;
-    rc = measure(&set, o, "dataset", out);
-    mr_dataset_close(set.ds);
-    return rc;
+    return measure_uri(o->dataset, &set, o, "dataset", out);
 }
 
 static int case_delay(const struct bench_opts *o, double *out)
 {
     struct bench_set set = {.batch_size = 64};
     struct bench_opts two = *o;
-    if (two.workers == 0)
-        two.workers = 2;
-    int rc = mr_dataset_open("synthetic:n=1e6,shape=1024,delay=2ms", &set.ds);
-    if (rc < 0)
-        return rc;
-    rc = measure(&set, &two, NULL, out);
-    mr_dataset_close(set.ds);
-    return rc;
+    if (two.loader.workers == 0)
+        two.loader.workers = 2;
+    return measure_uri("synthetic:n=1e6,shape=1024,delay=2ms", &set, &two, NULL, out);
 }
 
 static const struct {

@@ -21,7 +21,8 @@ enum {
 struct opts {
     struct cli_common common;
     char *models, *optimizers, *device, *plot;
-    uint64_t iterations, batch_size, seed, threads;
+    struct mr_loader_opts loader; /* its batch_size */
+    uint64_t iterations, seed, threads;
     int quick;
 };
 
@@ -40,8 +41,8 @@ static const struct mr_option options[] = {
         .unit = "steps", .help = "Steps of each; if not given, 20000, with --quick 400"),
     OPT("quick", MR_OPT_FLAG, quick,
         .help = "The perceptrons alone, and 400 steps unless --iterations is given"),
-    OPT("batch-size", MR_OPT_UINT, batch_size, .key = 'b', .initial = "128", .min = 1,
-        .max = 1 << 20, .unit = "samples", .help = "Samples in a batch"),
+    CLI_LOADER_OPTION(struct opts, loader, "batch-size", .initial = "128", .max = 1 << 20,
+                      .group = "Options"),
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
         .help = "auto, cpu, cuda"),
     OPT("seed", MR_OPT_UINT, seed, .initial = "0",
@@ -243,8 +244,9 @@ static void print_text(const struct bench *b)
 {
     char text[CLI_CLEAN];
     printf("%s: %" PRIu64 " steps, batches of %" PRIu64 ", seed %" PRIu64 ", device %s%s%s\n",
-           cli_clean(mr_dataset_text(b->data.ds), text), b->iterations, b->opts->batch_size,
-           b->opts->seed, b->data.info.name, b->data.info.model[0] ? ": " : "", b->data.info.model);
+           cli_clean(mr_dataset_text(b->data.pipe.ds), text), b->iterations,
+           b->opts->loader.batch_size, b->opts->seed, b->data.pipe.info.name,
+           b->data.pipe.info.model[0] ? ": " : "", b->data.pipe.info.model);
     for (int i = 0; i < b->n_nets; i++) {
         printf("\n%s\n", b->net[i].model);
         struct cli_table *table =
@@ -268,7 +270,7 @@ static int print_json(const struct bench *b)
     struct mr_json *json = cli_json_begin("bench optimizers");
     if (!json)
         return CLI_FAILED;
-    mr_json_string(json, "device", b->data.info.name);
+    mr_json_string(json, "device", b->data.pipe.info.name);
     mr_json_uint(json, "iterations", b->iterations);
     mr_json_array(json, "runs");
     for (int i = 0; i < b->n_nets; i++)
@@ -401,7 +403,8 @@ static int draw(const struct bench *b)
     }
     snprintf(subtitle, sizeof subtitle,
              "%.100s, batches of %" PRIu64 ", %" PRIu64 " steps, device %s",
-             mr_dataset_text(b->data.ds), b->opts->batch_size, b->iterations, b->data.info.name);
+             mr_dataset_text(b->data.pipe.ds), b->opts->loader.batch_size, b->iterations,
+             b->data.pipe.info.name);
     int code = plot_write(&(struct plot){"Optimizers", subtitle, panel, 2 * b->n_nets, table},
                           b->opts->plot);
     free(series);
@@ -413,7 +416,7 @@ static int set_options(struct bench *b)
 {
     const struct opts *o = b->opts;
     int rc = bench_train_init(&b->train);
-    b->train.batch_size = o->batch_size;
+    b->train.loader.batch_size = o->loader.batch_size;
     b->train.seed = o->seed;
     b->train.threads = o->threads;
     b->train.epochs = 1000000000;

@@ -11,25 +11,27 @@ enum { N_STEPS = 4, WARM_STEPS = 20 };
 struct opts {
     struct cli_common common;
     char *model, *optimizer, *device, *transform;
-    uint64_t batch_size, workers, time_ns, threads, seed;
+    struct mr_loader_opts loader; /* its batch_size and workers */
+    uint64_t time_ns, threads, seed;
     int amp;
 };
 
 static const char *const amps[] = {"bf16", "fp16", NULL};
 
-#define OPT(...) BENCH_OPTION(struct opts, __VA_ARGS__)
+#define OPT(...)            BENCH_OPTION(struct opts, __VA_ARGS__)
+#define LOADER(option, ...) CLI_LOADER_OPTION(struct opts, loader, option, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("model", MR_OPT_STRING, model, .key = 'm', .initial = "mnist-cnn", .meta = "MODEL",
         .help = "The net"),
     OPT("optimizer", MR_OPT_STRING, optimizer, .key = 'o', .initial = "adadelta:lr=1",
         .meta = "OPTIMIZER", .help = "The optimizer, with options"),
-    OPT("batch-size", MR_OPT_UINT, batch_size, .key = 'b', .initial = "256", .min = 1,
-        .max = 1 << 20, .unit = "samples", .help = "Samples in a batch"),
+    LOADER("batch-size", .initial = "256", .max = 1 << 20, .group = "Options"),
     OPT("transform", MR_OPT_STRING, transform, .key = 't', .meta = "CHAIN",
         .help = "Ops on each sample; millrace inspect --transforms lists them"),
-    OPT("workers", MR_OPT_UINT, workers, .key = 'w', .initial = "0", .max = 512, .unit = "threads",
-        .help = "Threads from the second step on; 0: as many as this process may use"),
+    LOADER("workers", .group = "Options",
+           .help = "Threads from the second step on; 0: one per processor that this process may "
+                   "use"),
     OPT("amp", MR_OPT_ENUM, amp, .initial = "bf16", .choices = amps,
         .help = "Precision of the last step"),
     OPT("time", MR_OPT_DURATION, time_ns, .initial = "5s", .min = 1e7, .max = 3600e9, .unit = "s",
@@ -93,15 +95,15 @@ struct story {
 static int set_options(struct train_opts *train, const struct opts *o, int k)
 {
     int rc = bench_train_init(train);
-    train->batch_size = o->batch_size;
+    train->loader.batch_size = o->loader.batch_size;
     train->epochs = 1000000000;
     train->seed = o->seed;
     train->threads = o->threads;
-    train->workers = k >= 1 ? o->workers : 1;
-    train->prefetch = k >= 1 ? 0 : 1;
-    train->pin = k >= 2;
-    train->blocking = k < 2;
-    train->device_transforms = k >= 2 ? MR_DEVICE_TRANSFORMS_AUTO : MR_DEVICE_TRANSFORMS_OFF;
+    train->loader.workers = k >= 1 ? o->loader.workers : 1;
+    train->loader.prefetch = k >= 1 ? 0 : 1;
+    train->loader.pin = k >= 2;
+    train->loader.blocking = k < 2;
+    train->loader.device_transforms = k >= 2 ? MR_DEVICE_TRANSFORMS_AUTO : MR_DEVICE_TRANSFORMS_OFF;
     train->amp = k < 3 ? MR_PRECISION_F32 : o->amp == 0 ? MR_PRECISION_BF16 : MR_PRECISION_FP16;
     if (rc == 0)
         rc = bench_train_set(train, "test", "none");
@@ -155,11 +157,11 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
         rc = train_data_open(&data, story->dataset, &opts);
     if (rc < 0)
         goto close;
-    b->info = data.info;
-    snprintf(story->data, sizeof story->data, "%s", mr_dataset_text(data.ds));
-    if (data.info.unified && steps[k].not_on_cpu) {
+    b->info = data.pipe.info;
+    snprintf(story->data, sizeof story->data, "%s", mr_dataset_text(data.pipe.ds));
+    if (data.pipe.info.unified && steps[k].not_on_cpu) {
         row->text[WHY_NOT] = steps[k].not_on_cpu;
-        rc = mr_error_set(MR_EUNSUPPORTED, "no meaning on %s: %s", data.info.name,
+        rc = mr_error_set(MR_EUNSUPPORTED, "no meaning on %s: %s", data.pipe.info.name,
                           steps[k].not_on_cpu);
         goto close;
     }
@@ -198,7 +200,7 @@ static void above(const struct bench *b)
     const struct story *story = b->user;
     char text[CLI_CLEAN];
     printf("%s: %s by %s, batches of %" PRIu64 ", device ", cli_clean(story->data, text), o->model,
-           o->optimizer, o->batch_size);
+           o->optimizer, o->loader.batch_size);
     bench_print_device(b);
     printf("\n");
 }

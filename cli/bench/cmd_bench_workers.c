@@ -11,8 +11,8 @@ static const struct mr_option options[] = {
         .help = "cuda, cuda:1, sim:h2d=55, cpu"),
     OPT("workers-list", MR_OPT_STRING, list, .key = 'w', .initial = "1,2,4,8", .meta = "LIST",
         .help = "Numbers of worker threads, with commas between"),
-    OPT("batch-size", MR_OPT_UINT, batch_size, .key = 'b', .initial = "256", .min = 1,
-        .max = 1 << 20, .unit = "samples", .help = "Samples in a batch (4 KiB each)"),
+    CLI_LOADER_OPTION(struct workers_opts, loader, "batch-size", .initial = "256", .max = 1 << 20,
+                      .help = "Samples in a batch (4 KiB each)", .group = "Options"),
     OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 1, .max = 1e9,
         .unit = "samples", .help = "Size of the set in memory (4 KiB a sample)"),
     OPT("step", MR_OPT_DURATION, step_ns, .initial = "100us", .min = 0, .max = 3600e9, .unit = "us",
@@ -67,7 +67,7 @@ static void above(const struct bench *b)
     char buf[CLI_HUMAN];
     bench_print_device(b);
     printf(": batches of %llu, %s of the device's work on each\n",
-           (unsigned long long)o->batch_size, cli_time(o->step_ns, buf));
+           (unsigned long long)o->loader.batch_size, cli_time(o->step_ns, buf));
     if (w->link_samples_per_s > 0)
         printf("limit of the link: %s samples/s\n", cli_count(w->link_samples_per_s, buf));
     if (w->step_samples_per_s > 0)

@@ -4,8 +4,7 @@
  * An experiment describes its columns and its rows (the cells of its grid), gives a function that
  * measures one row once, and the lines that are its verdict. The frame repeats rows in turn, takes
  * medians and the spread, shows progress, ends on an interrupt, and writes the text table, the JSON
- * object and the chart. What a figure is called and how it is written is said once,
- * in its column.
+ * object and the chart. What a figure is called and how it is written is said once, in its column.
  */
 #ifndef CLI_BENCH_FRAME_H
 #define CLI_BENCH_FRAME_H

@@ -58,54 +58,52 @@ static int64_t take_for(struct mr_loader *ld, double seconds, uint64_t *bytes, d
     return rc < 0 ? rc : samples;
 }
 
+static int run_for(struct mr_loader *ld, double seconds, struct bench_ours *out)
+{
+    uint64_t bytes = 0;
+    double took;
+    int64_t n = take_for(ld, seconds / 4, &bytes, &took); /* warms up: page faults, caches */
+    if (n <= 0)
+        return (int)n;
+    struct mallinfo2 before = mallinfo2();
+    double cpu = cpu_seconds();
+    bytes = 0;
+    n = take_for(ld, seconds, &bytes, &took);
+    if (n <= 0)
+        return (int)n;
+    struct mallinfo2 after = mallinfo2();
+    struct mr_loader_stats st;
+    mr_loader_stats(ld, &st);
+    out->samples_per_s = (double)n / took;
+    out->bytes_per_s = (double)bytes / took;
+    out->cpu_ns_per_sample = (cpu_seconds() - cpu) / (double)n * 1e9;
+    out->heap_growth_per_sample =
+        (double)(after.uordblks + after.hblkhd - before.uordblks - before.hblkhd) / (double)n;
+    out->first_batch_ms = (double)st.first_batch_ns * 1e-6;
+    out->workers = st.workers;
+    return 0;
+}
+
 int bench_ours(const struct bench_set *set, const struct bench_opts *o, double seconds,
                struct bench_ours *out)
 {
-    struct mr_loader_opts lo;
-    struct mr_loader *ld = NULL;
-    struct mr_sampler *sampler = NULL;
-    struct mr_transform *chain = NULL;
-    mr_loader_opts_init(&lo);
+    struct cli_pipeline p = {.ds = set->ds, .shared = true};
+    struct mr_loader_opts lo = o->loader;
     lo.batch_size = set->batch_size;
     lo.epochs = 0;
-    lo.workers = (uint32_t)o->workers;
-    lo.prefetch = (uint32_t)o->prefetch;
-    lo.cache = (enum mr_cache_kind)o->cache;
-    int rc = mr_sampler_open("random", mr_dataset_length(set->ds), 1, &sampler);
-    if (rc == 0 && set->chain)
-        rc = mr_transform_create(&chain);
-    if (rc == 0 && set->chain)
-        rc = mr_transform_add(chain, set->chain);
-    if (rc == 0)
-        rc = mr_loader_open(set->ds, sampler, chain, NULL, &lo, &ld);
-    uint64_t bytes = 0;
-    double took, cpu = 0;
-    int64_t n = rc;
-    struct mallinfo2 before = {0};
-    if (rc == 0) { /* a quarter of the time to warm up: page faults, caches */
-        n = take_for(ld, seconds / 4, &bytes, &took);
-        bytes = 0;
-        before = mallinfo2();
-        cpu = cpu_seconds();
-    }
-    if (n > 0)
-        n = take_for(ld, seconds, &bytes, &took);
-    if (n > 0) {
-        struct mallinfo2 after = mallinfo2();
-        struct mr_loader_stats st;
-        mr_loader_stats(ld, &st);
-        out->samples_per_s = (double)n / took;
-        out->bytes_per_s = (double)bytes / took;
-        out->cpu_ns_per_sample = (cpu_seconds() - cpu) / (double)n * 1e9;
-        out->heap_growth_per_sample =
-            (double)(after.uordblks + after.hblkhd - before.uordblks - before.hblkhd) / (double)n;
-        out->first_batch_ms = (double)st.first_batch_ns * 1e-6;
-        out->workers = st.workers;
-    }
-    mr_loader_close(ld);
-    mr_transform_destroy(chain);
-    mr_sampler_destroy(sampler);
-    return n < 0 ? (int)n : 0;
+    int rc = cli_pipeline_chain(&p, set->chain);
+    if (rc < 0)
+        goto out;
+    rc = cli_pipeline_order(&p, "random", 1);
+    if (rc < 0)
+        goto out;
+    rc = cli_pipeline_start(&p, &lo);
+    if (rc < 0)
+        goto out;
+    rc = run_for(p.loader, seconds, out);
+out:
+    cli_pipeline_close(&p);
+    return rc;
 }
 
 /* ---- memcpy ---- */

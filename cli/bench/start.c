@@ -116,14 +116,13 @@ int bench_first_batch(const struct bench_opts *o, double *out)
     return 0;
 }
 
-static int open_billion(const char *state, struct mr_dataset *ds, struct mr_sampler *sampler,
-                        struct mr_loader **out)
+static int start_billion(struct cli_pipeline *p, const char *state)
 {
     struct mr_loader_opts lo;
     mr_loader_opts_init(&lo);
     lo.state = state;
     lo.epochs = 0;
-    return mr_loader_open(ds, sampler, NULL, NULL, &lo, out);
+    return cli_pipeline_start(p, &lo);
 }
 
 /* The same state somewhere else in the epoch. */
@@ -134,41 +133,50 @@ static void move_state(const char *state, uint64_t position, char *out, size_t c
              position, rest ? rest : "");
 }
 
+/* Saves the state after a batch, and loads it at another position. */
+static int save_and_load(struct cli_pipeline *p, uint64_t position, double *save, double *load)
+{
+    struct mr_batch b;
+    char state[1024], moved[1200];
+    int rc = mr_loader_next(p->loader, NULL, &b);
+    if (rc < 0)
+        return rc;
+    uint64_t start = mr_time_ns();
+    rc = mr_loader_state(p->loader, state, sizeof state);
+    *save = (double)(mr_time_ns() - start) * 1e-6;
+    if (rc < 0)
+        return rc;
+    cli_pipeline_stop(p);
+    move_state(state, position, moved, sizeof moved);
+    start = mr_time_ns();
+    rc = start_billion(p, moved);
+    *load = (double)(mr_time_ns() - start) * 1e-6;
+    return rc;
+}
+
+static int run_billion(struct cli_pipeline *p, uint64_t rounds, double *save, double *load)
+{
+    int rc = cli_pipeline_open(p, NULL, "synthetic:n=1e9,shape=16", NULL);
+    if (rc < 0)
+        return rc;
+    rc = cli_pipeline_order(p, "random", 1);
+    if (rc < 0)
+        return rc;
+    rc = start_billion(p, NULL);
+    for (uint64_t r = 0; r < rounds && rc >= 0; r++)
+        rc = save_and_load(p, 64 * (1 + r * 15625000 / rounds), &save[r], &load[r]);
+    return rc;
+}
+
 int bench_billion(const struct bench_opts *o, double *out)
 {
-    struct mr_dataset *ds = NULL;
-    struct mr_sampler *sampler = NULL;
-    struct mr_loader *ld = NULL;
+    struct cli_pipeline p = {0};
     struct mr_host_memory_info before, after;
-    struct mr_batch b;
-    char state[1024] = "", moved[1200];
     double save[BENCH_MAX_ROUNDS], load[BENCH_MAX_ROUNDS];
     mr_host_memory_query(&before);
-    int rc = mr_dataset_open("synthetic:n=1e9,shape=16", &ds);
-    if (rc == 0)
-        rc = mr_sampler_open("random", mr_dataset_length(ds), 1, &sampler);
-    if (rc == 0)
-        rc = open_billion(NULL, ds, sampler, &ld);
-    for (uint64_t r = 0; r < o->rounds && rc >= 0; r++) {
-        rc = mr_loader_next(ld, NULL, &b);
-        uint64_t start = mr_time_ns();
-        if (rc >= 0)
-            rc = mr_loader_state(ld, state, sizeof state);
-        save[r] = (double)(mr_time_ns() - start) * 1e-6;
-        mr_loader_close(ld);
-        ld = NULL;
-        move_state(state, 64 * (1 + r * 15625000 / o->rounds), moved, sizeof moved);
-        start = mr_time_ns();
-        if (rc >= 0)
-            rc = open_billion(moved, ds, sampler, &ld);
-        load[r] = (double)(mr_time_ns() - start) * 1e-6;
-    }
+    int rc = run_billion(&p, o->rounds, save, load);
     mr_host_memory_query(&after);
-    mr_loader_close(ld);
-    if (sampler)
-        mr_sampler_destroy(sampler);
-    if (ds)
-        mr_dataset_close(ds);
+    cli_pipeline_close(&p);
     if (rc < 0)
         return rc;
     out[LOADER_SAVE] = bench_median(save, o->rounds);

@@ -8,17 +8,17 @@
 int bench_train_init(struct train_opts *opts)
 {
     *opts = (struct train_opts){0};
-    return mr_options_init(train_options, opts);
+    return cli_options_init(train_options, opts);
 }
 
 void bench_train_free(struct train_opts *opts)
 {
-    mr_options_free(train_options, opts);
+    mr_options_free(cli_options(train_options), opts);
 }
 
 int bench_train_set(struct train_opts *opts, const char *name, const char *text)
 {
-    return mr_options_set(train_options, opts, "--", name, text);
+    return mr_options_set(cli_options(train_options), opts, "--", name, text);
 }
 
 const char *bench_fixed(double v, int digits, const char *unit, char *buf)

@@ -16,7 +16,7 @@ double workers_limit(const struct workers *w)
 
 /* The consumer: a step of work on each batch; blocking: the host waits for it. Returns batches
  * taken, or the error. */
-static int64_t take_for(const struct workers *w, struct mr_loader *ld, bool blocking,
+static int64_t take_for(const struct workers *w, const struct cli_pipeline *p, bool blocking,
                         uint64_t time_ns, uint64_t *samples, uint64_t *took_ns)
 {
     struct mr_batch b;
@@ -24,33 +24,34 @@ static int64_t take_for(const struct workers *w, struct mr_loader *ld, bool bloc
     int64_t batches = 0;
     int rc;
     *samples = 0;
-    while ((rc = mr_loader_next(ld, w->stream, &b)) > 0) {
-        rc = step_ns ? mr_launch(w->stream, "busy", &step_ns, sizeof step_ns) : 0;
+    while ((rc = mr_loader_next(p->loader, p->stream, &b)) > 0) {
+        rc = step_ns ? mr_launch(p->stream, "busy", &step_ns, sizeof step_ns) : 0;
         if (rc == 0 && blocking)
-            rc = mr_stream_synchronize(w->stream);
+            rc = mr_stream_synchronize(p->stream);
         *samples += b.size;
         batches++;
-        int released = mr_loader_release(ld, &b, w->stream);
+        int released = mr_loader_release(p->loader, &b, p->stream);
         rc = rc < 0 ? rc : released;
         if (rc < 0 || mr_time_ns() - start >= time_ns)
             break;
     }
-    int done = mr_stream_synchronize(w->stream);
+    int done = mr_stream_synchronize(p->stream);
     *took_ns = mr_time_ns() - start;
     return rc < 0 ? rc : done < 0 ? done : batches;
 }
 
-static int run_loader(const struct workers *w, struct mr_loader *ld, struct workers_cell *cell)
+static int run_loader(const struct workers *w, const struct cli_pipeline *p,
+                      struct workers_cell *cell)
 {
     struct mr_loader_stats after;
     uint64_t samples, took_ns;
     int64_t n =
-        take_for(w, ld, cell->blocking, w->o->time_ns / 4, &samples, &took_ns); /* warms up */
+        take_for(w, p, cell->blocking, w->o->time_ns / 4, &samples, &took_ns); /* warms up */
     if (n > 0)
-        n = take_for(w, ld, cell->blocking, w->o->time_ns, &samples, &took_ns);
+        n = take_for(w, p, cell->blocking, w->o->time_ns, &samples, &took_ns);
     if (n <= 0)
         return (int)n;
-    mr_loader_stats(ld, &after);
+    mr_loader_stats(p->loader, &after);
     cell->step_us = (double)took_ns * 1e-3 / (double)n;
     cell->samples_per_s = (double)samples / ((double)took_ns * 1e-9);
     cell->transfer_us =
@@ -60,21 +61,20 @@ static int run_loader(const struct workers *w, struct mr_loader *ld, struct work
 
 int workers_measure(const struct workers *w, struct workers_cell *cell)
 {
-    struct mr_loader_opts lo;
-    struct mr_loader *ld = NULL;
-    struct mr_sampler *sampler = NULL;
-    mr_loader_opts_init(&lo);
-    lo.batch_size = w->o->batch_size;
+    struct cli_pipeline p = {.dev = w->dev, .ds = w->set[cell->set], .shared = true};
+    struct mr_loader_opts lo = w->o->loader;
     lo.epochs = 0;
     lo.workers = cell->workers;
-    lo.pageable = !cell->pinned;
-    int rc = mr_sampler_open("random", mr_dataset_length(w->set[cell->set]), 1, &sampler);
-    if (rc == 0)
-        rc = mr_loader_open(w->set[cell->set], sampler, NULL, w->dev, &lo, &ld);
-    if (rc == 0)
-        rc = run_loader(w, ld, cell);
-    mr_loader_close(ld);
-    mr_sampler_destroy(sampler);
+    lo.pin = cell->pinned;
+    int rc = cli_pipeline_order(&p, "random", 1);
+    if (rc < 0)
+        goto out;
+    rc = cli_pipeline_start(&p, &lo);
+    if (rc < 0)
+        goto out;
+    rc = run_loader(w, &p, cell);
+out:
+    cli_pipeline_close(&p);
     return rc;
 }
 
@@ -102,16 +102,13 @@ int workers_open(struct workers *w, struct mr_device *dev, const struct mr_devic
     w->dev = dev;
     w->link_samples_per_s = info->h2d_gb_per_s * 1e9 / (FLOATS * sizeof(float));
     w->step_samples_per_s =
-        w->o->step_ns ? (double)w->o->batch_size / ((double)w->o->step_ns * 1e-9) : 0;
-    int rc = mr_stream_create(dev, "consumer", &w->stream);
-    return rc < 0 ? rc : open_sets(w);
+        w->o->step_ns ? (double)w->o->loader.batch_size / ((double)w->o->step_ns * 1e-9) : 0;
+    return open_sets(w);
 }
 
 void workers_close(struct workers *w)
 {
     for (int i = 0; i < WORKERS_N_SETS; i++)
-        if (w->set[i])
-            mr_dataset_close(w->set[i]);
-    mr_stream_destroy(w->stream);
+        mr_dataset_close(w->set[i]);
     free(w->x);
 }

@@ -2,12 +2,13 @@
 #ifndef CLI_BENCH_WORKERS_H
 #define CLI_BENCH_WORKERS_H
 
-#include "cli.h"
+#include "pipeline.h"
 
 struct workers_opts {
     struct cli_common common;
     char *device, *plot, *list;
-    uint64_t samples, batch_size, step_ns, time_ns;
+    struct mr_loader_opts loader; /* its batch_size */
+    uint64_t samples, step_ns, time_ns;
 };
 
 enum workers_set { WORKERS_MEMORY, WORKERS_DELAY, WORKERS_N_SETS };
@@ -28,7 +29,6 @@ struct workers {
     uint32_t list[WORKERS_MAX];
     int n_list;
     struct mr_device *dev;
-    struct mr_stream *stream;
     struct mr_dataset *set[WORKERS_N_SETS];
     float *x;
     double link_samples_per_s, step_samples_per_s; /* limits; 0: none or unknown */

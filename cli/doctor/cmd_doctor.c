@@ -20,8 +20,7 @@ struct options {
 static const struct mr_option table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), ".", .meta = "DIR",
      .help = "Folder whose disk is measured"},
-    {"disk", 0, MR_OPT_FLAG, AT(disk), "1", .help = "Measure the disk",
-     .no_help = "Do not measure the disk"},
+    {"disk", 0, MR_OPT_FLAG, AT(disk), "1", .help = "Measure the disk"},
     {"disk-bytes", 0, MR_OPT_BYTES, AT(disk_bytes), "256MiB", 0x1p23, 0x1p36,
      .help = "Size of the temporary file; if DIR has a file this large, that file is read instead"},
     CLI_COMMON_OPTIONS,

@@ -5,81 +5,31 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char *const remainders[] = {"drop", "pad", NULL};
-static const char *const collates[] = {"stack", "pad", "fixed", "ragged", NULL};
-static const char *const policies[] = {"fail", "skip", "replace", NULL};
-static const char *const storages[] = {"auto", "uring", "pread", "gds", NULL};
-static const char *const caches[] = {"none", "host", "device", NULL};
-static const char *const device_transforms[] = {"off", "on", "auto",
-                                                NULL}; /* as enum mr_device_transforms */
-
 #define OPT(option, letter, kind, member, ...)                                                     \
     {                                                                                              \
         .name = option, .key = letter, .type = kind, .offset = offsetof(struct feed_opts, member), \
         __VA_ARGS__                                                                                \
     }
 
+#define LOADER(option, ...) CLI_LOADER_OPTION(struct feed_opts, loader, option, __VA_ARGS__)
+
 const struct mr_option feed_options[] = {
-    OPT("batch-size", 'b', MR_OPT_UINT, batch_size, .initial = "64", .min = 1, .max = 1 << 24,
-        .unit = "samples", .help = "Samples in a batch", .group = "Batches"),
+    LOADER("batch-size"),
     OPT("transform", 't', MR_OPT_STRING, transform, .meta = "CHAIN",
         .help = "Ops on each sample: 'cast(f32),scale(1/255),normalize(0.1307,0.3081)'; millrace "
                 "inspect --transforms "
                 "lists them",
         .group = "Batches"),
-    OPT("collate", 0, MR_OPT_ENUM, collate, .initial = "stack", .choices = collates,
-        .help = "How to batch samples of varying shape. pad: to the longest in the batch; fixed: "
-                "to the data set's maximum; ragged: values end to end, with offsets",
-        .group = "Batches"),
-    OPT("pad-value", 0, MR_OPT_DOUBLE, pad_value, .initial = "0", .help = "Value to pad with",
-        .group = "Batches"),
-    OPT("drop-last", 0, MR_OPT_FLAG, drop_last,
-        .help = "Drop an epoch's last batch if it is not full", .group = "Batches"),
-
     OPT("shuffle", 's', MR_OPT_FLAG, shuffle,
         .help = "Shuffle: a new random order each epoch, in O(1) memory", .group = "Order"),
     OPT("sampler", 0, MR_OPT_STRING, sampler, .meta = "SAMPLER",
         .help = "sequential, random, subset:FILE[,shuffle], weighted:FILE[,replacement=0][,n=N]",
         .group = "Order"),
-    OPT("seed", 0, MR_OPT_UINT, seed, .initial = "0",
-        .help = "Seed of the order and of random transforms", .group = "Order"),
-    OPT("epochs", 'e', MR_OPT_UINT, epochs, .initial = "0", .meta = "N", .unit = "epochs",
-        .help = "Passes over the data; 0: one, or no limit with --time", .group = "Order"),
-    OPT("rank", 0, MR_OPT_UINT, rank, .initial = "0", .max = 1 << 20,
-        .help = "Number of this process, below --world", .group = "Order"),
-    OPT("world", 0, MR_OPT_UINT, world, .initial = "1", .min = 1, .max = 1 << 20,
-        .unit = "processes",
-        .help =
-            "Number of processes that share the order: rank r takes positions r, r + world, ...",
-        .group = "Order"),
-    OPT("remainder", 0, MR_OPT_ENUM, remainder, .initial = "drop", .choices = remainders,
-        .help =
-            "If --world does not divide the epoch: drop the rest, or pad from the epoch's start",
-        .group = "Order"),
-
-    OPT("workers", 'w', MR_OPT_UINT, workers, .initial = "0", .max = 512, .unit = "threads",
-        .help = "Worker threads; 0: one per processor that this process may use",
-        .group = "Pipeline"),
-    OPT("prefetch", 'p', MR_OPT_UINT, prefetch, .initial = "0", .max = 1024, .unit = "batches",
-        .help = "Batches to prepare ahead; 0: automatic, 4 to 64 depending on their size",
-        .group = "Pipeline"),
-    OPT("storage", 0, MR_OPT_ENUM, storage, .initial = "auto", .choices = storages,
-        .help = "How to read files; auto: io_uring if the kernel allows it, else pread; gds: "
-                "plain samples directly into GPU memory with cuFile, everything else as auto",
-        .group = "Pipeline"),
-    OPT("direct", 0, MR_OPT_FLAG, direct,
-        .help = "Bypass the page cache if the file system allows it", .group = "Pipeline"),
-    OPT("cache", 0, MR_OPT_ENUM, cache, .initial = "none", .choices = caches,
-        .help = "host: keep files in memory once read; device: keep all samples on the device and "
-                "gather batches there",
-        .group = "Pipeline"),
-    OPT("read-ahead", 0, MR_OPT_UINT, read_ahead, .initial = "0", .max = 1 << 24, .unit = "samples",
-        .help = "Samples to read ahead of decoding; 0: automatic", .group = "Pipeline"),
-    OPT("queue-depth", 0, MR_OPT_UINT, queue_depth, .initial = "0", .max = 65536, .unit = "reads",
-        .help = "Reads in flight, over all workers; 0: automatic", .group = "Pipeline"),
-    OPT("max-memory", 0, MR_OPT_BYTES, max_memory, .initial = "0",
-        .help = "Memory limit for batches, read buffers and cache, host plus device; 0: none",
-        .group = "Pipeline"),
+    LOADER("seed", .help = "Seed of the order and of random transforms"),
+    LOADER("epochs", .initial = "0",
+           .help = "Passes over the data; 0: one, or no limit with "
+                   "--time"),
+    LOADER("workers"),
 
     OPT("cache-dir", 0, MR_OPT_STRING, cache_dir, .meta = "DIR",
         .help = "Cache data read over HTTP or S3 in this folder; several runs can share it. "
@@ -102,38 +52,12 @@ const struct mr_option feed_options[] = {
         .help = "auto, cpu, cuda, cuda:1, or "
                 "sim:h2d=55,d2h=55,peer=100,pageable=12,latency=10us,step=4ms,mem=16GiB",
         .group = "Device"),
-    OPT("pin", 0, MR_OPT_FLAG, pin, .initial = "1", .help = "Use page-locked memory for batches",
-        .no_help = "Use pageable memory for batches, to see what page-locked memory saves",
-        .group = "Device"),
-    OPT("blocking", 0, MR_OPT_FLAG, blocking,
-        .help = "Make workers wait for each copy, to see what that costs", .group = "Device"),
-    OPT("streams", 0, MR_OPT_UINT, streams, .initial = "1", .min = 1, .max = 16, .unit = "streams",
-        .help = "Copy streams, used in turn", .group = "Device"),
-    OPT("device-transforms", 0, MR_OPT_ENUM, device_transforms, .initial = "auto",
-        .choices = device_transforms,
-        .help = "Run the end of a chain (cast, scale, normalize, layout, hflip, one_hot) on the "
-                "device if that copies fewer bytes; the results are bit-identical. auto: on "
-                "GPUs, not on sim, whose kernels run on this host",
-        .group = "Device"),
-    OPT("gpu-decode", 0, MR_OPT_STRING, gpu_decode, .initial = "off",
-        .meta = "off|on|auto|FRACTION",
-        .help = "Decode JPEG on the GPU with nvJPEG: the share of the pictures, chosen by seed, "
-                "epoch and index; the host decodes the rest, and what nvJPEG does not support. "
-                "Pixels differ slightly from the host's. auto: from both rates, measured at the "
-                "start, so it differs from run to run",
-        .group = "Device"),
+    CLI_LOADER_REST(struct feed_opts, loader),
     OPT("sink-ms", 0, MR_OPT_DOUBLE, sink_ms, .initial = "0", .max = 1e6, .unit = "ms",
         .help = "Simulate a consumer with this step time; its utilization is reported as MLPerf "
                 "Storage's AU",
         .group = "Device"),
 
-    OPT("bad", 0, MR_OPT_ENUM, bad, .initial = "fail", .choices = policies,
-        .help = "On a sample that cannot be read or decoded: fail, skip it, or replace it by the "
-                "next good one. Only the part of a picture that the crop needs is decoded: "
-                "damage elsewhere goes unnoticed (inspect --scan N finds it)",
-        .group = "Bad samples"),
-    OPT("max-bad", 0, MR_OPT_STRING, max_bad, .meta = "N|P%",
-        .help = "Maximum number of bad samples: 10, or 1%", .group = "Bad samples"),
     OPT("quarantine", 0, MR_OPT_STRING, quarantine, .meta = "FILE",
         .help = "Write a JSON line for each bad sample: file, offset, reason; if there are none, "
                 "no file is written and an earlier one is removed",
@@ -172,9 +96,10 @@ static void tick(void *progress, uint64_t samples)
 static uint64_t expected_samples(const struct feed *feed)
 {
     const struct feed_opts *o = feed->opts;
-    uint64_t epoch = mr_loader_samples(feed->ld), epochs = o->epochs ? o->epochs : 1;
+    uint64_t epoch = mr_loader_samples(feed->pipe.loader),
+             epochs = o->loader.epochs ? o->loader.epochs : 1;
     if (o->batches)
-        return o->batches * o->batch_size;
+        return o->batches * o->loader.batch_size;
     return o->time_ns || epochs > UINT64_MAX / epoch ? 0 : epochs * epoch;
 }
 
@@ -188,7 +113,7 @@ static int feed_and_report(struct feed *feed, const char *dataset, const struct 
     int rc = feed_open(feed, dataset, opts);
     if (rc < 0)
         return cli_error(rc);
-    if (cli_input_dataset(dataset, feed->ds) != CLI_OK)
+    if (cli_input_dataset(dataset, feed->pipe.ds) != CLI_OK)
         return CLI_FAILED;
     struct cli_progress progress;
     cli_progress_begin(&progress, "feed", expected_samples(feed), "samples");

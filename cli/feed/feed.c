@@ -10,28 +10,6 @@
 #include <string.h>
 #include <time.h>
 
-/* A policy limit as a user writes it: "10" samples or "1%". */
-static int parse_max_bad(const char *text, struct mr_loader_opts *lo)
-{
-    if (!text)
-        return 0;
-    char *end;
-    errno = 0;
-    double value = strtod(text, &end);
-    int is_percent = strcmp(end, "%") == 0;
-    if (end == text || errno || value < 0 || (*end && !is_percent) || (is_percent && value > 100))
-        return mr_error_set(
-            MR_EOPTION, "--max-bad %s: expected a number of samples, or a percentage such as 1%%",
-            text);
-    if (is_percent)
-        lo->max_bad_fraction = value / 100;
-    else
-        lo->max_bad = (uint64_t)value;
-    if (is_percent && value == 0)
-        lo->max_bad = 0;
-    return 0;
-}
-
 static int read_text(const char *path, char **out)
 {
     FILE *file = fopen(path, "rb");
@@ -51,77 +29,39 @@ static int read_text(const char *path, char **out)
     return 0;
 }
 
-static int parse_gpu_decode(const char *text, double *out)
-{
-    char *end;
-    if (!strcmp(text, "off") || !strcmp(text, "on") || !strcmp(text, "auto")) {
-        *out = !strcmp(text, "auto") ? MR_GPU_DECODE_AUTO : !strcmp(text, "on");
-        return 0;
-    }
-    *out = strtod(text, &end);
-    if (end != text && !*end && *out >= 0 && *out <= 1)
-        return 0;
-    return mr_error_set(MR_EOPTION, "--gpu-decode %s: expected off, on, auto or a fraction, 0..1",
-                        text);
-}
-
 static int loader_opts(struct feed *feed, struct mr_loader_opts *lo)
 {
     const struct feed_opts *o = feed->opts;
-    mr_loader_opts_init(lo);
-    lo->batch_size = o->batch_size;
-    lo->drop_last = o->drop_last;
-    lo->epochs = o->epochs ? o->epochs : o->time_ns ? 0 : 1;
-    lo->seed = o->seed;
-    lo->rank = (uint32_t)o->rank;
-    lo->world = (uint32_t)o->world;
-    lo->remainder = (enum mr_remainder)o->remainder;
-    lo->workers = (uint32_t)o->workers;
-    lo->prefetch = (uint32_t)o->prefetch;
-    lo->read_ahead = o->read_ahead;
-    lo->queue_depth = (uint32_t)o->queue_depth;
-    lo->max_memory = o->max_memory;
-    lo->storage = (enum mr_storage_kind)o->storage;
-    lo->cache = (enum mr_cache_kind)o->cache;
-    lo->direct = o->direct;
-    lo->collate = (enum mr_collate)o->collate;
-    lo->pad_value = o->pad_value;
-    lo->bad = (enum mr_bad_policy)o->bad;
-    lo->pageable = !o->pin;
-    lo->blocking = o->blocking;
-    lo->streams = (uint32_t)o->streams;
-    lo->device_transforms = o->device_transforms;
-    int rc = parse_max_bad(o->max_bad, lo);
-    if (rc == 0)
-        rc = parse_gpu_decode(o->gpu_decode, &lo->gpu_decode);
-    if (rc == 0 && o->state_in)
-        rc = read_text(o->state_in, &feed->state_text);
+    *lo = o->loader;
+    lo->epochs = o->loader.epochs ? o->loader.epochs : o->time_ns ? 0 : 1;
+    int rc = o->state_in ? read_text(o->state_in, &feed->state_text) : 0;
     lo->state = feed->state_text;
     return rc;
 }
 
-static int open_device(struct feed *feed)
+/* What the simulated consumer takes for a step, and the events that time its first and last. */
+static int open_steps(struct feed *feed)
 {
-    int rc = mr_device_open(feed->opts->device, &feed->dev);
-    if (rc == 0)
-        rc = mr_device_query(feed->dev, &feed->result.device);
-    if (rc == 0)
-        rc = mr_stream_create(feed->dev, "consumer", &feed->stream);
-    if (rc == 0)
-        rc = mr_event_create(feed->dev, 1, &feed->first_step);
-    if (rc == 0)
-        rc = mr_event_create(feed->dev, 1, &feed->last_step);
     double sink = feed->opts->sink_ms * 1e6;
-    feed->result.step_ns = sink > 0 ? (uint64_t)sink : feed->result.device.step_ns;
-    return rc;
+    feed->result.step_ns = sink > 0 ? (uint64_t)sink : feed->pipe.info.step_ns;
+    int rc = mr_event_create(feed->pipe.dev, 1, &feed->first_step);
+    return rc < 0 ? rc : mr_event_create(feed->pipe.dev, 1, &feed->last_step);
 }
 
-static int open_chain(struct feed *feed)
+/* Before anything is opened: options that contradict each other, and files of an earlier run. */
+static int read_options(struct feed *feed, struct mr_loader_opts *lo)
 {
-    if (!feed->opts->transform)
-        return 0;
-    int rc = mr_transform_create(&feed->chain);
-    return rc == 0 ? mr_transform_add(feed->chain, feed->opts->transform) : rc;
+    const struct feed_opts *o = feed->opts;
+    if (o->sampler && o->shuffle)
+        return mr_error_set(MR_EOPTION, "--shuffle and --sampler %s: give one of the two",
+                            o->sampler);
+    int rc = loader_opts(feed, lo);
+    if (rc < 0)
+        return rc;
+    rc = feed_set_remote(o);
+    if (rc < 0)
+        return rc;
+    return o->digest_from ? feed_digest_parse(o->digest_from, &feed->result.digest) : 0;
 }
 
 int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *opts)
@@ -129,25 +69,19 @@ int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *op
     *feed = (struct feed){.opts = opts};
     struct mr_loader_opts lo;
     const char *order = opts->sampler ? opts->sampler : opts->shuffle ? "random" : "sequential";
-    if (opts->sampler && opts->shuffle)
-        return mr_error_set(MR_EOPTION, "--shuffle and --sampler %s: give one of the two",
-                            opts->sampler);
-    int rc = loader_opts(feed, &lo);
-    if (rc == 0)
-        rc = feed_set_remote(opts);
-    if (rc == 0 && opts->digest_from)
-        rc = feed_digest_parse(opts->digest_from, &feed->result.digest);
-    if (rc == 0)
-        rc = open_chain(feed);
-    if (rc == 0)
-        rc = open_device(feed);
-    if (rc == 0)
-        rc = mr_dataset_open(dataset, &feed->ds);
-    if (rc == 0)
-        rc = mr_sampler_open(order, mr_dataset_length(feed->ds), opts->seed, &feed->sampler);
-    feed->start_ns = mr_time_ns();
-    if (rc == 0)
-        rc = mr_loader_open(feed->ds, feed->sampler, feed->chain, feed->dev, &lo, &feed->ld);
+    int rc = read_options(feed, &lo);
+    if (rc < 0)
+        return rc;
+    rc = cli_pipeline_open(&feed->pipe, opts->device, dataset, opts->transform);
+    if (rc < 0)
+        return rc;
+    rc = cli_pipeline_order(&feed->pipe, order, opts->loader.seed);
+    if (rc < 0)
+        return rc;
+    rc = open_steps(feed);
+    if (rc < 0)
+        return rc;
+    rc = cli_pipeline_start(&feed->pipe, &lo);
     if (rc == MR_ESTATE && opts->state_in)
         mr_error_set(rc, "%s: %s", opts->state_in, mr_last_error());
     return rc;
@@ -155,21 +89,10 @@ int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *op
 
 void feed_close(struct feed *feed)
 {
-    mr_loader_close(feed->ld);
-    if (feed->first_step)
-        mr_event_destroy(feed->first_step);
-    if (feed->last_step)
-        mr_event_destroy(feed->last_step);
-    if (feed->stream)
-        mr_stream_destroy(feed->stream);
-    if (feed->chain)
-        mr_transform_destroy(feed->chain);
-    if (feed->sampler)
-        mr_sampler_destroy(feed->sampler);
-    if (feed->ds)
-        mr_dataset_close(feed->ds);
-    if (feed->dev)
-        mr_device_close(feed->dev);
+    cli_pipeline_stop(&feed->pipe); /* before the events */
+    mr_event_destroy(feed->first_step);
+    mr_event_destroy(feed->last_step);
+    cli_pipeline_close(&feed->pipe);
     free(feed->state_text);
     free(feed->back);
 }
@@ -191,19 +114,19 @@ static int digest_batch(struct feed *feed, const struct mr_batch *b)
     uint64_t bytes = 0, at = 0;
     for (int f = 0; f < b->n_fields; f++)
         bytes += b->field[f].bytes;
-    int rc = feed->result.device.unified ? 0 : grow_back(feed, bytes);
+    int rc = feed->pipe.info.unified ? 0 : grow_back(feed, bytes);
     for (int f = 0; f < b->n_fields && rc == 0; f++) {
         data[f] = b->field[f].data;
-        if (feed->result.device.unified)
+        if (feed->pipe.info.unified)
             continue;
         data[f] = feed->back + at;
         at += b->field[f].bytes;
         if (b->field[f].bytes > 0)
-            rc = mr_copy_async(feed->stream, (void *)(uintptr_t)data[f], MR_PAGEABLE,
+            rc = mr_copy_async(feed->pipe.stream, (void *)(uintptr_t)data[f], MR_PAGEABLE,
                                b->field[f].data, MR_DEVICE, b->field[f].bytes);
     }
-    if (rc == 0 && !feed->result.device.unified)
-        rc = mr_stream_synchronize(feed->stream);
+    if (rc == 0 && !feed->pipe.info.unified)
+        rc = mr_stream_synchronize(feed->pipe.stream);
     if (rc == 0)
         feed_digest_add(&feed->result.digest, b, data);
     return rc;
@@ -213,9 +136,9 @@ static int digest_batch(struct feed *feed, const struct mr_batch *b)
 static int step(struct feed *feed)
 {
     uint64_t ns = feed->result.step_ns;
-    int rc = ns ? mr_launch(feed->stream, "busy", &ns, sizeof ns) : 0;
+    int rc = ns ? mr_launch(feed->pipe.stream, "busy", &ns, sizeof ns) : 0;
     if (rc == 0 && feed->n_steps == 0)
-        rc = mr_event_record(feed->first_step, feed->stream);
+        rc = mr_event_record(feed->first_step, feed->pipe.stream);
     feed->n_steps += rc == 0;
     return rc;
 }
@@ -225,7 +148,7 @@ static int take_batch(struct feed *feed, struct mr_batch *b)
     int rc = feed->opts->digest || feed->opts->digest_from ? digest_batch(feed, b) : 0;
     if (rc == 0)
         rc = step(feed);
-    int released = mr_loader_release(feed->ld, b, feed->stream);
+    int released = mr_loader_release(feed->pipe.loader, b, feed->pipe.stream);
     return rc < 0 ? rc : released;
 }
 
@@ -235,24 +158,24 @@ static double utilization(const struct feed *feed)
     const struct feed_result *r = &feed->result;
     if (!r->step_ns || r->span_seconds <= 0)
         return -1;
-    double busy = r->device.unified ? (double)r->stats.consumer_busy_ns
-                                    : (double)(feed->n_steps - 1) * (double)r->step_ns;
+    double busy = feed->pipe.info.unified ? (double)r->stats.consumer_busy_ns
+                                          : (double)(feed->n_steps - 1) * (double)r->step_ns;
     return busy * 1e-9 < r->span_seconds ? busy * 1e-9 / r->span_seconds : 1;
 }
 
 static void finish(struct feed *feed)
 {
     struct feed_result *r = &feed->result;
-    bool ended = feed->n_steps > 1 && mr_event_record(feed->last_step, feed->stream) == 0;
-    mr_stream_synchronize(feed->stream);
-    r->seconds = (double)(mr_time_ns() - feed->start_ns) * 1e-9;
+    bool ended = feed->n_steps > 1 && mr_event_record(feed->last_step, feed->pipe.stream) == 0;
+    mr_stream_synchronize(feed->pipe.stream);
+    r->seconds = (double)(mr_time_ns() - feed->pipe.start_ns) * 1e-9;
     int64_t span;
     if (ended && mr_event_elapsed(feed->first_step, feed->last_step, &span) == 0 && span > 0)
         r->span_seconds = (double)span * 1e-9;
-    mr_loader_stats(feed->ld, &r->stats);
+    mr_loader_stats(feed->pipe.loader, &r->stats);
     r->utilization = utilization(feed);
     for (int kind = 0; kind < MR_N_MEMORY; kind++)
-        mr_memory_query(feed->dev, (enum mr_memory)kind, &r->memory[kind]);
+        mr_memory_query(feed->pipe.dev, (enum mr_memory)kind, &r->memory[kind]);
 }
 
 /* Ends a run whose time is over or that was interrupted, also while it waits for a batch. */
@@ -282,7 +205,7 @@ static int run_batches(struct feed *feed, void (*tick)(void *, uint64_t), void *
     struct mr_batch b;
     uint64_t samples = 0, batches = 0;
     int rc;
-    while ((rc = mr_loader_next(feed->ld, feed->stream, &b)) > 0) {
+    while ((rc = mr_loader_next(feed->pipe.loader, feed->pipe.stream, &b)) > 0) {
         samples += b.size;
         batches++;
         rc = take_batch(feed, &b);
@@ -299,8 +222,9 @@ static int run_batches(struct feed *feed, void (*tick)(void *, uint64_t), void *
 
 int feed_run(struct feed *feed, void (*tick)(void *user, uint64_t samples), void *user)
 {
-    struct watch w = {.ld = feed->ld,
-                      .until_ns = feed->opts->time_ns ? feed->start_ns + feed->opts->time_ns : 0};
+    struct watch w = {.ld = feed->pipe.loader,
+                      .until_ns =
+                          feed->opts->time_ns ? feed->pipe.start_ns + feed->opts->time_ns : 0};
     pthread_t thread;
     if (pthread_create(&thread, NULL, watch, &w) != 0)
         return mr_error_set(-EAGAIN, "the thread that watches the time could not be started");
@@ -314,7 +238,7 @@ int feed_run(struct feed *feed, void (*tick)(void *user, uint64_t samples), void
         rc = 0;
     }
     finish(feed);
-    int n = mr_loader_state(feed->ld, feed->result.state, sizeof feed->result.state);
+    int n = mr_loader_state(feed->pipe.loader, feed->result.state, sizeof feed->result.state);
     if (rc < 0)
         return mr_error_set(rc, "%s", error);
     return n < 0 ? n : 0;

@@ -5,32 +5,20 @@
 #ifndef CLI_FEED_FEED_H
 #define CLI_FEED_FEED_H
 
-#include "cli.h"
+#include "pipeline.h"
 
 struct feed_opts {
     struct cli_common common;
     /* order */
     int shuffle;
     char *sampler;
-    uint64_t seed, epochs, rank, world;
-    int remainder, drop_last;
-    /* batches */
-    uint64_t batch_size;
-    char *transform;
-    int collate;
-    double pad_value;
     /* pipeline */
-    uint64_t workers, prefetch, read_ahead, queue_depth, max_memory;
-    char *cache_dir;
+    struct mr_loader_opts loader;
+    char *transform, *device, *cache_dir;
     uint64_t cache_limit, retries, stall_ns;
-    int storage, cache, direct, pin, blocking, device_transforms;
-    uint64_t streams;
-    char *device, *gpu_decode;
-    /* bad samples */
-    int bad;
-    char *max_bad, *quarantine;
-    int force;
     /* the run */
+    char *quarantine;
+    int force;
     uint64_t time_ns, batches;
     double sink_ms;
     int digest;
@@ -53,7 +41,6 @@ struct feed_result {
     double utilization;
     struct feed_digest digest;
     struct mr_memory_counters memory[MR_N_MEMORY];
-    struct mr_device_info device;
     uint64_t lost_spans;
     bool finished; /* nothing to feed: --state-in is of a run that has done its epochs */
     int stopped;   /* by time, batches or a signal, before the epochs' end */
@@ -62,14 +49,8 @@ struct feed_result {
 
 struct feed {
     const struct feed_opts *opts;
-    struct mr_dataset *ds;
-    struct mr_sampler *sampler;
-    struct mr_transform *chain;
-    struct mr_device *dev;
-    struct mr_stream *stream;
-    struct mr_loader *ld;
+    struct cli_pipeline pipe;
     char *state_text;
-    uint64_t start_ns; /* when the loader was opened */
     /* host memory for the digest */
     unsigned char *back;
     uint64_t back_bytes;

@@ -7,11 +7,11 @@ int feed_write_quarantine(const struct feed *feed)
 {
     struct cli_output out;
     struct mr_bad_sample bad;
-    if (!mr_loader_bad(feed->ld, 0,
+    if (!mr_loader_bad(feed->pipe.loader, 0,
                        &bad)) /* no file says so; a list of a run before would say otherwise */
         return cli_output_remove(feed->opts->quarantine, CLI_QUARANTINE, feed->opts->force);
     int rc = cli_output_open(&out, feed->opts->quarantine, CLI_QUARANTINE, feed->opts->force);
-    for (uint64_t i = 0; rc == CLI_OK && mr_loader_bad(feed->ld, i, &bad); i++) {
+    for (uint64_t i = 0; rc == CLI_OK && mr_loader_bad(feed->pipe.loader, i, &bad); i++) {
         const char *text = NULL;
         struct mr_json *json = mr_json_create(0);
         if (!json) {

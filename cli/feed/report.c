@@ -87,7 +87,7 @@ static void json_bad(struct mr_json *json, const struct feed *feed)
 {
     struct mr_bad_sample bad;
     mr_json_array(json, "quarantine");
-    for (uint64_t i = 0; i < 100 && mr_loader_bad(feed->ld, i, &bad); i++) {
+    for (uint64_t i = 0; i < 100 && mr_loader_bad(feed->pipe.loader, i, &bad); i++) {
         mr_json_object(json, NULL);
         mr_json_uint(json, "index", bad.index);
         mr_json_string(json, "file", bad.file);
@@ -102,12 +102,13 @@ static void json_config(struct mr_json *json, const struct feed *feed)
 {
     const struct mr_loader_stats *st = &feed->result.stats;
     mr_json_object(json, "config");
-    mr_options_json(feed_options, feed->opts, json);
+    mr_options_json(cli_options(feed_options), feed->opts, json);
     mr_json_object(json, "resolved");
-    mr_json_string(json, "dataset", mr_dataset_text(feed->ds));
-    mr_json_string(json, "sampler", mr_sampler_text(feed->sampler));
-    mr_json_string(json, "transform", feed->chain ? mr_transform_text(feed->chain) : NULL);
-    mr_json_string(json, "device", feed->result.device.name);
+    mr_json_string(json, "dataset", mr_dataset_text(feed->pipe.ds));
+    mr_json_string(json, "sampler", mr_sampler_text(feed->pipe.sampler));
+    mr_json_string(json, "transform",
+                   feed->pipe.chain ? mr_transform_text(feed->pipe.chain) : NULL);
+    mr_json_string(json, "device", feed->pipe.info.name);
     mr_json_string(json, "storage", st->storage);
     mr_json_uint(json, "workers", st->workers);
     mr_json_uint(json, "prefetch", st->prefetch);
@@ -120,7 +121,7 @@ static void json_config(struct mr_json *json, const struct feed *feed)
 static void json_gpu_decode(struct mr_json *json, const struct feed *feed)
 {
     const struct mr_loader_stats *st = &feed->result.stats;
-    if (strcmp(feed->opts->gpu_decode, "off") == 0) {
+    if (feed->opts->loader.gpu_decode == 0) {
         mr_json_null(json, "gpu_decode");
         return;
     }
@@ -139,9 +140,10 @@ static double warm_rate(const struct feed *feed)
 {
     const struct mr_loader_stats *st = &feed->result.stats;
     double start = (double)st->first_batch_ns * 1e-9;
-    if (st->batches < 2 || st->samples <= feed->opts->batch_size)
+    if (st->batches < 2 || st->samples <= feed->opts->loader.batch_size)
         return 0;
-    return per_second((double)(st->samples - feed->opts->batch_size), feed->result.seconds - start);
+    return per_second((double)(st->samples - feed->opts->loader.batch_size),
+                      feed->result.seconds - start);
 }
 
 int feed_print_json(const struct feed *feed)
@@ -208,19 +210,20 @@ static void print_head(const struct feed *feed)
 {
     const struct mr_loader_stats *st = &feed->result.stats;
     char in[160], out[160], n[CLI_HUMAN], text[CLI_CLEAN];
-    printf("%s: %s sample%s\n", cli_clean(mr_dataset_text(feed->ds), text),
-           cli_count((double)mr_dataset_length(feed->ds), n), cli_s(mr_dataset_length(feed->ds)));
-    for (int f = 0; f < mr_dataset_fields(feed->ds); f++) {
-        mr_spec_format(mr_dataset_field(feed->ds, f), in, sizeof in);
-        mr_spec_format(mr_loader_field(feed->ld, f), out, sizeof out);
+    printf("%s: %s sample%s\n", cli_clean(mr_dataset_text(feed->pipe.ds), text),
+           cli_count((double)mr_dataset_length(feed->pipe.ds), n),
+           cli_s(mr_dataset_length(feed->pipe.ds)));
+    for (int f = 0; f < mr_dataset_fields(feed->pipe.ds); f++) {
+        mr_spec_format(mr_dataset_field(feed->pipe.ds, f), in, sizeof in);
+        mr_spec_format(mr_loader_field(feed->pipe.loader, f), out, sizeof out);
         bool same = strcmp(in, out) == 0;
         printf("  %s%s%s\n", mr_text_printable(in), same ? "" : " -> ",
                same ? "" : mr_text_printable(out));
     }
     printf("  order %s, batches of %" PRIu64
            ", %u worker%s, prefetch %u, read from %s, device %s\n\n",
-           mr_sampler_text(feed->sampler), feed->opts->batch_size, st->workers, cli_s(st->workers),
-           st->prefetch, st->storage, feed->result.device.name);
+           mr_sampler_text(feed->pipe.sampler), feed->opts->loader.batch_size, st->workers,
+           cli_s(st->workers), st->prefetch, st->storage, feed->pipe.info.name);
 }
 
 static void print_rates(const struct feed *feed)
@@ -320,7 +323,7 @@ static void print_bad(const struct feed *feed)
         return;
     printf("\n  %" PRIu64 " bad sample%s:\n", feed->result.stats.bad_samples,
            cli_s(feed->result.stats.bad_samples));
-    for (uint64_t i = 0; i < 10 && mr_loader_bad(feed->ld, i, &bad); i++)
+    for (uint64_t i = 0; i < 10 && mr_loader_bad(feed->pipe.loader, i, &bad); i++)
         print_one_bad(&bad);
     if (feed->result.stats.bad_samples > 10)
         printf("    ... and %" PRIu64 " more: %s%s\n", feed->result.stats.bad_samples - 10,

@@ -14,7 +14,8 @@
 
 struct options {
     struct cli_common common;
-    uint64_t n, index, scan, rows, columns, tile, seed;
+    uint64_t n, index, scan, rows, columns, tile;
+    struct mr_loader_opts loader; /* its seed */
     char *sheet, *transform;
     int formats, transforms, vary, force;
 };
@@ -41,8 +42,7 @@ static const struct mr_option table[] = {
      .help = "Show one sample per row, in successive epochs, to see random transforms; with "
              "clips, all rows show the first one",
      .group = "Contact sheet"},
-    {"seed", 0, MR_OPT_UINT, AT(seed), "0", .help = "Seed of random transforms",
-     .group = "Contact sheet"},
+    CLI_LOADER_OPTION(struct options, loader, "seed", .group = "Contact sheet"),
     {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace a file that exists",
      .group = "Contact sheet"},
     {"formats", 0, MR_OPT_FLAG, AT(formats), .help = "List the formats and their options instead"},
@@ -205,7 +205,7 @@ static int write_sheet(const struct options *o, const char *uri)
                                   .columns = (uint32_t)o->columns,
                                   .tile = (uint32_t)o->tile,
                                   .index = o->index,
-                                  .seed = o->seed,
+                                  .loader = &o->loader,
                                   .vary = o->vary,
                                   .force = o->force};
     code = cli_input_dataset(uri, ds);

@@ -68,7 +68,8 @@ int inspect_print_json(struct inspect *k);
 struct inspect_sheet {
     const char *path, *transform; /* PNG file; NULL or "": samples as they are */
     uint32_t rows, columns, tile; /* tile: pixels a side of a picture's room */
-    uint64_t index, seed;         /* first sample; of random transforms */
+    uint64_t index;               /* first sample */
+    const struct mr_loader_opts *loader;
     bool vary; /* with a transform: row r is sample index + r, in `columns` epochs */
     bool force;
 };

@@ -1,8 +1,10 @@
 /* millrace inspect --sheet: samples, as they are or through a chain, on a contact sheet. */
 #include "inspect/inspect.h"
 #include "inspect/sheet.h"
+#include "pipeline.h"
 #include "png.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,49 +105,34 @@ static int draw_plain(struct mr_dataset *ds, const struct inspect_sheet *o, stru
 
 /* ---- samples through a chain ---- */
 
-struct feed {
-    struct mr_transform *chain;
-    struct mr_sampler *sampler;
-    struct mr_loader *loader;
-    uint64_t *indices;
-};
-
-static void feed_close(struct feed *f)
-{
-    mr_loader_close(f->loader);
-    mr_sampler_destroy(f->sampler);
-    mr_transform_destroy(f->chain);
-    free(f->indices);
-}
-
-static int feed_open(struct mr_dataset *ds, const struct inspect_sheet *o, uint64_t n,
-                     uint64_t epochs, struct feed *f)
+static int open_feed(struct mr_dataset *ds, const struct inspect_sheet *o, uint64_t n,
+                     uint64_t epochs, struct cli_pipeline *p)
 {
     struct mr_sampler_opts order;
-    struct mr_loader_opts opts;
+    struct mr_loader_opts opts = *o->loader;
     mr_sampler_opts_init(&order);
-    mr_loader_opts_init(&opts);
-    f->indices = malloc(n * sizeof *f->indices);
-    if (!f->indices)
-        return cli_fail("out of memory");
+    uint64_t *indices = malloc(n * sizeof *indices);
+    if (!indices)
+        return mr_error_set(-ENOMEM, "out of memory");
     for (uint64_t i = 0; i < n; i++)
-        f->indices[i] = o->index + i;
+        indices[i] = o->index + i;
     order.kind = MR_SAMPLER_SUBSET;
-    order.indices = f->indices;
+    order.indices = indices;
     order.n_indices = n;
     opts.batch_size = 1;
     opts.epochs = epochs;
-    opts.seed = o->seed;
     opts.bad = MR_BAD_SKIP;
-    bool chain = o->transform && o->transform[0];
-    int rc = chain ? mr_transform_create(&f->chain) : 0;
-    if (rc == 0 && chain)
-        rc = mr_transform_add(f->chain, o->transform);
-    if (rc == 0)
-        rc = mr_sampler_create(&order, mr_dataset_length(ds), &f->sampler);
-    if (rc == 0)
-        rc = mr_loader_open(ds, f->sampler, f->chain, NULL, &opts, &f->loader);
-    return rc < 0 ? cli_error(rc) : CLI_OK;
+    *p = (struct cli_pipeline){.ds = ds, .shared = true};
+    int rc = cli_pipeline_chain(p, o->transform);
+    if (rc < 0)
+        goto out;
+    rc = mr_sampler_create(&order, mr_dataset_length(ds), &p->sampler);
+    if (rc < 0)
+        goto out;
+    rc = cli_pipeline_start(p, &opts);
+out:
+    free(indices);
+    return rc;
 }
 
 /* One sample's picture of a batch of one. */
@@ -168,17 +155,14 @@ static void draw_batch(const struct mr_batch *batch, struct mr_loader *loader,
 static int draw_changed(struct mr_dataset *ds, const struct inspect_sheet *o, struct sheet *sheet,
                         uint64_t n, bool clips, uint64_t *n_bad)
 {
-    struct feed feed = {0};
+    struct cli_pipeline feed = {0};
     const struct mr_spec *specs[MR_MAX_FIELDS] = {NULL};
     struct fields fields;
     struct mr_batch batch;
     uint64_t samples = !o->vary ? n : clips ? 1 : n > o->rows ? o->rows : n;
-    int code = feed_open(ds, o, samples,
-                         !o->vary ? 1
-                         : clips  ? o->rows
-                                  : o->columns,
-                         &feed),
-        n_fields = 0, rc = 0;
+    uint64_t epochs = !o->vary ? 1 : clips ? o->rows : o->columns;
+    int n_fields = 0, rc = open_feed(ds, o, samples, epochs, &feed);
+    int code = rc < 0 ? cli_error(rc) : CLI_OK;
     while (code == CLI_OK && n_fields < MR_MAX_FIELDS &&
            (specs[n_fields] = mr_loader_field(feed.loader, n_fields)))
         n_fields++;
@@ -201,7 +185,7 @@ static int draw_changed(struct mr_dataset *ds, const struct inspect_sheet *o, st
     struct mr_bad_sample bad;
     for (uint64_t i = 0; code == CLI_OK && mr_loader_bad(feed.loader, i, &bad) == 1; i++)
         tell_bad(bad.index, bad.reason, n_bad);
-    feed_close(&feed);
+    cli_pipeline_close(&feed);
     return code;
 }
 

@@ -27,10 +27,9 @@ static const struct mr_option options[] = {
             "tests in training"),
     OPT("device", 'd', MR_OPT_STRING, device, .initial = "auto", .meta = "DEVICE",
         .help = "auto, cpu, cuda, cuda:1"),
-    OPT("batch-size", 'b', MR_OPT_UINT, batch_size, .initial = "64", .min = 1, .max = 1 << 20,
-        .unit = "samples", .help = "Samples in a batch"),
-    OPT("workers", 'w', MR_OPT_UINT, workers, .initial = "0", .max = 512, .unit = "threads",
-        .help = "Threads that make batches; 0: one per processor that this process may use"),
+    CLI_LOADER_OPTION(struct predict_opts, loader, "batch-size", .max = 1 << 20,
+                      .group = "Options"),
+    CLI_LOADER_OPTION(struct predict_opts, loader, "workers", .group = "Options"),
     OPT("threads", 0, MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",
         .help = "Threads that compute on cpu; 0: one per processor that this process may use"),
     CLI_COMMON_OPTIONS,
@@ -47,7 +46,7 @@ static int predict_batch(struct predict *p, const struct mr_batch *b)
                                  .n = (uint32_t)b->size};
     bool wanted = p->csv.file || p->printed < p->opts->limit;
     const void *outputs = NULL;
-    int rc = mr_net_eval(p->net, &batch, wanted ? &outputs : NULL, p->stream);
+    int rc = mr_net_eval(p->net, &batch, wanted ? &outputs : NULL, p->pipe.stream);
     p->done += b->size;
     return rc < 0 ? cli_error(rc) : wanted ? predict_print_batch(p, b, outputs) : CLI_OK;
 }
@@ -58,15 +57,15 @@ static int predict_all(struct predict *p)
     struct cli_progress progress;
     int rc, code = CLI_OK;
     uint64_t start = mr_time_ns();
-    cli_progress_begin(&progress, "predict", mr_loader_samples(p->ld), "samples");
-    while (code == CLI_OK && (rc = mr_loader_next(p->ld, p->stream, &b)) != 0) {
+    cli_progress_begin(&progress, "predict", mr_loader_samples(p->pipe.loader), "samples");
+    while (code == CLI_OK && (rc = mr_loader_next(p->pipe.loader, p->pipe.stream, &b)) != 0) {
         code = rc < 0 ? cli_error(rc) : cli_interrupted() ? CLI_FAILED : predict_batch(p, &b);
         if (rc > 0)
-            mr_loader_release(p->ld, &b, p->stream);
+            mr_loader_release(p->pipe.loader, &b, p->pipe.stream);
         cli_progress_update(&progress, p->done);
     }
     cli_progress_end(&progress);
-    rc = code == CLI_OK ? mr_net_query_totals(p->net, p->stream, &p->totals) : 0;
+    rc = code == CLI_OK ? mr_net_query_totals(p->net, p->pipe.stream, &p->totals) : 0;
     p->seconds = (double)(mr_time_ns() - start) * 1e-9;
     if (rc < 0)
         return cli_error(rc);
@@ -104,7 +103,7 @@ static int json_end(struct predict *p)
     train_json_number(p->json, "loss", t->n_samples ? t->loss / (double)t->n_samples : NAN);
     mr_json_double(p->json, "seconds", p->seconds);
     mr_json_string(p->json, "model", p->what.model);
-    mr_json_string(p->json, "device", p->info.name);
+    mr_json_string(p->json, "device", p->pipe.info.name);
     struct mr_json *json = p->json;
     p->json = NULL;
     return cli_json_end_config(json, options, p->opts);
@@ -179,7 +178,7 @@ static int run(void *values, int n_args, char **args)
     int rc = mr_checkpoint_open(args[0], &p.from);
     if (rc == 0)
         rc = predict_open(&p, args[0], args[1]);
-    code = rc < 0 ? cli_error(rc) : cli_input_dataset(args[1], p.ds);
+    code = rc < 0 ? cli_error(rc) : cli_input_dataset(args[1], p.pipe.ds);
     if (code == CLI_OK)
         code = predict(&p);
     predict_close(&p);

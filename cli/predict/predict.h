@@ -8,7 +8,8 @@
 
 struct predict_opts {
     struct cli_common common;
-    uint64_t top, limit, batch_size, workers, threads;
+    uint64_t top, limit, threads;
+    struct mr_loader_opts loader;
     char *device, *transform, *csv;
     int force;
 };
@@ -16,12 +17,7 @@ struct predict_opts {
 struct predict {
     const struct predict_opts *opts;
     struct mr_checkpoint *from;
-    struct mr_device *dev;
-    struct mr_device_info info;
-    struct mr_stream *stream;
-    struct mr_dataset *ds;
-    struct mr_transform *chain;
-    struct mr_loader *ld;
+    struct cli_pipeline pipe;
     struct mr_net *net;
     int label; /* the field; -1: none */
     uint64_t batch_size;

@@ -188,7 +188,7 @@ static int numbers(struct predict *p, uint64_t index, const float *row)
 
 static int copy_back(struct predict *p, void *to, const void *from, uint64_t bytes)
 {
-    return mr_copy_async(p->stream, to, MR_PAGEABLE, from, MR_DEVICE, bytes);
+    return mr_copy_async(p->pipe.stream, to, MR_PAGEABLE, from, MR_DEVICE, bytes);
 }
 
 int predict_print_batch(struct predict *p, const struct mr_batch *b, const void *outputs)
@@ -200,7 +200,7 @@ int predict_print_batch(struct predict *p, const struct mr_batch *b, const void 
     if (rc == 0 && labelled)
         rc = copy_back(p, p->labels, field->data, b->size * mr_dtype_size(field->spec.dtype));
     if (rc == 0)
-        rc = mr_stream_synchronize(p->stream);
+        rc = mr_stream_synchronize(p->pipe.stream);
     if (rc < 0)
         return cli_error(rc);
     for (uint64_t i = 0; i < b->size && code == CLI_OK; i++) {

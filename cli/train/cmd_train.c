@@ -7,10 +7,7 @@
 
 const char *const train_losses[] = {"cross-entropy", "nll", "mse", NULL};
 const char *const train_amps[] = {"off", "tf32", "bf16", "fp16", NULL};
-static const char *const policies[] = {"stop", "skip", NULL};         /* as enum mr_on_nan */
-static const char *const caches[] = {"none", "host", "device", NULL}; /* as enum mr_cache_kind */
-static const char *const device_transforms[] = {"off", "on", "auto",
-                                                NULL}; /* as enum mr_device_transforms */
+static const char *const policies[] = {"stop", "skip", NULL}; /* as enum mr_on_nan */
 static const char model[] = "Model", data[] = "Data", machine[] = "Machine", run_group[] = "Run",
                   files[] = "Files";
 
@@ -19,6 +16,14 @@ static const char model[] = "Model", data[] = "Data", machine[] = "Machine", run
         .name = option, .key = letter, .type = kind,                                               \
         .offset = offsetof(struct train_opts, member), .group = heading, __VA_ARGS__               \
     }
+
+#define LOADER(option, ...) CLI_LOADER_OPTION(struct train_opts, loader, option, __VA_ARGS__)
+
+/* The trainer sets these, or has one value for them. */
+static const char *const not_of_trainer[] = {"drop-last",  "rank",        "world",      "remainder",
+                                             "collate",    "pad-value",   "bad",        "max-bad",
+                                             "read-ahead", "queue-depth", "max-memory", "storage",
+                                             "streams",    "direct",      "gpu-decode", NULL};
 
 const struct mr_option train_options[] = {
     OPT("model", 'm', MR_OPT_STRING, model, model, .initial = "mnist-cnn", .meta = "MODEL",
@@ -49,8 +54,7 @@ const struct mr_option train_options[] = {
     OPT("classes", 0, MR_OPT_UINT, classes, model, .initial = "0", .max = 1 << 20,
         .unit = "classes", .help = "Outputs; 0: as the data set says"),
 
-    OPT("batch-size", 'b', MR_OPT_UINT, batch_size, data, .initial = "64", .min = 1, .max = 1 << 20,
-        .unit = "samples", .help = "Samples in a batch"),
+    LOADER("batch-size", .max = 1 << 20, .group = data),
     OPT("transform", 't', MR_OPT_STRING, transform, data, .meta = "CHAIN",
         .help = "Ops on each sample, which millrace inspect --transforms lists; without it "
                 "one-channel IDX files get "
@@ -60,30 +64,19 @@ const struct mr_option train_options[] = {
     OPT("test-transform", 0, MR_OPT_STRING, test_transform, data, .meta = "CHAIN",
         .help = "Ops on each test sample, when --transform has random ones; without it the same"),
     OPT("shuffle", 0, MR_OPT_FLAG, shuffle, data, .initial = "1",
-        .help = "Take the samples in another random order each epoch",
-        .no_help = "Take the samples in order"),
-    OPT("cache", 0, MR_OPT_ENUM, cache, data, .initial = "none", .choices = caches,
-        .help = "host: keep files in memory once read; device: keep all samples on the device"),
+        .help = "Take the samples in another random order each epoch"),
+    LOADER("cache", .group = data),
 
     OPT("device", 'd', MR_OPT_STRING, device, machine, .initial = "auto", .meta = "DEVICE",
         .help = "auto, cpu, cuda, cuda:1"),
-    OPT("workers", 'w', MR_OPT_UINT, workers, machine, .initial = "0", .max = 512,
-        .unit = "threads", .help = "Threads that make batches; 0: as many as this process may use"),
-    OPT("prefetch", 'p', MR_OPT_UINT, prefetch, machine, .initial = "0", .max = 65536,
-        .unit = "batches", .help = "Batches made ahead; 0: chosen"),
+    LOADER("workers", .group = machine),
+    LOADER("prefetch", .group = machine),
     OPT("threads", 0, MR_OPT_UINT, threads, machine, .initial = "0", .max = 512, .unit = "threads",
         .help = "Threads that compute on cpu; 0: as many as this process may use; the results are "
                 "the same"),
     OPT("graph", 0, MR_OPT_FLAG, graph, machine, .initial = "1",
-        .help = "Launch a step as one CUDA graph", .no_help = "Launch a step's kernels one by one"),
-    OPT("pin", 0, MR_OPT_FLAG, pin, machine, .initial = "1",
-        .help = "Page-lock the memory of batches",
-        .no_help = "Use pageable memory for batches, to see what page-locked memory saves"),
-    OPT("blocking", 0, MR_OPT_FLAG, blocking, machine,
-        .help = "Workers wait for each copy; shows what that costs"),
-    OPT("device-transforms", 0, MR_OPT_ENUM, device_transforms, machine, .initial = "auto",
-        .choices = device_transforms,
-        .help = "The end of the chain on the device, where that copies fewer bytes"),
+        .help = "Launch a step as one CUDA graph, not its kernels one by one"),
+    CLI_LOADER_REST(struct train_opts, loader, .group = machine, .choices = not_of_trainer),
 
     OPT("epochs", 'e', MR_OPT_UINT, epochs, run_group, .initial = "10", .min = 1, .max = 1e9,
         .unit = "epochs", .help = "How often to go over the data"),
@@ -206,7 +199,7 @@ static int run(void *values, int n_args, char **args)
     int code = check_files(o, &claims, &from);
     if (code == CLI_OK) {
         int rc = train_data_open(&d, args[0], o);
-        code = rc < 0 ? cli_error(rc) : cli_input_dataset(args[0], d.ds);
+        code = rc < 0 ? cli_error(rc) : cli_input_dataset(args[0], d.pipe.ds);
     }
     if (code == CLI_OK)
         code = cli_input_dataset(d.test_uri, d.test);

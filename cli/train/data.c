@@ -22,14 +22,14 @@ static bool is_gray(const struct mr_spec *spec)
 static void choose_chains(struct train_data *d)
 {
     const struct train_opts *o = d->opts;
-    bool ours = !o->transform && is_idx(d->ds) && is_gray(mr_dataset_field(d->ds, 0));
+    bool ours = !o->transform && is_idx(d->pipe.ds) && is_gray(mr_dataset_field(d->pipe.ds, 0));
     d->chain_text = o->transform ? o->transform : ours ? mnist_chain : "";
     d->test_chain_text = o->test_transform ? o->test_transform : d->chain_text;
     const char *from = o->transform ? ""
                        : ours       ? " (the default for MNIST's format)"
                                     : " (none was given)";
     snprintf(d->chain_note, sizeof d->chain_note, "%s%s",
-             d->chain_text[0] || mr_dataset_field(d->ds, 0)->dtype != MR_U8
+             d->chain_text[0] || mr_dataset_field(d->pipe.ds, 0)->dtype != MR_U8
                  ? ""
                  : ": u8 is scaled by 1/255 by the net",
              from);
@@ -61,7 +61,8 @@ static int find_test(struct train_data *d, const char *dataset)
         return 0;
     }
     snprintf(d->test_note, sizeof d->test_note, "none: --test DATASET gives one");
-    if (!is_idx(d->ds) || !strstr(mr_dataset_text(d->ds), "(train)") || strstr(dataset, "split="))
+    if (!is_idx(d->pipe.ds) || !strstr(mr_dataset_text(d->pipe.ds), "(train)") ||
+        strstr(dataset, "split="))
         return 0;
     if (asprintf(&d->own_test_uri, "%s,split=test", dataset) < 0) {
         d->own_test_uri = NULL;
@@ -89,35 +90,27 @@ static int open_test(struct train_data *d, const char *dataset)
 static int count_classes(struct train_data *d)
 {
     d->classes = (uint32_t)d->opts->classes;
-    if (d->classes || mr_dataset_classes(d->ds) || (d->opts->loss == MR_MSE && !is_idx(d->ds)))
+    if (d->classes || mr_dataset_classes(d->pipe.ds) ||
+        (d->opts->loss == MR_MSE && !is_idx(d->pipe.ds)))
         return 0;
-    if (mr_train_label_field(d->ds) >= 0 && !is_idx(d->ds))
+    if (mr_train_label_field(d->pipe.ds) >= 0 && !is_idx(d->pipe.ds))
         return mr_error_set(MR_EOPTION,
                             "%s: does not say how many classes there are: give --classes N",
-                            mr_dataset_text(d->ds));
+                            mr_dataset_text(d->pipe.ds));
     d->classes = 10;
     return 0;
-}
-
-static int open_device(struct train_data *d)
-{
-    int rc = mr_device_open(d->opts->device, &d->dev);
-    if (rc < 0)
-        return rc;
-    rc = mr_device_query(d->dev, &d->info);
-    if (rc < 0 || !d->info.simulated)
-        return rc;
-    return mr_error_set(MR_EUNSUPPORTED, "device %s computes nothing: nets run on cpu and cuda",
-                        d->info.name);
 }
 
 int train_data_open(struct train_data *d, const char *dataset, const struct train_opts *opts)
 {
     *d = (struct train_data){.opts = opts, .start_ns = mr_time_ns()};
-    int rc = open_device(d);
+    int rc = cli_pipeline_open(&d->pipe, opts->device, NULL, NULL);
     if (rc < 0)
         return rc;
-    rc = mr_dataset_open(dataset, &d->ds);
+    if (d->pipe.info.simulated)
+        return mr_error_set(MR_EUNSUPPORTED, "device %s computes nothing: nets run on cpu and cuda",
+                            d->pipe.info.name);
+    rc = mr_dataset_open(dataset, &d->pipe.ds);
     if (rc < 0)
         return rc;
     rc = count_classes(d);
@@ -137,11 +130,7 @@ int train_data_open(struct train_data *d, const char *dataset, const struct trai
 
 void train_data_close(struct train_data *d)
 {
-    if (d->test)
-        mr_dataset_close(d->test);
-    if (d->ds)
-        mr_dataset_close(d->ds);
-    if (d->dev)
-        mr_device_close(d->dev);
+    mr_dataset_close(d->test);
+    cli_pipeline_close(&d->pipe);
     free(d->own_test_uri);
 }

@@ -321,8 +321,8 @@ int train_draw(const struct train *t)
     char title[160], subtitle[240];
     snprintf(title, sizeof title, "%.150s", t->opts->model);
     snprintf(subtitle, sizeof subtitle, "%.90s; %.60s, schedule %.40s, batches of %llu",
-             mr_dataset_text(t->data->ds), t->info.optimizer, t->opts->schedule,
-             (unsigned long long)t->opts->batch_size);
+             mr_dataset_text(t->data->pipe.ds), t->info.optimizer, t->opts->schedule,
+             (unsigned long long)t->opts->loader.batch_size);
     int n_panels = t->opts->loss == MR_MSE ? 1 : 2;
     int code = plot_write(&(struct plot){title, subtitle, panels, n_panels, NULL, t->opts->force},
                           t->opts->plot);

@@ -35,24 +35,13 @@ static int make_config(const struct train_opts *o, char **text)
     if (!json)
         return mr_error_set(-ENOMEM, "train: no memory");
     mr_json_object(json, NULL);
-    mr_options_json(train_options, o, json);
+    mr_options_json(cli_options(train_options), o, json);
     mr_json_object_end(json);
     int64_t n = mr_json_finish(json, &written);
     if (n > 0)
         *text = strdup(written);
     mr_json_destroy(json);
     return *text ? 0 : mr_error_set(-ENOMEM, "train: no memory");
-}
-
-static void loader_opts(const struct train_opts *o, struct mr_loader_opts *out)
-{
-    mr_loader_opts_init(out);
-    out->workers = (uint32_t)o->workers;
-    out->prefetch = (uint32_t)o->prefetch;
-    out->cache = (enum mr_cache_kind)o->cache;
-    out->pageable = !o->pin;
-    out->blocking = o->blocking;
-    out->device_transforms = o->device_transforms;
 }
 
 static void trainer_opts(const struct train_data *d, const struct train_opts *o,
@@ -70,7 +59,8 @@ static void trainer_opts(const struct train_data *d, const struct train_opts *o,
     out->classes = d->classes;
     out->transform = d->chain_text;
     out->test_transform = d->test_chain_text;
-    out->batch_size = o->batch_size;
+    out->batch_size = o->loader.batch_size;
+    out->loader = &o->loader;
     out->epochs = o->epochs;
     out->max_steps = o->max_steps;
     out->seed = o->seed;
@@ -98,7 +88,6 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
                const struct mr_checkpoint *from)
 {
     struct mr_trainer_opts to;
-    struct mr_loader_opts lo;
     char *config = NULL;
     *t = (struct train){.data = data, .opts = opts, .start_ns = data->start_ns};
     t->info.size = sizeof t->info;
@@ -109,15 +98,13 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
     if (rc < 0)
         return rc;
     trainer_opts(data, opts, &to);
-    loader_opts(opts, &lo);
-    to.loader = &lo;
     to.resume = from;
     to.start_ns = data->start_ns;
     rc = opts->checkpoint ? make_config(opts, &config) : 0;
     if (rc < 0)
         return rc;
     to.config = config;
-    rc = mr_trainer_create(data->dev, data->ds, data->test, &to, &t->trainer);
+    rc = mr_trainer_create(data->pipe.dev, data->pipe.ds, data->test, &to, &t->trainer);
     free(config);
     if (rc < 0)
         return rc;

@@ -33,7 +33,7 @@ static const char *precision(const struct train *t)
 {
     static const char *const names[] = {"f32", "tf32", "bf16 (parameters f32)",
                                         "fp16 (parameters f32, loss scaled)"};
-    return t->data->info.unified ? "f32" : names[t->opts->amp];
+    return t->data->pipe.info.unified ? "f32" : names[t->opts->amp];
 }
 
 static void print_layers(const struct train *t)
@@ -52,8 +52,8 @@ static void print_layers(const struct train *t)
 static void print_data(const struct train_data *d)
 {
     char n[CLI_HUMAN], text[CLI_CLEAN];
-    printf("%s: %s samples", cli_clean(mr_dataset_text(d->ds), text),
-           cli_count((double)mr_dataset_length(d->ds), n));
+    printf("%s: %s samples", cli_clean(mr_dataset_text(d->pipe.ds), text),
+           cli_count((double)mr_dataset_length(d->pipe.ds), n));
     if (d->test)
         printf("; test: %s: %s samples\n", cli_clean(mr_dataset_text(d->test), text),
                cli_count((double)mr_dataset_length(d->test), n));
@@ -73,9 +73,9 @@ void train_print_head(const struct train *t)
            t->info.classes, t->opts->loss == MR_MSE ? "outputs" : "classes");
     print_layers(t);
     printf("\n  %s, schedule %s, batches of %" PRIu64 ", seed %" PRIu64 "\n", t->info.optimizer,
-           t->opts->schedule, t->opts->batch_size, t->opts->seed);
+           t->opts->schedule, t->opts->loader.batch_size, t->opts->seed);
     printf("  device %s%s%s, %s, tensor cores %s; %s of activations and workspace; %u workers\n",
-           d->info.name, d->info.model[0] ? ": " : "", d->info.model, precision(t),
+           d->pipe.info.name, d->pipe.info.model[0] ? ": " : "", d->pipe.info.model, precision(t),
            tensor_cores(t) ? "used" : "not used",
            cli_bytes(mr_net_memory(mr_trainer_get_net(t->trainer)), bytes), st.workers);
     if (t->info.resumed_step)
@@ -237,14 +237,14 @@ static void json_config(struct mr_json *json, const struct train *t)
 {
     const struct train_data *d = t->data;
     mr_json_object(json, "config");
-    mr_options_json(train_options, t->opts, json);
+    mr_options_json(cli_options(train_options), t->opts, json);
     mr_json_object(json, "resolved");
-    mr_json_string(json, "dataset", mr_dataset_text(d->ds));
+    mr_json_string(json, "dataset", mr_dataset_text(d->pipe.ds));
     mr_json_string(json, "test", d->test ? mr_dataset_text(d->test) : NULL);
     mr_json_string(json, "transform", d->chain_text);
     mr_json_string(json, "optimizer", t->info.optimizer);
-    mr_json_string(json, "device", d->info.name);
-    mr_json_string(json, "device_model", d->info.model[0] ? d->info.model : NULL);
+    mr_json_string(json, "device", d->pipe.info.name);
+    mr_json_string(json, "device_model", d->pipe.info.model[0] ? d->pipe.info.model : NULL);
     mr_json_string(json, "precision", precision(t));
     mr_json_bool(json, "tensor_cores", tensor_cores(t));
     mr_json_uint(json, "classes", t->info.classes);

@@ -61,7 +61,7 @@ static int steps(struct train *t)
 {
     const struct mr_loader *ld = mr_trainer_get_loader(t->trainer);
     uint64_t total = mr_loader_samples(ld) * t->opts->epochs,
-             done = t->info.step * t->opts->batch_size;
+             done = t->info.step * t->opts->loader.batch_size;
     int rc, last;
     cli_progress_begin(&t->progress, "train", total, "samples");
     while (t->end == TRAIN_EPOCHS && t->code == CLI_OK) {
@@ -71,7 +71,7 @@ static int steps(struct train *t)
         rc = after_step(t, last);
         if (rc < 0)
             return rc;
-        done = last ? t->info.epoch * mr_loader_samples(ld) : done + t->opts->batch_size;
+        done = last ? t->info.epoch * mr_loader_samples(ld) : done + t->opts->loader.batch_size;
         cli_progress_update(&t->progress, done < total ? done : total);
     }
     return 0;

@@ -8,7 +8,7 @@
 #ifndef CLI_TRAIN_TRAIN_H
 #define CLI_TRAIN_TRAIN_H
 
-#include "cli.h"
+#include "pipeline.h"
 
 struct train_opts {
     struct cli_common common;
@@ -19,12 +19,13 @@ struct train_opts {
     uint64_t classes;
     /* data */
     char *transform, *test, *test_transform;
-    uint64_t batch_size, epochs, seed;
-    int shuffle, cache;
+    uint64_t epochs, seed;
+    int shuffle;
     /* machine */
+    struct mr_loader_opts loader; /* and its batch_size */
     char *device;
-    uint64_t workers, prefetch, threads;
-    int graph, pin, blocking, device_transforms;
+    uint64_t threads;
+    int graph;
     /* the run */
     double target;
     uint64_t patience, max_steps;
@@ -41,9 +42,8 @@ extern const char *const train_losses[],
 
 struct train_data {
     const struct train_opts *opts;
-    struct mr_device *dev;
-    struct mr_device_info info;
-    struct mr_dataset *ds, *test;
+    struct cli_pipeline pipe; /* the device and the training set; the trainer has the rest */
+    struct mr_dataset *test;
     const char *chain_text, *test_chain_text; /* "": none */
     char *test_uri, *own_test_uri;            /* NULL: none; the second is freed */
     char test_note[160]; /* where the test set comes from, or why there is none */

@@ -12,21 +12,21 @@
  * does no I/O for samples: the loader reads. A sample has 1 to MR_MAX_FIELDS named fields, such as
  * "image" and "label".
  *
- * There are three ways to open one: by URI, as above (docs/data.md lists the formats, their options
- * and what they accept); from arrays in memory; and from a callback, for data of the caller's own.
- * A fourth, a constructor per format that takes a struct, is at the end of this file.
+ * There are four ways to open one: by URI, as above (docs/data.md lists the formats, their options
+ * and what they accept); from arrays in memory; from callbacks, for data of your own (callback.h);
+ * and by a constructor per format that takes a struct, at the end of this file.
  *
  * Threads: an open data set is constant; any number of threads and loaders may use it at once. It
  * must outlive its loaders. Opening blocks on storage. Close it when no call on it is running.
  * fork: a child may read and close the data sets that it inherits. Two kinds of reads fail there
  * with MR_EMISUSE: of a compressed file (.gz) that was still being inflated in the background at
- * the fork,
- * as far as it was missing (reading the last sample before the fork waits for it), and of remote
- * files. Callbacks run in the child as they are.
+ * the fork, as far as it was missing (reading the last sample before the fork waits for it), and of
+ * remote files. Callbacks run in the child as they are.
  */
 #ifndef MILLRACE_DATASET_H
 #define MILLRACE_DATASET_H
 
+#include <millrace/callback.h>
 #include <millrace/options.h>
 #include <millrace/tensor.h>
 
@@ -64,31 +64,6 @@ static inline void mr_array_opts_init(struct mr_array_opts *opts)
     mr_array_opts_fill(opts, sizeof *opts);
 }
 MR_API int mr_dataset_open_array(const struct mr_array_opts *opts, struct mr_dataset **out);
-
-/* A callback that makes whole samples. examples/own_dataset.c uses one. */
-struct mr_callback_opts {
-    size_t size;      /* of this struct, set by mr_callback_opts_init() */
-    const char *name; /* in errors, statistics and the fingerprint; copied */
-    uint64_t n;       /* samples */
-    int n_fields;
-    struct mr_spec field[MR_MAX_FIELDS]; /* variable dimensions are allowed */
-    /*
-     * Writes sample `index`. row[f] has space for field f's bytes, with variable dimensions at
-     * their bound. dim[f] is preset to the spec's shape; lower the dimensions that vary. Several
-     * threads call it at once. Returns 0, or a negative error (mr_error_set()): the sample is then
-     * bad.
-     */
-    int (*get)(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK]);
-    void (*close)(void *user); /* called when the data set is closed; may be NULL */
-    void *user;
-    uint64_t version; /* in the fingerprint: change it when the content changes */
-};
-MR_API void mr_callback_opts_fill(struct mr_callback_opts *opts, size_t size);
-static inline void mr_callback_opts_init(struct mr_callback_opts *opts)
-{
-    mr_callback_opts_fill(opts, sizeof *opts);
-}
-MR_API int mr_dataset_open_callback(const struct mr_callback_opts *opts, struct mr_dataset **out);
 
 /* ---- what is in it ---- */
 
@@ -149,6 +124,17 @@ MR_API const char *mr_dataset_source(const struct mr_dataset *ds, uint64_t k);
  */
 MR_API int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row[],
                            uint64_t (*dim)[MR_MAX_RANK]);
+
+/*
+ * Reads one field of one sample. Other fields are neither read nor decoded where the format keeps
+ * them apart: labels and points of picture folders, lists and tables, members of tar archives,
+ * arrays. Blocks.
+ * index: less than mr_dataset_length(). field: less than mr_dataset_fields(). [out] row:
+ * mr_spec_bytes() bytes. [out] dim: the field's shape; may be NULL.
+ * Returns as mr_dataset_read(); MR_EMISUSE: no such field.
+ */
+MR_API int mr_dataset_read_field(const struct mr_dataset *ds, uint64_t index, int field, void *row,
+                                 uint64_t dim[MR_MAX_RANK]);
 
 /* A field as it is stored: a picture is not decoded; other fields are values. */
 struct mr_stored {

@@ -18,19 +18,16 @@
  *
  * Threads: next, next_for, fd, release, state and bad belong to one thread, the consumer. cancel
  * and stats may be called from any thread, but not during or after close. close may be called from
- * any thread, also
- * while the consumer waits for a batch. Callbacks (of a data set, sampler or op) run on the
- * loader's workers, which it waits for: there next, next_for, fd and release of that loader fail
- * with
- * MR_EMISUSE, and close closes nothing.
+ * any thread, also while the consumer waits for a batch. Callbacks (of a data set, sampler or op)
+ * run on the loader's workers, which it waits for: there next, next_for, fd and release of that
+ * loader fail with MR_EMISUSE, and close closes nothing.
  *
  * Signals: mr_loader_cancel() may be called in a signal handler. No other signal ends waiting, and
  * workers block all signals. examples/ctrl_c.c ends a run with Ctrl-C and saves its state.
  *
  * fork: the workers do not exist in a child. With an inherited loader next, next_for, fd and
- * release
- * fail with MR_EMISUSE there, close and cancel do nothing, statistics are 0; state, bad and the
- * other queries answer as before the fork. A child opens loaders of its own.
+ * release fail with MR_EMISUSE there, close and cancel do nothing, statistics are 0; state, bad and
+ * the other queries answer as before the fork. A child opens loaders of its own.
  */
 #ifndef MILLRACE_LOADER_H
 #define MILLRACE_LOADER_H
@@ -38,6 +35,7 @@
 #include <millrace/dataset.h>
 #include <millrace/device.h>
 #include <millrace/json.h>
+#include <millrace/options.h>
 #include <millrace/sampler.h>
 #include <millrace/storage.h>
 #include <millrace/transform.h>
@@ -103,11 +101,11 @@ struct mr_loader_opts {
      * run on the device. */
     enum mr_cache_kind cache;
     enum mr_collate collate;
-    double pad_value;                            /* what PAD and FIXED fill with */
-    enum mr_bad_policy bad;                      /* default FAIL */
-    uint64_t max_bad;                            /* SKIP, REPLACE: most bad samples; default: any */
-    double max_bad_fraction;                     /* of the samples so far plus one batch; 0: any */
-    int pageable;                                /* 1: slots in pageable memory, for comparison */
+    double pad_value;        /* what PAD and FIXED fill with */
+    enum mr_bad_policy bad;  /* default FAIL */
+    uint64_t max_bad;        /* SKIP, REPLACE: most bad samples; default: any */
+    double max_bad_fraction; /* of the samples so far plus one batch; 0: any */
+    int pin; /* 1 (default): slots in page-locked memory; 0: in pageable memory, for comparison */
     const char *state;                           /* from mr_loader_state(); NULL: from the start */
     enum mr_device_transforms device_transforms; /* default AUTO */
     int blocking;     /* 1: a worker waits for the copy that it enqueued, for comparison */
@@ -128,6 +126,23 @@ static inline void mr_loader_opts_init(struct mr_loader_opts *opts)
 {
     mr_loader_opts_fill(opts, sizeof *opts);
 }
+
+/*
+ * Returns the table of the loader's options, for struct mr_loader_opts; it is constant and belongs
+ * to the library. It drives the defaults of mr_loader_opts_init(), the checks of mr_loader_open(),
+ * and the options and help of commands. size and state have no row. Any thread.
+ */
+MR_API const struct mr_option *mr_loader_options(void);
+
+/*
+ * Sets options from text: "batch-size=256,workers=8,no-pin". Options that it does not name keep
+ * their values.
+ * text: names of mr_loader_options(); may be "". opts: set up with mr_loader_opts_init(); unchanged
+ * on failure.
+ * Returns 0, MR_EOPTION (the text names the option and what was expected), MR_EMISUSE, -ENOMEM.
+ * Any thread.
+ */
+MR_API int mr_loader_opts_parse(const char *text, struct mr_loader_opts *opts);
 
 /* ---- open and close ---- */
 
@@ -220,12 +235,10 @@ MR_API int mr_loader_next_for(struct mr_loader *loader, struct mr_stream *stream
  *
  * It is level-triggered: mr_loader_next() and mr_loader_next_for() update it before they return.
  * Call mr_loader_next_for() with timeout 0 when it is readable. That call may still return
- * -ETIMEDOUT: if
- * all samples of a batch were skipped, or after a wake-up that came late. After the last batch, an
- * error, or mr_loader_cancel() it stays readable. Statistics count time in poll() as the
- * consumer's. Returns the descriptor, -errno, MR_EMISUSE. Owned by the loader, open until
- * mr_loader_close(); do
- * not read, write or close it.
+ * -ETIMEDOUT: if all samples of a batch were skipped, or after a wake-up that came late. After the
+ * last batch, an error, or mr_loader_cancel() it stays readable. Statistics count time in poll() as
+ * the consumer's. Returns the descriptor, -errno, MR_EMISUSE. Owned by the loader, open until
+ * mr_loader_close(); do not read, write or close it.
  */
 MR_API int mr_loader_fd(struct mr_loader *loader);
 

@@ -14,7 +14,8 @@
  *   system.h     clock, processors, random         options.h   option tables
  *   json.h       a JSON writer                      output.h    files written whole
  *   text.h       texts and tables for people        train.h     the trainer
- *   checkpoint.h checkpoints, and nets from them
+ *   checkpoint.h checkpoints, and nets from them    callback.h  data sets of your own
+ *   random.h     keyed random numbers for callbacks
  *
  * nn.h, optim.h, train.h and checkpoint.h are in libmillrace-train, profile.h is in
  * libmillrace-profile, the others are in libmillrace.
@@ -40,6 +41,7 @@
 #ifndef MILLRACE_H
 #define MILLRACE_H
 
+#include <millrace/callback.h>
 #include <millrace/checkpoint.h>
 #include <millrace/dataset.h>
 #include <millrace/device.h>
@@ -51,6 +53,7 @@
 #include <millrace/options.h>
 #include <millrace/output.h>
 #include <millrace/profile.h>
+#include <millrace/random.h>
 #include <millrace/sampler.h>
 #include <millrace/storage.h>
 #include <millrace/system.h>

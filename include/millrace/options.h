@@ -47,6 +47,9 @@ enum mr_option_type {
     MR_OPT_DTYPE,   /* int or enum mr_dtype */
     MR_OPT_DOUBLES, /* struct mr_doubles: 0.485:0.456:0.406; for transforms also [0.485,0.456] */
     MR_OPT_SHAPE,   /* struct mr_shape: 3x224x224 */
+    MR_OPT_UINT32,  /* uint32_t: as MR_OPT_UINT, up to 2^32 - 1 */
+    MR_OPT_SHARE,   /* double: off is 0, on is 1, auto is -1, else a share: 0.25, 25% */
+    MR_OPT_LIMIT,   /* struct mr_limit: 10, 1% or any */
 };
 
 #define MR_MAX_LIST 32
@@ -61,6 +64,12 @@ struct mr_shape {
     uint64_t dim[MR_MAX_RANK];
 };
 
+/* At most n, and at most this share of a total. */
+struct mr_limit {
+    uint64_t n;      /* UINT64_MAX: any number */
+    double fraction; /* 0 to 1; 0: any share */
+};
+
 struct mr_option {
     const char *name; /* without dashes: "batch-size" */
     char key;         /* the one-letter form: 'b' for -b; 0: none */
@@ -73,7 +82,6 @@ struct mr_option {
     const char *help;    /* one sentence, no full stop */
     const char *const *choices; /* MR_OPT_ENUM: NULL-terminated */
     const char *group;          /* heading in help and man page; NULL: "Options" */
-    const char *no_help;        /* of a flag that is on by default: what --no-NAME does */
 };
 
 /*

@@ -66,8 +66,8 @@ struct mr_trainer_opts {
     enum mr_on_nan on_nan; /* default MR_ON_NAN_STOP */
     uint32_t threads;      /* on "cpu"; 0 (default): all that this process may use */
     int graph;             /* GPUs: 1 (default): a step is one graph */
-    /* The loaders' workers, prefetch, cache, pageable, blocking and device_transforms; the trainer
-     * sets the other members. NULL (default): the loader's defaults. */
+    /* Of the loaders; NULL (default): their defaults. The trainer sets batch_size, epochs, seed and
+     * state; it has no use for drop_last, rank, world, remainder, collate and bad. */
     const struct mr_loader_opts *loader;
     const struct mr_checkpoint *resume; /* continue from it; NULL (default): start a new run */
     /* The caller's JSON, stored in checkpoints under "config"; NULL (default): none. */

@@ -16,8 +16,8 @@
  *
  * Threads: a bound chain is constant. Several threads may apply it, each with scratch of its own.
  * fork: a child may apply the chains that it inherits. A chain that a loader used at the fork stays
- * in
- * use there, since that loader cannot be closed: make another one for a loader of the child's own.
+ * in use there, since that loader cannot be closed: make another one for a loader of the child's
+ * own.
  */
 #ifndef MILLRACE_TRANSFORM_H
 #define MILLRACE_TRANSFORM_H
@@ -54,9 +54,8 @@ struct mr_transform_fn {
      * mr_error_set(MR_ESHAPE, ...). */
     int (*infer)(void *user, struct mr_spec *spec);
     /* Computes one sample. Several threads call it at once. out_dim: preset to the output spec's
-     * shape; lower what varies. random: four numbers keyed to this sample and op, which can serve
-     * as counter or key for more from mr_philox(). Returns 0, or a negative error: the sample is
-     * then bad. */
+     * shape; lower what varies. random: four numbers keyed to this sample and op; for more,
+     * mr_rng_init_op() (random.h). Returns 0, or a negative error: the sample is then bad. */
     int (*apply)(void *user, const struct mr_spec *in_spec, const void *in, const uint64_t *in_dim,
                  const struct mr_spec *out_spec, void *out, uint64_t *out_dim,
                  const uint32_t random[4]);

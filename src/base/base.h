@@ -49,6 +49,8 @@ struct mr_error_kept {
     char text[MR_ERROR_BYTES];
 };
 MR_PRIVATE void mr_error_keep(int code, struct mr_error_kept *out); /* copies this thread's text */
+/* How many texts this thread has set: tells whether a callback set one. */
+uint64_t mr_error_count(void);
 MR_PRIVATE int mr_error_put(const struct mr_error_kept *kept); /* sets it here; returns its code */
 
 /* Sets "what: strerror(errnum)" and returns -errnum. */
@@ -204,11 +206,15 @@ enum mr_draw {
     MR_DRAW_RETRY,
     MR_DRAW_DECODE,
     MR_DRAW_INIT,
+    MR_DRAW_USER,
 };
 
 /* Four numbers keyed by (seed, purpose, a, b, c). */
 MR_PRIVATE void mr_draw4(uint64_t seed, enum mr_draw purpose, uint64_t a, uint64_t b, uint32_t c,
                          uint32_t out[4]);
+
+/* The x that a standard normal number is below with probability p, 0 < p < 1. */
+double mr_normal_quantile(double p);
 
 /* [0, 1), 24 and 53 bits. */
 static inline float mr_unit_f32(uint32_t x)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 static _Thread_local char last_error[MR_ERROR_BYTES];
+static _Thread_local uint64_t n_errors; /* texts set so far */
 
 /* guards log_fn, log_user, and serialises calls */
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -45,7 +46,13 @@ int mr_error_set(int code, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     strcpy(last_error, text);
+    n_errors++;
     return code;
+}
+
+uint64_t mr_error_count(void)
+{
+    return n_errors;
 }
 
 int mr_error_errno(int errnum, const char *fmt, ...)
@@ -78,6 +85,7 @@ void mr_error_keep(int code, struct mr_error_kept *out)
 int mr_error_put(const struct mr_error_kept *kept)
 {
     memcpy(last_error, kept->text, sizeof last_error);
+    n_errors++;
     return kept->code;
 }
 

@@ -22,6 +22,9 @@ size_t mr_option_bytes(enum mr_option_type type)
         [MR_OPT_DTYPE] = sizeof(int),
         [MR_OPT_DOUBLES] = sizeof(struct mr_doubles),
         [MR_OPT_SHAPE] = sizeof(struct mr_shape),
+        [MR_OPT_UINT32] = sizeof(uint32_t),
+        [MR_OPT_SHARE] = sizeof(double),
+        [MR_OPT_LIMIT] = sizeof(struct mr_limit),
     };
     return bytes[type];
 }

@@ -9,11 +9,13 @@
 /* A parsed value of any type except MR_OPT_STRING. */
 union mr_option_value {
     int i;
+    uint32_t u32;
     int64_t i64;
     uint64_t u64;
     double f64;
     struct mr_doubles doubles;
     struct mr_shape shape;
+    struct mr_limit limit;
 };
 
 /* Size of the struct member for this option type. */
@@ -32,8 +34,17 @@ const char *mr_option_want(const struct mr_option *option, char *buf, size_t cap
 /* Writes only the range, "" if there is none. Returns buf. */
 const char *mr_option_range(const struct mr_option *option, char *buf, size_t cap);
 
+/* 1 when the value is in the option's range, 0 when not. */
+bool mr_option_in_range(const struct mr_option *option, const union mr_option_value *v);
+
 /* Parses text and sets the member. Returns 0, MR_EOPTION or -ENOMEM. */
 int mr_option_assign(const struct mr_option *option, void *values, const char *who,
                      const char *text);
+
+/*
+ * Checks a struct that a program filled: numbers against their ranges, enums against their choices.
+ * Returns 0, or MR_EOPTION with the first wrong member: "batch_size 0: expected 1..512 samples".
+ */
+int mr_options_check(const struct mr_option *table, const void *values);
 
 #endif

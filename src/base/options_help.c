@@ -80,12 +80,15 @@ const char *mr_option_want(const struct mr_option *option, char *buf, size_t cap
         [MR_OPT_DTYPE] = "one of bool u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 c64 c128",
         [MR_OPT_DOUBLES] = "numbers, like 0.485:0.456:0.406",
         [MR_OPT_SHAPE] = "a shape, like 3x224x224",
+        [MR_OPT_UINT32] = "a whole number, not negative",
+        [MR_OPT_SHARE] = "off, on, auto or a fraction, 0..1",
+        [MR_OPT_LIMIT] = "a number, a percentage such as 1%, or any",
     };
     char range[128];
     mr_option_range(option, range, sizeof range);
     if (option->type == MR_OPT_ENUM)
         list_choices(option, ", ", " or ", buf, cap);
-    else if (range[0] && option->type < MR_OPT_PERCENT)
+    else if (range[0] && (option->type < MR_OPT_PERCENT || option->type == MR_OPT_UINT32))
         snprintf(buf, cap, "%s", range);
     else
         snprintf(buf, cap, "%s%s%s", text[option->type], range[0] ? ", each " : "", range);
@@ -95,10 +98,20 @@ const char *mr_option_want(const struct mr_option *option, char *buf, size_t cap
 static const char *meta_of(const struct mr_option *option, char *buf, size_t cap)
 {
     static const char *const meta[] = {
-        [MR_OPT_FLAG] = "",          [MR_OPT_INT] = "N",        [MR_OPT_UINT] = "N",
-        [MR_OPT_DOUBLE] = "X",       [MR_OPT_BYTES] = "BYTES",  [MR_OPT_DURATION] = "TIME",
-        [MR_OPT_PERCENT] = "SHARE",  [MR_OPT_STRING] = "TEXT",  [MR_OPT_DTYPE] = "DTYPE",
-        [MR_OPT_DOUBLES] = "X:X...", [MR_OPT_SHAPE] = "HxW...",
+        [MR_OPT_FLAG] = "",
+        [MR_OPT_INT] = "N",
+        [MR_OPT_UINT] = "N",
+        [MR_OPT_DOUBLE] = "X",
+        [MR_OPT_BYTES] = "BYTES",
+        [MR_OPT_DURATION] = "TIME",
+        [MR_OPT_PERCENT] = "SHARE",
+        [MR_OPT_STRING] = "TEXT",
+        [MR_OPT_DTYPE] = "DTYPE",
+        [MR_OPT_DOUBLES] = "X:X...",
+        [MR_OPT_SHAPE] = "HxW...",
+        [MR_OPT_UINT32] = "N",
+        [MR_OPT_SHARE] = "off|on|auto|FRACTION",
+        [MR_OPT_LIMIT] = "N|P%",
     };
     if (option->meta)
         return option->meta;
@@ -108,7 +121,7 @@ static const char *meta_of(const struct mr_option *option, char *buf, size_t cap
     return buf;
 }
 
-/* A flag that is on by default is shown in its negated form. */
+/* A flag that is on by default is shown in both forms, --[no-]NAME. */
 static bool on_by_default(const struct mr_option *option)
 {
     return option->type == MR_OPT_FLAG && option->initial && strcmp(option->initial, "0") != 0;
@@ -119,12 +132,16 @@ static void describe(const struct mr_option *option, char *buf, size_t cap)
 {
     char range[128];
     mr_option_range(option, range, sizeof range);
-    bool has_default = option->initial && option->initial[0] && option->type != MR_OPT_FLAG;
+    bool on = on_by_default(option);
+    bool has_default = on || (option->initial && option->initial[0] && option->type != MR_OPT_FLAG);
     const char *open = range[0] || has_default ? " (" : "",
                *close = range[0] || has_default ? ")" : "";
-    const char *help = on_by_default(option) && option->no_help ? option->no_help : option->help;
-    snprintf(buf, cap, "%s%s%s%s%s%s%s", help, open, range, range[0] && has_default ? "; " : "",
-             has_default ? "default " : "", has_default ? option->initial : "", close);
+    snprintf(buf, cap, "%s%s%s%s%s%s%s", option->help, open, range,
+             range[0] && has_default ? "; " : "", has_default ? "default " : "",
+             on            ? "on"
+             : has_default ? option->initial
+                           : "",
+             close);
 }
 
 static const char *group_of(const struct mr_option *option)
@@ -174,7 +191,7 @@ static void help_option(FILE *out, const struct mr_option *option)
     const char *placeholder = meta_of(option, meta, sizeof meta);
     int n = snprintf(head, sizeof head, option->key ? "  -%c, " : "      ", option->key);
     n += snprintf(head + n, sizeof head - (size_t)n, "--%s%s%s%s",
-                  on_by_default(option) ? "no-" : "", option->name, placeholder[0] ? " " : "",
+                  on_by_default(option) ? "[no-]" : "", option->name, placeholder[0] ? " " : "",
                   placeholder);
     describe(option, text, sizeof text);
     fputs(head, out);
@@ -227,7 +244,7 @@ static void man_option(FILE *out, const struct mr_option *option)
     fputs(".TP\n", out);
     if (option->key)
         fprintf(out, "\\fB\\-%c\\fR, ", option->key);
-    fprintf(out, "\\fB\\-\\-%s", on_by_default(option) ? "no\\-" : "");
+    fprintf(out, "\\fB\\-\\-%s", on_by_default(option) ? "[no\\-]" : "");
     roff(out, option->name);
     fputs("\\fR", out);
     if (placeholder[0]) {
@@ -291,6 +308,28 @@ static void json_list(struct mr_json *json, const char *key, const struct mr_opt
     mr_json_array_end(json);
 }
 
+/* As a user would write it, rounded, since 100 * 0.07 is not 7; "any" is null. */
+static void json_limit(struct mr_json *json, const char *key, const struct mr_limit *limit)
+{
+    char text[48], number[48];
+    if (limit->fraction > 0)
+        snprintf(text, sizeof text, "%s%%",
+                 mr_f64_to_text(nearbyint(limit->fraction * 1e12) / 1e10, number));
+    else
+        snprintf(text, sizeof text, "%llu", (unsigned long long)limit->n);
+    mr_json_string(json, key, limit->fraction > 0 || limit->n != UINT64_MAX ? text : NULL);
+}
+
+static void json_share(struct mr_json *json, const char *key, double share)
+{
+    char number[48];
+    mr_json_string(json, key,
+                   share == 0    ? "off"
+                   : share == 1  ? "on"
+                   : share == -1 ? "auto"
+                                 : mr_f64_to_text(share, number));
+}
+
 void mr_options_json(const struct mr_option *table, const void *values, struct mr_json *json)
 {
     if (!table || !values)
@@ -329,6 +368,15 @@ void mr_options_json(const struct mr_option *table, const void *values, struct m
         case MR_OPT_DOUBLES:
         case MR_OPT_SHAPE:
             json_list(json, key, o, member);
+            break;
+        case MR_OPT_UINT32:
+            mr_json_uint(json, key, *(const uint32_t *)member);
+            break;
+        case MR_OPT_SHARE:
+            json_share(json, key, *(const double *)member);
+            break;
+        case MR_OPT_LIMIT:
+            json_limit(json, key, member);
             break;
         }
     }

@@ -76,6 +76,18 @@ static bool read_percent(const char *text, double *out)
     return read_double(text, out);
 }
 
+/* "off", "on", "auto", or a share. */
+static bool read_share(const char *text, double *out)
+{
+    static const struct suffix words[] = {{"off", 0}, {"on", 1}, {"auto", -1}};
+    for (size_t i = 0; i < MR_COUNT(words); i++)
+        if (strcmp(text, words[i].text) == 0) {
+            *out = words[i].factor;
+            return true;
+        }
+    return read_percent(text, out) && *out >= 0;
+}
+
 /* Parses plain digits or 0x..., exact for all 64 bits. Returns 1 if parsed, 0 if not of that form,
  * -1 if too large. */
 static int read_digits(const char *text, uint64_t *out)
@@ -113,6 +125,28 @@ static bool read_whole(const char *text, const struct suffix *units, double bare
         return false;
     *out = whole >= 0x1p64 ? UINT64_MAX : (uint64_t)whole;
     return true;
+}
+
+static bool read_u32(const char *text, uint32_t *out)
+{
+    uint64_t wide;
+    if (!read_whole(text, thousands, 1, &wide) || wide > UINT32_MAX)
+        return false;
+    *out = (uint32_t)wide;
+    return true;
+}
+
+/* "10", "1%", "any". No share at all is no sample at all: a fraction of 0 means any. */
+static bool read_limit(const char *text, struct mr_limit *out)
+{
+    struct mr_limit got = {UINT64_MAX, 0};
+    bool percent = text[0] && text[strlen(text) - 1] == '%';
+    bool good = strcmp(text, "any") == 0 || (percent ? read_percent(text, &got.fraction)
+                                                     : read_whole(text, thousands, 1, &got.n));
+    if (percent && got.fraction == 0)
+        got.n = 0;
+    *out = got;
+    return good;
 }
 
 static bool read_int(const char *text, int64_t *out)
@@ -219,7 +253,7 @@ static bool in_range(const struct mr_option *option, double value)
     return (option->min == 0 && option->max == 0) || (value >= option->min && value <= option->max);
 }
 
-static bool all_in_range(const struct mr_option *option, const union mr_option_value *v)
+bool mr_option_in_range(const struct mr_option *option, const union mr_option_value *v)
 {
     bool ok = true;
     switch (option->type) {
@@ -229,9 +263,15 @@ static bool all_in_range(const struct mr_option *option, const union mr_option_v
     case MR_OPT_BYTES:
     case MR_OPT_DURATION:
         return in_range(option, (double)v->u64);
+    case MR_OPT_UINT32:
+        return in_range(option, v->u32);
     case MR_OPT_DOUBLE:
     case MR_OPT_PERCENT:
         return in_range(option, v->f64);
+    case MR_OPT_SHARE:
+        return v->f64 == -1 || (v->f64 >= 0 && v->f64 <= 1);
+    case MR_OPT_LIMIT:
+        return v->limit.fraction >= 0 && v->limit.fraction <= 1;
     case MR_OPT_DOUBLES:
         for (int i = 0; i < v->doubles.n; i++)
             ok = ok && in_range(option, v->doubles.v[i]);
@@ -276,6 +316,12 @@ static bool read_value(const struct mr_option *option, const char *text, union m
         return read_doubles(text, &v->doubles);
     case MR_OPT_SHAPE:
         return read_shape(text, &v->shape);
+    case MR_OPT_UINT32:
+        return read_u32(text, &v->u32);
+    case MR_OPT_SHARE:
+        return read_share(text, &v->f64);
+    case MR_OPT_LIMIT:
+        return read_limit(text, &v->limit);
     default:
         return false;
     }
@@ -320,7 +366,7 @@ int mr_option_assign(const struct mr_option *option, void *values, const char *w
         return mr_error_set(MR_EOPTION, "%s: needs a value: %s",
                             place(who, option->name, NULL, buf, sizeof buf),
                             mr_option_want(option, want, sizeof want));
-    if (!read_value(option, text, &v) || !all_in_range(option, &v))
+    if (!read_value(option, text, &v) || !mr_option_in_range(option, &v))
         return mr_error_set(
             MR_EOPTION, "%s: expected %s%s%s%s", place(who, option->name, text, buf, sizeof buf),
             mr_option_want(option, want, sizeof want), nearest ? "; did you mean " : "",

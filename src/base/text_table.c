@@ -1,7 +1,6 @@
 /*
  * Text in columns: measured, cut where a line must fit, written. Cells are asked for twice, so that
- * a
- * table of millions of rows needs no memory of its own.
+ * a table of millions of rows needs no memory of its own.
  */
 #include "base/base.h"
 

@@ -1,64 +1,45 @@
-/* A user's own source of samples. */
-#include "dataset/dataset.h"
+/* Callback sets: whole samples made by a user's code. */
+#include "dataset/user.h"
 
-#include <stdio.h>
 #include <string.h>
 
 struct state {
-    char *name;
+    struct mr_user user; /* first */
     int (*get)(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK]);
-    void (*close)(void *user);
-    void *user;
+    int (*get_ctx)(void *user, const struct mr_sample_context *context, void *const row[],
+                   uint64_t (*dim)[MR_MAX_RANK]);
+    int (*get_run)(void *user, uint64_t n, const struct mr_sample_context context[],
+                   void *const (*row)[MR_MAX_FIELDS], uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK],
+                   int rc[]);
 };
+
+#define NOT_MADE 1 /* what rc[] is preset to */
+
+static const struct mr_dataset_ops run_ops;
 
 static int open_callback(struct mr_dataset *ds, const void *options)
 {
-    const struct mr_callback_opts *opts = options;
+    const struct mr_callback_opts *o = options;
     struct state *st = ds->state;
-    const char *name = opts->name && opts->name[0] ? opts->name : "callback";
-    if (!opts->get)
-        return mr_error_set(MR_EMISUSE, "%s: no get function", name);
-    ds->n = opts->n;
-    ds->n_fields = opts->n_fields;
-    memcpy(ds->field, opts->field, sizeof ds->field);
-    int rc = mr_dataset_check(ds, name);
+    const char *name = o->name && o->name[0] ? o->name : "callback";
+    int n = (o->get != NULL) + (o->get_ctx != NULL) + (o->get_run != NULL);
+    if (n != 1)
+        return mr_error_set(MR_EMISUSE,
+                            "%s: %s get function: expected one of get, get_ctx, get_run", name,
+                            n == 0 ? "no" : "more than one");
+    ds->n = o->n;
+    ds->n_fields = o->n_fields;
+    memcpy(ds->field, o->field, sizeof ds->field);
+    ds->draws = o->changes != 0;
+    struct mr_user user = {.user = o->user, .init = o->init, .exit = o->exit, .close = o->close};
+    int rc = mr_user_open(ds, &user, o->name, o->version);
     if (rc < 0)
         return rc;
-    st->name = strdup(name);
-    if (!st->name)
-        return mr_error_nomem(name, strlen(name) + 1);
-    st->get = opts->get;
-    st->user = opts->user;
-    /* Nothing fails from here on: a failed open leaves the user's object to the user. */
-    st->close = opts->close;
-    ds->fingerprint = mr_hash(ds->fingerprint, name, strlen(name) + 1);
-    ds->fingerprint = mr_hash(ds->fingerprint, &opts->version, sizeof opts->version);
-    snprintf(ds->text, sizeof ds->text, "callback: %s", name);
-    return 0;
-}
-
-static void close_callback(struct mr_dataset *ds)
-{
-    struct state *st = ds->state;
-    if (st->close)
-        st->close(st->user);
-    free(st->name);
-}
-
-static int check_dims(const struct mr_dataset *ds, uint64_t index,
-                      uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK])
-{
-    const struct state *st = ds->state;
-    for (int f = 0; f < ds->n_fields; f++) {
-        const struct mr_spec *spec = &ds->field[f];
-        for (int d = 0; d < spec->rank; d++)
-            if (spec->var_dims >> d & 1 ? dim[f][d] > spec->dim[d] : dim[f][d] != spec->dim[d])
-                return mr_error_set(
-                    MR_ECALLBACK,
-                    "%s: sample %llu: field '%s': dimension %d is %llu: expected %s%llu", st->name,
-                    (unsigned long long)index, spec->name, d, (unsigned long long)dim[f][d],
-                    spec->var_dims >> d & 1 ? "at most " : "", (unsigned long long)spec->dim[d]);
-    }
+    st->get = o->get;
+    st->get_ctx = o->get_ctx;
+    st->get_run = o->get_run;
+    if (o->get_run)
+        ds->ops = &run_ops;
     return 0;
 }
 
@@ -66,36 +47,81 @@ static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *ou
 {
     const struct state *st = ds->state;
     void *row[MR_MAX_FIELDS];
-    uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK];
+    uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK], errors = mr_error_count();
     for (int f = 0; f < ds->n_fields; f++) {
         row[f] = out->field[f].room;
         memcpy(dim[f], ds->field[f].dim, sizeof dim[f]);
     }
-    mr_error_set(0, "%s", ""); /* so that a text of an older error does not pass for this one's */
-    int rc = st->get(st->user, index, row, dim);
-    if (rc > 0)
-        return mr_error_set(MR_ECALLBACK,
-                            "%s: sample %llu: get returned %d: expected 0 or a negative error",
-                            st->name, (unsigned long long)index, rc);
+    struct mr_sample_context context = mr_user_context(out, index);
+    int rc = st->get ? st->get(st->user.user, index, row, dim)
+                     : st->get_ctx(st->user.user, &context, row, dim);
+    rc = mr_user_result(ds, index, st->get ? "get" : "get_ctx", rc, 0, errors);
     if (rc < 0)
-        return mr_last_error()[0] ? rc
-                                  : mr_error_set(rc, "%s: sample %llu: %s", st->name,
-                                                 (unsigned long long)index, mr_strerror(rc));
-    rc = check_dims(ds, index, dim);
-    for (int f = 0; rc >= 0 && f < ds->n_fields; f++)
+        return rc;
+    rc = mr_user_check_dims(ds, index, dim);
+    if (rc < 0)
+        return rc;
+    for (int f = 0; f < ds->n_fields; f++)
         memcpy(out->field[f].dim, dim[f], sizeof dim[f]);
-    return rc;
+    return 0;
 }
 
-const struct mr_dataset_ops mr_dataset_callback = {
-    .name = "callback",
-    .summary = "a user's own source of samples",
-    .opts_size = sizeof(struct mr_callback_opts),
-    .state_size = sizeof(struct state),
-    .open = open_callback,
-    .close = close_callback,
-    .get = get,
-};
+static int get_run(const struct mr_dataset *ds, uint32_t n,
+                   const struct mr_sample_context context[], void *const (*row)[MR_MAX_FIELDS],
+                   uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK], int rc[])
+{
+    const struct state *st = ds->state;
+    for (uint32_t i = 0; i < n; i++) {
+        rc[i] = NOT_MADE;
+        for (int f = 0; f < ds->n_fields; f++)
+            memcpy(dim[i][f], ds->field[f].dim, sizeof dim[i][f]);
+    }
+    uint64_t errors = mr_error_count();
+    int all = st->get_run(st->user.user, n, context, row, dim, rc);
+    all = mr_user_result(ds, context[0].index, "get_run", all, 0, errors);
+    if (all < 0)
+        return all;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t index = context[i].index;
+        if (rc[i] == NOT_MADE)
+            rc[i] = mr_error_set(MR_ECALLBACK,
+                                 "%s: sample %llu: get_run did not set rc[%u] of %u samples",
+                                 st->user.name, (unsigned long long)index, i, n);
+        else if (rc[i] != 0)
+            rc[i] = mr_user_result(ds, index, "get_run", rc[i], 0, errors);
+        else
+            rc[i] = mr_user_check_dims(ds, index, dim[i]);
+    }
+    return 0;
+}
+
+/* One alone. */
+static int get_one(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out)
+{
+    void *row[1][MR_MAX_FIELDS];
+    uint64_t dim[1][MR_MAX_FIELDS][MR_MAX_RANK];
+    int one = 0;
+    for (int f = 0; f < ds->n_fields; f++)
+        row[0][f] = out->field[f].room;
+    struct mr_sample_context context = mr_user_context(out, index);
+    int rc = get_run(ds, 1, &context, row, dim, &one);
+    if (rc < 0)
+        return rc;
+    if (one < 0)
+        return one;
+    for (int f = 0; f < ds->n_fields; f++)
+        memcpy(out->field[f].dim, dim[0][f], sizeof dim[0][f]);
+    return 0;
+}
+
+#define CALLBACK                                                                                   \
+    .name = "callback", .summary = "a user's own source of samples",                               \
+    .opts_size = sizeof(struct mr_callback_opts), .state_size = sizeof(struct state),              \
+    .open = open_callback, .close = mr_user_close, .enter = mr_user_enter, .leave = mr_user_leave
+
+const struct mr_dataset_ops mr_dataset_callback = {CALLBACK, .get = get};
+
+static const struct mr_dataset_ops run_ops = {CALLBACK, .get = get_one, .get_run = get_run};
 
 void mr_callback_opts_fill(struct mr_callback_opts *opts, size_t size)
 {
@@ -104,5 +130,5 @@ void mr_callback_opts_fill(struct mr_callback_opts *opts, size_t size)
 
 int mr_dataset_open_callback(const struct mr_callback_opts *opts, struct mr_dataset **out)
 {
-    return mr_dataset_make(&mr_dataset_callback, opts, out);
+    return mr_user_make(&mr_dataset_callback, opts, out);
 }

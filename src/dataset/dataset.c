@@ -381,7 +381,9 @@ uint64_t mr_dataset_fingerprint(const struct mr_dataset *ds)
 
 void mr_sample_init(const struct mr_dataset *ds, void *const rooms[], struct mr_sample *out)
 {
-    out->index = out->epoch = out->seed = 0;
+    out->index = out->epoch = out->seed = out->position = 0;
+    out->worker = MR_NO_WORKER;
+    out->worker_state = NULL;
     out->decoder = NULL;
     out->choose = NULL;
     out->choose_user = NULL;
@@ -416,7 +418,7 @@ static int read_located(const struct mr_dataset *ds, uint64_t index, struct mr_s
                         void *owned[MR_MAX_EXTENTS])
 {
     struct mr_extent extent[MR_MAX_EXTENTS];
-    struct mr_bytes in[MR_MAX_EXTENTS];
+    struct mr_bytes in[MR_MAX_EXTENTS] = {{NULL, 0}};
     int n = ds->ops->locate(ds, index, extent);
     bool decode = false;
     if (n == 0)
@@ -441,9 +443,18 @@ int mr_sample_read(const struct mr_dataset *ds, uint64_t index, struct mr_sample
     if (index >= ds->n)
         return mr_error_set(MR_EMISUSE, "%s: sample %llu: expected 0..%llu", ds->ops->name,
                             (unsigned long long)index, (unsigned long long)ds->n - 1);
-    sample->index = index;
-    return ds->ops->locate ? read_located(ds, index, sample, owned)
-                           : ds->ops->get(ds, index, sample);
+    sample->index = sample->position = index;
+    int rc = ds->ops->enter ? ds->ops->enter(ds, sample->worker, &sample->worker_state) : 0;
+    if (rc < 0)
+        return rc;
+    rc = ds->ops->locate ? read_located(ds, index, sample, owned) : ds->ops->get(ds, index, sample);
+    if (ds->ops->leave) {
+        struct mr_error_kept kept;
+        mr_error_keep(rc, &kept);
+        ds->ops->leave(ds, sample->worker, sample->worker_state);
+        mr_error_put(&kept);
+    }
+    return rc;
 }
 
 static void copy_out(const struct mr_dataset *ds, const struct mr_sample *sample, void *const row[],

@@ -35,12 +35,6 @@ struct mr_extent {
     uint64_t offset, bytes;
 };
 
-/* The bytes of an extent. */
-struct mr_bytes {
-    const void *data;
-    uint64_t n;
-};
-
 /*
  * A sample while it is being made. For each field, data points to its bytes. Before decode() or
  * get(), data == room, a buffer of the spec's size, and dim is the spec's shape. The data set
@@ -56,6 +50,9 @@ struct mr_sample {
      * a mixture, index is the mixture's, so that a sample that occurs twice in an epoch draws
      * different numbers. */
     uint64_t index, epoch, seed;
+    uint64_t position;  /* in the epoch's order */
+    uint32_t worker;    /* or MR_NO_WORKER */
+    void *worker_state; /* what enter made for this worker */
     /* the calling thread's; NULL if the data set has no pictures and does not set wants_decoder */
     struct mr_decoder *decoder;
     mr_window_choice *choose; /* chooses the region of a picture to decode; NULL: all of it */
@@ -104,6 +101,22 @@ struct mr_dataset_ops {
     /* Required unless locate() is set. If both are, get() makes the samples for which locate()
      * returns 0. */
     int (*get)(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out);
+    /*
+     * Makes several samples at once. rc[i]: 0, or negative: ask for sample i alone, by get, which
+     * also sets its error's text. Returns 0; an error makes all of them bad. Optional.
+     */
+    int (*get_run)(const struct mr_dataset *ds, uint32_t n,
+                   const struct mr_sample_context context[], void *const (*row)[MR_MAX_FIELDS],
+                   uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK], int rc[]);
+    /* Begins and ends a thread's samples: enter makes worker_state. Optional. */
+    int (*enter)(const struct mr_dataset *ds, uint32_t worker, void **state);
+    void (*leave)(const struct mr_dataset *ds, uint32_t worker, void *state);
+    /*
+     * Makes field f alone, without reading what the others need. Sets its data and dim. owned: as
+     * for mr_sample_read(). Returns 1; 0: it cannot be made alone. Optional.
+     */
+    int (*get_field)(const struct mr_dataset *ds, uint64_t index, int f, struct mr_sample *out,
+                     void **owned);
     /* Returns the name of the file that get() reads a sample from, for the list of bad samples;
      * NULL if none. Optional. */
     const char *(*file)(const struct mr_dataset *ds, uint64_t index);
@@ -274,7 +287,7 @@ extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
     }
 
 extern const struct mr_dataset_ops mr_dataset_idx, mr_dataset_npy, mr_dataset_raw,
-    mr_dataset_synthetic, mr_dataset_array, mr_dataset_callback, mr_dataset_tar,
+    mr_dataset_synthetic, mr_dataset_array, mr_dataset_callback, mr_dataset_located, mr_dataset_tar,
     mr_dataset_safetensors, mr_dataset_folder, mr_dataset_list, mr_dataset_csv, mr_dataset_video,
     mr_dataset_mix, mr_dataset_npz;
 

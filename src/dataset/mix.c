@@ -356,6 +356,14 @@ static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *ou
     return part->ops->get(part, index, out);
 }
 
+static int get_field(const struct mr_dataset *ds, uint64_t index, int f, struct mr_sample *out,
+                     void **owned)
+{
+    const struct mr_dataset *part = find(ds, index, &index);
+    preset(part, out);
+    return part->ops->get_field ? part->ops->get_field(part, index, f, out, owned) : 0;
+}
+
 /* ---- opening ---- */
 
 static const struct mr_dataset_ops no_reads;
@@ -427,7 +435,7 @@ static const char *const positional[] = {"parts", NULL};
     .name = "mix", .summary = "samples of several data sets, by weight", .options = options_table, \
     .positional = positional, .opts_size = sizeof(struct mr_mix_opts),                             \
     .state_size = sizeof(struct state), .path_length = path_length, .open = open_mix,              \
-    .close = close_mix, .get = get, .file = file_of
+    .close = close_mix, .get = get, .get_field = get_field, .file = file_of
 
 const struct mr_dataset_ops mr_dataset_mix = {MIX, .locate = locate, .decode = decode};
 

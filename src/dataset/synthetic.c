@@ -96,59 +96,6 @@ static uint16_t to_bf16(float x)
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
-/* ln x for 0 < x < 1, to 1e-14. libm is not used: its last bit differs between machines. */
-static double natural_log(double x)
-{
-    uint64_t u;
-    memcpy(&u, &x, sizeof u);
-    int e = (int)(u >> 52) - 1022;
-    u = (u & 0xfffffffffffffull) | 1022ull << 52; /* m in [0.5, 1) */
-    double m;
-    memcpy(&m, &u, sizeof m);
-    if (m < 0.70710678118654752) {
-        m *= 2;
-        e--;
-    }
-    double s = (m - 1) / (m + 1), s2 = s * s, sum = 0;
-    for (int k = 19; k >= 1; k -= 2)
-        sum = sum * s2 + 1.0 / k;
-    return 2 * s * sum + e * 0.69314718055994531;
-}
-
-/* Horner's method; n coefficients, highest power first. */
-static double polynomial(const double *c, int n, double x)
-{
-    double sum = c[0];
-    for (int i = 1; i < n; i++)
-        sum = sum * x + c[i];
-    return sum;
-}
-
-/* The inverse of the normal distribution function, with a relative error of 1.2e-9 (P. J. Acklam's
- * rational approximation). */
-static double normal_quantile(double p)
-{
-    static const double a[] = {-3.969683028665376e+01, 2.209460984245205e+02,
-                               -2.759285104469687e+02, 1.383577518672690e+02,
-                               -3.066479806614716e+01, 2.506628277459239e+00};
-    static const double b[] = {-5.447609879822406e+01, 1.615858368580409e+02,
-                               -1.556989798598866e+02, 6.680131188771972e+01,
-                               -1.328068155288572e+01, 1};
-    static const double c[] = {-7.784894002430293e-03, -3.223964580411365e-01,
-                               -2.400758277161838e+00, -2.549732539343734e+00,
-                               4.374664141464968e+00,  2.938163982698783e+00};
-    static const double d[] = {7.784695709041462e-03, 3.224671290700398e-01, 2.445134137142996e+00,
-                               3.754408661907416e+00, 1};
-    double tail = p < 0.5 ? p : 1 - p;
-    if (tail >= 0.02425) {
-        double q = p - 0.5;
-        return q * polynomial(a, 6, q * q) / polynomial(b, 6, q * q);
-    }
-    double q = __builtin_sqrt(-2 * natural_log(tail));
-    double x = polynomial(c, 6, q) / polynomial(d, 5, q);
-    return p < 0.5 ? x : -x;
-}
-
 /* ---- words to elements ---- */
 
 /* Words per element of this dtype (per part of a complex number); 1 for smaller ones. */
@@ -199,7 +146,7 @@ static void normal(enum mr_dtype dtype, const uint32_t *w, uint32_t n, void *out
 {
     uint32_t step = part_words(dtype);
     for (uint32_t i = 0; i < n; i++) {
-        double x = normal_quantile(((double)w[i * step] + 0.5) * 0x1p-32);
+        double x = mr_normal_quantile(((double)w[i * step] + 0.5) * 0x1p-32);
         if (dtype == MR_F32 || dtype == MR_C64)
             put_f32(out, i, (float)x);
         else if (dtype == MR_F64 || dtype == MR_C128)

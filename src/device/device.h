@@ -223,8 +223,7 @@ int mr_jpeg_decode(struct mr_jpeg_unit *unit, struct mr_stream *stream, struct m
                    uint32_t n);
 
 /* 0, MR_EMISUSE for NULL, or the error of a device that cannot work in this process. call: its
- * name,
- * for the text. check.c */
+ * name, for the text. check.c */
 int mr_device_check(const struct mr_device *dev, const char *call);
 int mr_stream_check(const struct mr_stream *stream, const char *call);
 int mr_event_check(const struct mr_event *event, const char *call);

@@ -9,13 +9,15 @@
 /* The list holds the first of them; all are counted. */
 #define MAX_LISTED 100000
 
-/* What precedes a text that does not name its file: transforms do not know whose sample they
- * refuse. */
+/* What precedes a text that does not name its file, or its sample: transforms do not know whose
+ * sample they refuse. */
 static size_t write_place(const char *file, uint64_t index, const char *text, char *out, size_t cap)
 {
     if (strstr(text, file))
         return 0;
-    int n = snprintf(out, cap, "%s: sample %llu: ", file, (unsigned long long)index);
+    char sample[40];
+    snprintf(sample, sizeof sample, "sample %llu: ", (unsigned long long)index);
+    int n = snprintf(out, cap, "%s: %s", file, strstr(text, sample) ? "" : sample);
     return n > 0 && (size_t)n < cap ? (size_t)n : 0;
 }
 

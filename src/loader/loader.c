@@ -70,7 +70,7 @@ static int create_ring(struct mr_loader *ld)
 {
     bool unified = ld->device_info.unified;
     ld->ring.device = ld->device;
-    ld->ring.host_kind = unified || ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
+    ld->ring.host_kind = unified || !ld->opts.pin ? MR_PAGEABLE : MR_PINNED;
     ld->ring.awaits_release = ld->backends.writes_device;
     int rc = mr_ring_create(&ld->ring, &ld->layout, ld->opts.batch_size, !unified);
     if (rc == 0 && !unified)

@@ -1,59 +1,129 @@
-/* A loader's options: defaults, ranges, and structs of older callers. */
+/* A loader's options: a table of defaults, ranges and help; structs of older callers. */
 #include "loader/engine.h"
+
+#include "base/options.h"
 
 #include <string.h>
 
 #define MAX_PREFETCH 1024
 #define MAX_BATCH    (1u << 24)
 
+/* The fraction follows the number, as in struct mr_limit. */
+_Static_assert(offsetof(struct mr_loader_opts, max_bad_fraction) ==
+                   offsetof(struct mr_loader_opts, max_bad) + offsetof(struct mr_limit, fraction),
+               "max_bad is no limit");
+
+/* By their enums. */
+static const char *const remainders[] = {"drop", "pad", NULL};
+static const char *const collates[] = {"stack", "pad", "fixed", "ragged", NULL};
+static const char *const policies[] = {"fail", "skip", "replace", NULL};
+static const char *const storages[] = {"auto", "uring", "pread", "gds", NULL};
+static const char *const caches[] = {"none", "host", "device", NULL};
+static const char *const places[] = {"off", "on", "auto", NULL};
+
+#define OPT(option, letter, kind, member, heading, ...)                                            \
+    {                                                                                              \
+        .name = option, .key = letter, .type = MR_OPT_##kind,                                      \
+        .offset = offsetof(struct mr_loader_opts, member), .group = heading, __VA_ARGS__           \
+    }
+
+static const char batches[] = "Batches", order[] = "Order", pipeline[] = "Pipeline",
+                  device[] = "Device", bad[] = "Bad samples";
+
+static const struct mr_option table[] = {
+    OPT("batch-size", 'b', UINT, batch_size, batches, .initial = "64", .min = 1, .max = MAX_BATCH,
+        .unit = "samples", .help = "Samples in a batch"),
+    OPT("collate", 0, ENUM, collate, batches, .initial = "stack", .choices = collates,
+        .help = "How to batch samples of varying shape. pad: to the longest in the batch; fixed: "
+                "to the data set's maximum; ragged: values end to end, with offsets"),
+    OPT("pad-value", 0, DOUBLE, pad_value, batches, .initial = "0", .help = "Value to pad with"),
+    OPT("drop-last", 0, FLAG, drop_last, batches,
+        .help = "Drop an epoch's last batch if it is not full"),
+
+    OPT("seed", 0, UINT, seed, order, .initial = "0", .help = "Seed of random transforms"),
+    OPT("epochs", 'e', UINT, epochs, order, .initial = "1", .unit = "epochs",
+        .help = "Passes over the data; 0: no limit"),
+    OPT("rank", 0, UINT32, rank, order, .initial = "0", .max = 1 << 20,
+        .help = "Number of this process, below --world"),
+    OPT("world", 0, UINT32, world, order, .initial = "1", .min = 1, .max = 1 << 20,
+        .unit = "processes",
+        .help = "Number of processes that share the order: rank r takes positions r, r + world, "
+                "..."),
+    OPT("remainder", 0, ENUM, remainder, order, .initial = "drop", .choices = remainders,
+        .help = "If --world does not divide the epoch: drop the rest, or pad from the epoch's "
+                "start"),
+
+    OPT("workers", 'w', UINT32, workers, pipeline, .initial = "0", .max = MR_MAX_WORKERS,
+        .unit = "threads",
+        .help = "Worker threads; 0: one per processor that this process may use"),
+    OPT("prefetch", 'p', UINT32, prefetch, pipeline, .initial = "0", .max = MAX_PREFETCH,
+        .unit = "batches",
+        .help = "Batches to prepare ahead; 0: automatic, 4 to 64 depending on their size"),
+    OPT("storage", 0, ENUM, storage, pipeline, .initial = "auto", .choices = storages,
+        .help = "How to read files; auto: io_uring if the kernel allows it, else pread; gds: "
+                "plain samples directly into GPU memory with cuFile, everything else as auto"),
+    OPT("direct", 0, FLAG, direct, pipeline,
+        .help = "Bypass the page cache if the file system allows it"),
+    OPT("cache", 0, ENUM, cache, pipeline, .initial = "none", .choices = caches,
+        .help = "host: keep files in memory once read; device: keep all samples on the device and "
+                "gather batches there"),
+    OPT("read-ahead", 0, UINT, read_ahead, pipeline, .initial = "0", .max = 1 << 24,
+        .unit = "samples", .help = "Samples to read ahead of decoding; 0: automatic"),
+    OPT("queue-depth", 0, UINT32, queue_depth, pipeline, .initial = "0", .max = MR_MAX_DEPTH,
+        .unit = "reads", .help = "Reads in flight, over all workers; 0: automatic"),
+    OPT("max-memory", 0, BYTES, max_memory, pipeline, .initial = "0",
+        .help = "Memory limit for batches, read buffers and cache, host plus device; 0: none"),
+
+    OPT("pin", 0, FLAG, pin, device, .initial = "1",
+        .help = "Use page-locked memory for batches; without it copies are slower"),
+    OPT("blocking", 0, FLAG, blocking, device,
+        .help = "Make workers wait for each copy, to see what that costs"),
+    OPT("streams", 0, UINT32, streams, device, .initial = "1", .min = 1, .max = MR_MAX_STREAMS,
+        .unit = "streams", .help = "Copy streams, used in turn"),
+    OPT("device-transforms", 0, ENUM, device_transforms, device, .initial = "auto",
+        .choices = places,
+        .help = "Run the end of a chain (cast, scale, normalize, layout, hflip, one_hot) on the "
+                "device if that copies fewer bytes; the results are bit-identical. auto: on "
+                "GPUs, not on sim, whose kernels run on this host"),
+    OPT("gpu-decode", 0, SHARE, gpu_decode, device, .initial = "off",
+        .help = "Decode JPEG on the GPU with nvJPEG: the share of the pictures, chosen by seed, "
+                "epoch and index; the host decodes the rest, and what nvJPEG does not support. "
+                "Pixels differ slightly from the host's. auto: from both rates, measured at the "
+                "start, so it differs from run to run"),
+
+    OPT("bad", 0, ENUM, bad, bad, .initial = "fail", .choices = policies,
+        .help = "On a sample that cannot be read or decoded: fail, skip it, or replace it by the "
+                "next good one. Only the part of a picture that the crop needs is decoded: "
+                "damage elsewhere goes unnoticed (inspect --scan N finds it)"),
+    OPT("max-bad", 0, LIMIT, max_bad, bad, .initial = "any",
+        .help = "Maximum number of bad samples: 10, or 1%"),
+    {NULL},
+};
+
+const struct mr_option *mr_loader_options(void)
+{
+    return table;
+}
+
+/* Cannot fail: no row is a string, and tests parse each default. */
 void mr_loader_opts_fill(struct mr_loader_opts *opts, size_t size)
 {
-    const struct mr_loader_opts full = {.batch_size = 64,
-                                        .epochs = 1,
-                                        .world = 1,
-                                        .max_bad = UINT64_MAX,
-                                        .device_transforms = MR_DEVICE_TRANSFORMS_AUTO,
-                                        .streams = 1};
+    struct mr_loader_opts full = {0};
+    mr_options_init(table, &full);
     mr_opts_copy(opts, size, &full, sizeof full);
 }
 
 static int check_opts(const struct mr_loader_opts *o)
 {
-    const struct {
-        const char *name;
-        uint64_t value, min, max;
-    } ranges[] = {
-        {"batch_size", o->batch_size, 1, MAX_BATCH},
-        {"workers", o->workers, 0, MR_MAX_WORKERS},
-        {"prefetch", o->prefetch, 0, MAX_PREFETCH},
-        {"world", o->world, 1, 1u << 20},
-        {"rank", o->rank, 0, o->world ? o->world - 1 : 0},
-        {"queue_depth", o->queue_depth, 0, MR_MAX_DEPTH},
-        {"read_ahead", o->read_ahead, 0, 1u << 24},
-        {"collate", (uint64_t)o->collate, 0, MR_COLLATE_RAGGED},
-        {"bad", (uint64_t)o->bad, 0, MR_BAD_REPLACE},
-        {"storage", (uint64_t)o->storage, 0, MR_STORAGE_GDS},
-        {"cache", (uint64_t)o->cache, 0, MR_CACHE_DEVICE},
-        {"remainder", (uint64_t)o->remainder, 0, MR_REMAINDER_PAD},
-        {"streams", o->streams, 1, MR_MAX_STREAMS},
-        {"device_transforms", (uint64_t)o->device_transforms, 0, MR_DEVICE_TRANSFORMS_AUTO},
-    };
-    for (size_t i = 0; i < MR_COUNT(ranges); i++)
-        if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
-            return mr_error_set(MR_EOPTION, "%s %llu: expected %llu..%llu", ranges[i].name,
-                                (unsigned long long)ranges[i].value,
-                                (unsigned long long)ranges[i].min,
-                                (unsigned long long)ranges[i].max);
-    if (!(o->gpu_decode >= 0 && o->gpu_decode <= 1) && o->gpu_decode != MR_GPU_DECODE_AUTO)
-        return mr_error_set(MR_EOPTION,
-                            "gpu_decode %g: expected a fraction, 0..1, or MR_GPU_DECODE_AUTO",
-                            o->gpu_decode);
-    if (!(o->max_bad_fraction >= 0 && o->max_bad_fraction <= 1))
-        return mr_error_set(MR_EOPTION, "max_bad_fraction %g: expected 0..1", o->max_bad_fraction);
+    int rc = mr_options_check(table, o);
+    if (rc < 0)
+        return rc;
+    if (o->rank >= o->world)
+        return mr_error_set(MR_EOPTION, "rank %u: expected 0..%u", o->rank, o->world - 1);
     return 0;
 }
 
-int mr_loader_opts_read(const struct mr_loader_opts *opts, struct mr_loader_opts *out)
+static int take_opts(const struct mr_loader_opts *opts, struct mr_loader_opts *out)
 {
     mr_loader_opts_init(out);
     if (!opts)
@@ -65,5 +135,39 @@ int mr_loader_opts_read(const struct mr_loader_opts *opts, struct mr_loader_opts
             opts->size, sizeof *opts);
     memcpy(out, opts, opts->size);
     out->size = sizeof *out;
-    return check_opts(out);
+    return 0;
+}
+
+int mr_loader_opts_read(const struct mr_loader_opts *opts, struct mr_loader_opts *out)
+{
+    int rc = take_opts(opts, out);
+    return rc < 0 ? rc : check_opts(out);
+}
+
+/* Options behind the end of an older caller's struct do not exist for it. */
+static void table_of(size_t size, struct mr_option out[MR_COUNT(table)])
+{
+    size_t n = 0;
+    for (const struct mr_option *o = table; o->name; o++)
+        if (o->offset + mr_option_bytes(o->type) <= size)
+            out[n++] = *o;
+    out[n] = (struct mr_option){0};
+}
+
+int mr_loader_opts_parse(const char *text, struct mr_loader_opts *opts)
+{
+    struct mr_option known[MR_COUNT(table)];
+    struct mr_loader_opts full;
+    if (!text || !opts)
+        return mr_error_set(MR_EMISUSE, "mr_loader_opts_parse: text or opts is NULL");
+    int rc = take_opts(opts, &full);
+    if (rc < 0)
+        return rc;
+    table_of(opts->size, known);
+    rc = mr_options_parse(known, &full, "loader:", text, NULL);
+    if (rc < 0)
+        return rc;
+    full.size = opts->size;
+    memcpy(opts, &full, opts->size);
+    return 0;
 }

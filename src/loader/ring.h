@@ -95,8 +95,8 @@ struct mr_ring {
     pthread_cond_t slot_opened;         /* workers wait: a slot was released */
     _Atomic uint32_t n_waiting_workers; /* written under lock */
     /* The consumer waits at the bell for batch `awaited`; UINT64_MAX: it does not wait. A
-     * semaphore,
-     * since a signal handler may post it. It may ring once too often, never once too few. */
+     * semaphore, since a signal handler may post it. It may ring once too often, never once too
+     * few. */
     _Atomic uint64_t awaited;
     sem_t bell;
     /* mr_loader_fd(): a counter that is not 0 when batch `polled` is ready, or the run is over. It

@@ -265,7 +265,7 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number, bool 
     run->error.code = 0;
     mr_watch_since(&w->watch, w->lap_ns);
     mr_watch_note(&w->watch, run->t, run->row0, MR_TASK_LOCATE);
-    int rc = map_order(w, run);
+    int rc = w->entered.code < 0 ? mr_error_put(&w->entered) : map_order(w, run);
     if (rc == 0) {
         for (uint32_t i = 0; i < run->n; i++)
             locate_sample(ld, run, i, open);

@@ -88,13 +88,15 @@ static int replace(struct mr_worker *w, const struct mr_row *row, uint64_t posit
     struct mr_loader *ld = w->ld;
     uint64_t length = ld->plan.length, p = position % length;
     uint64_t tries = MR_MIN(length - 1, MAX_REPLACE_TRIES);
+    struct mr_row alone = *row; /* without the samples behind the bad one */
+    alone.n_next = 0;
     for (uint64_t k = 1; k <= tries; k++) {
         struct mr_run_sample s = {.position = position};
         if (atomic_load_explicit(&ld->ring.stop, memory_order_relaxed))
             break;
         int rc = mr_sampler_map(ld->sampler, row->epoch, (p + k) % length, 1, &s.index);
         if (rc == 0)
-            rc = make_now(w, row, &s, first);
+            rc = make_now(w, &alone, &s, first);
         if (machine_lacks(rc))
             return rc;
         if (rc == 0) {

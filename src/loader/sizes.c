@@ -25,14 +25,30 @@ static uint64_t measure_whole(struct mr_loader *ld, int file)
     return bytes;
 }
 
+/* The first sample that can be located: those before it are bad ones, which the policy decides
+ * about when it is their turn. [out] index, at. Returns how many extents it has, or the error. */
+#define FIRST_TRIES 64
+static int locate_first(const struct mr_loader *ld, uint64_t *index,
+                        struct mr_extent at[MR_MAX_EXTENTS])
+{
+    int n = 0;
+    for (*index = 0; *index < MR_MIN(ld->ds->n, FIRST_TRIES); ++*index) {
+        n = ld->ds->ops->locate(ld->ds, *index, at);
+        if (n >= 0)
+            break;
+    }
+    return n;
+}
+
 /* Bytes that the first sample's extents take: what read-ahead is sized by. */
 static int measure_sample(struct mr_loader *ld)
 {
     if (!ld->ds->ops->locate)
         return 0;
     struct mr_extent at[MR_MAX_EXTENTS];
-    int n = ld->ds->ops->locate(ld->ds, 0, at);
-    int maker = n > 0 ? mr_backends_choose(ld, 0, 0, 0, at, n) : 0;
+    uint64_t index;
+    int n = locate_first(ld, &index, at);
+    int maker = n > 0 ? mr_backends_choose(ld, 0, 0, index, at, n) : 0;
     bool direct = ld->backends.used[maker]->ops->writes_device;
     for (int e = 0; e < n; e++) {
         if (direct &&

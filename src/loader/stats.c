@@ -63,7 +63,7 @@ static void read_ahead(const struct mr_loader *ld, struct mr_loader_stats *out)
 static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
 {
     uint64_t slots = ld->layout.host_bytes * ld->ring.n_slots;
-    bool pageable = ld->device_info.unified || ld->opts.pageable;
+    bool pageable = ld->device_info.unified || !ld->opts.pin;
     *(pageable ? &out->pageable_bytes : &out->pinned_bytes) = slots;
     uint64_t device, host;
     mr_backends_bytes(ld, &device, &host);

@@ -32,7 +32,7 @@ static uint64_t row_buffer_bytes(const struct mr_loader *ld)
 uint64_t mr_worker_bytes(const struct mr_loader *ld)
 {
     uint64_t sum = row_buffer_bytes(ld) + mr_round_up(ld->layout.scratch_bytes + 1, MR_CACHE_LINE) +
-                   ld->sizes.run_rows * sizeof(uint64_t);
+                   ld->sizes.run_rows * sizeof(uint64_t) + mr_get_bytes(ld);
     for (int f = 0; f < ld->layout.n_fields; f++)
         sum +=
             f == ld->ds->picture ? 0 : mr_round_up(ld->layout.field[f].in_bytes + 1, MR_CACHE_LINE);
@@ -62,6 +62,9 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
         aligned_alloc(MR_CACHE_LINE, mr_round_up(ld->layout.scratch_bytes + 1, MR_CACHE_LINE));
     if (!w->row_buffer || !w->scratch)
         return mr_error_nomem("worker", mr_worker_bytes(ld));
+    rc = mr_get_create(w);
+    if (rc < 0)
+        return rc;
     rc = mr_dataset_decodes(ld->ds) ? mr_decoder_create(&w->decoder) : 0;
     if (rc == 0 && ld->storage)
         rc = mr_reader_open(ld->storage, &w->reader);
@@ -85,6 +88,7 @@ void mr_worker_free(struct mr_worker *w)
     if (w->reader)
         mr_reader_close(w->reader);
     mr_runs_free(w);
+    mr_get_free(w);
     free(w->order);
     free(w->row_buffer);
     free(w->scratch);
@@ -379,6 +383,22 @@ static void work(struct mr_worker *w)
     }
 }
 
+/* If it fails, the worker's runs fail. */
+static void enter_dataset(struct mr_worker *w)
+{
+    const struct mr_dataset *ds = w->ld->ds;
+    int rc = ds->ops->enter ? ds->ops->enter(ds, w->id, &w->state) : 0;
+    if (rc < 0)
+        mr_error_keep(rc, &w->entered);
+}
+
+static void leave_dataset(struct mr_worker *w)
+{
+    const struct mr_dataset *ds = w->ld->ds;
+    if (ds->ops->leave && w->entered.code == 0)
+        ds->ops->leave(ds, w->id, w->state);
+}
+
 void *mr_worker_main(void *worker)
 {
     struct mr_worker *w = worker;
@@ -389,7 +409,9 @@ void *mr_worker_main(void *worker)
     uint64_t start = w->lap_ns = mr_time_ns();
     prctl(PR_SET_TIMERSLACK, NAP_SLACK_NS, 0, 0, 0);
     bool entered = mr_device_enter(w->ld->device) == 0; /* else each call says so */
+    enter_dataset(w);
     work(w);
+    leave_dataset(w);
     mr_watch_note(&w->watch, 0, 0, MR_TASK_NONE);
     if (entered)
         mr_device_leave(w->ld->device);

@@ -14,6 +14,7 @@
 #define MR_LOADER_WORKER_H
 
 #include "base/base.h"
+#include "loader/get.h"
 #include "loader/run.h"
 #include "loader/watch.h"
 #include <millrace/loader.h>
@@ -77,6 +78,11 @@ struct mr_worker {
     _Atomic uint64_t made_ns; /* decode and transform together, all samples */
     _Atomic uint64_t life_ns;
     _Atomic uint64_t reads, read_bytes, in_flight_sum, in_flight_n;
+
+    /* What the data set makes for each worker. */
+    void *state;
+    struct mr_error_kept entered; /* code < 0: it could not */
+    struct mr_get get;
 };
 
 struct mr_workers {

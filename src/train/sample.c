@@ -137,19 +137,33 @@ static int bind_chain(struct mr_trainer *t)
     return rc < 0 ? rc : mr_train_sample(mr_transform_specs(t->chain), &t->sample);
 }
 
+/* The caller's options, but for those that change which samples a batch holds: a step needs all
+ * samples of its batch, in one shape. */
+static int loader_opts(const struct mr_loader_opts *from, struct mr_loader_opts *out)
+{
+    struct mr_loader_opts own;
+    mr_loader_opts_init(&own);
+    mr_loader_opts_init(out);
+    int rc = from ? mr_opts_take("loader", from, out, sizeof *out) : 0;
+    if (rc < 0)
+        return rc;
+    out->size = sizeof *out;
+    out->drop_last = own.drop_last;
+    out->rank = own.rank;
+    out->world = own.world;
+    out->remainder = own.remainder;
+    out->collate = own.collate;
+    out->bad = own.bad;
+    return 0;
+}
+
 int mr_train_open_loader(struct mr_trainer *t, bool test, const char *state, struct mr_loader **out)
 {
     const struct mr_trainer_opts *o = &t->opts;
     struct mr_loader_opts lo;
-    mr_loader_opts_init(&lo);
-    if (o->loader) {
-        lo.workers = o->loader->workers;
-        lo.prefetch = o->loader->prefetch;
-        lo.cache = o->loader->cache;
-        lo.pageable = o->loader->pageable;
-        lo.blocking = o->loader->blocking;
-        lo.device_transforms = o->loader->device_transforms;
-    }
+    int rc = loader_opts(o->loader, &lo);
+    if (rc < 0)
+        return rc;
     lo.batch_size = mr_train_batch_size(t); /* the net is made for batches of at most that */
     lo.epochs = test ? 0 : o->epochs;
     lo.seed = o->seed;

@@ -97,7 +97,7 @@ $ millrace feed d --shuffle --sampler random
 millrace feed: --shuffle and --sampler random: give one of the two
 [2]
 $ millrace feed d --max-bad many
-millrace feed: --max-bad many: expected a number of samples, or a percentage such as 1%
+millrace feed: --max-bad many: expected a number, a percentage such as 1%, or any
 [2]
 $ millrace feed d --max-memory 100k
 millrace feed: max_memory 102400 bytes: needs [0-9]+: [0-9]+ slots x .* (re)

@@ -9,6 +9,7 @@
 #include "sweep.h"
 #include "whole.h"
 
+#include <errno.h>
 #include <millrace/millrace.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +48,80 @@ static int open_callback(struct mr_dataset **out)
     o.field[0] = (struct mr_spec){.name = "x", .dtype = MR_U32, .rank = 1, .dim = {32}};
     o.get = get_sample;
     return mr_dataset_open_callback(&o, out);
+}
+
+/* What each worker has: an allocation of its own, which must be freed whatever fails. */
+static int init_worker(void *user, uint32_t worker, void **state)
+{
+    (void)user, (void)worker;
+    *state = malloc(16);
+    return *state ? 0 : -ENOMEM;
+}
+
+static void exit_worker(void *user, uint32_t worker, void *state)
+{
+    (void)user, (void)worker;
+    free(state);
+}
+
+static int get_samples(void *user, uint64_t n, const struct mr_sample_context context[],
+                       void *const (*row)[MR_MAX_FIELDS],
+                       uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK], int rc[])
+{
+    for (uint64_t i = 0; i < n; i++)
+        rc[i] = get_sample(user, context[i].index, row[i], dim[i]);
+    return 0;
+}
+
+static int open_runs(struct mr_dataset **out)
+{
+    struct mr_callback_opts o;
+    mr_callback_opts_init(&o);
+    o.n = N_SAMPLES;
+    o.n_fields = 1;
+    o.field[0] = (struct mr_spec){.name = "x", .dtype = MR_U32, .rank = 1, .dim = {32}};
+    o.get_run = get_samples;
+    o.init = init_worker;
+    o.exit = exit_worker;
+    return mr_dataset_open_callback(&o, out);
+}
+
+/* Records of x.bin, each in two parts. */
+static int locate_parts(void *user, uint64_t index, struct mr_range range[], int max)
+{
+    (void)user, (void)max;
+    range[0] = (struct mr_range){.offset = index * 64 * 256, .bytes = 8192};
+    range[1] = (struct mr_range){.offset = index * 64 * 256 + 8192, .bytes = 8192};
+    return 2;
+}
+
+static int join_parts(void *user, const struct mr_sample_context *context,
+                      const struct mr_bytes in[], int n, void *const row[],
+                      uint64_t (*dim)[MR_MAX_RANK])
+{
+    (void)user, (void)context, (void)dim;
+    for (int r = 0; r < n; r++)
+        memcpy((char *)row[0] + r * 8192, in[r].data, in[r].n);
+    return 0;
+}
+
+static int open_located(struct mr_dataset **out)
+{
+    char path[1024];
+    const char *file = path;
+    struct mr_located_opts o;
+    snprintf(path, sizeof path, "%s/x.bin", files_dir);
+    mr_located_opts_init(&o);
+    o.n = N_SAMPLES;
+    o.n_fields = 1;
+    o.field[0] = (struct mr_spec){.name = "x", .dtype = MR_U8, .rank = 2, .dim = {64, 256}};
+    o.n_files = 1;
+    o.file = &file;
+    o.locate = locate_parts;
+    o.decode = join_parts;
+    o.init = init_worker;
+    o.exit = exit_worker;
+    return mr_dataset_open_located(&o, out);
 }
 
 static int open_array(struct mr_dataset **out)
@@ -105,6 +180,8 @@ static const struct job jobs[] = {
     {"synthetic-ragged-sim", "synthetic:n=96,shape=40,dtype=i16,min_length=3", NULL, "custom", NULL,
      SIM, .collate = MR_COLLATE_RAGGED},
     {"callback", NULL, open_callback, "random", NULL, "cpu", .bad = MR_BAD_REPLACE},
+    {"callback-runs", NULL, open_runs, "random", "cast(f32)", "cpu", .bad = MR_BAD_REPLACE},
+    {"located", NULL, open_located, "random", NULL, "cpu", .bad = MR_BAD_SKIP},
     {"array", NULL, open_array, "random", "scale(2)", "cpu", .bad = MR_BAD_SKIP},
     {"whole-pread", NULL, open_whole, "random", NULL, "cpu", .storage = MR_STORAGE_PREAD},
     {"whole-uring", NULL, open_whole, "random", NULL, "cpu", .storage = MR_STORAGE_URING,
@@ -198,7 +275,7 @@ static int open_parts(const struct job *job, struct parts *p)
     o.cache = job->cache;
     o.bad = job->bad;
     o.collate = job->collate;
-    o.pageable = job->pageable;
+    o.pin = !job->pageable;
     int rc = open_dataset(job, p);
     if (rc >= 0)
         rc = open_sampler(job, p);

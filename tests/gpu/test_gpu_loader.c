@@ -100,7 +100,7 @@ static uint64_t digest(const struct job *job)
     opts.batch_size = job->batch_size;
     opts.workers = job->workers;
     opts.prefetch = job->prefetch;
-    opts.pageable = job->pageable;
+    opts.pin = !job->pageable;
     opts.epochs = 2;
     opts.seed = 5;
     must(mr_loader_open(ds, sampler, chain, dev, &opts, &ld));

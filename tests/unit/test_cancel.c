@@ -174,8 +174,7 @@ static void *consume(void *arg)
 }
 
 /* The sample that the consumer waits for is only made after next has returned: if close did not
- * wake
- * the consumer, all would wait for each other. Nor can close free the loader before. */
+ * wake the consumer, all would wait for each other. Nor can close free the loader before. */
 static void closing_ends_a_wait_of_another_thread(void **state)
 {
     (void)state;

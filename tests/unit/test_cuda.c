@@ -423,7 +423,7 @@ static struct delivered consume(const char *device, bool pageable)
     void *host = NULL;
     uint64_t calls = 0, blocking = 0, ns = 10000, at = 0;
     c.opts.batch_size = 64;
-    c.opts.pageable = pageable;
+    c.opts.pin = !pageable;
     must(mr_device_query(dev, &info));
     must(mr_dataset_open(c.dataset, &ds));
     must(mr_sampler_open("random", mr_dataset_length(ds), 7, &sampler));

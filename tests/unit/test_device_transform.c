@@ -77,7 +77,7 @@ static void random_chains_give_the_same_bits(void **state)
         c.device = "sim:latency=1us";
         c.opts.device_transforms = MR_DEVICE_TRANSFORMS_ON;
         c.opts.workers = 1 + draw(4);
-        c.opts.pageable = draw(4) == 0;
+        c.opts.pin = draw(4) != 0;
         c.opts.blocking = draw(4) == 0;
         c.opts.streams = 1 + draw(5);
         struct run with = run_loader(&c);
@@ -219,7 +219,7 @@ static void auto_leaves_the_work_with_who_has_the_processors(void **state)
     c.opts.device_transforms = 3;
     struct run wrong = run_loader(&c);
     assert_int_equal(wrong.rc, MR_EOPTION);
-    assert_non_null(strstr(wrong.error, "device_transforms 3: expected 0..2"));
+    assert_non_null(strstr(wrong.error, "device_transforms 3: expected off, on or auto"));
     run_free(&wrong);
     run_free(&cpu);
     run_free(&resident);

@@ -63,7 +63,7 @@ static void same_bits_for_any_workers_and_prefetch(void **state)
         c.opts.workers = 1 + draw(6);
         c.opts.prefetch = 1 + draw(8);
         c.device = draw(3) ? "cpu" : "sim:h2d=20,latency=1us";
-        c.opts.pageable = (int)draw(2);
+        c.opts.pin = (int)draw(2);
         c.opts.blocking = draw(3) == 0;
         c.opts.streams = 1 + draw(4);
         struct run other = run_loader(&c);

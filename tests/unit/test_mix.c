@@ -220,7 +220,7 @@ static void set_random_device(struct run_config *c)
     c->opts.device_transforms = MR_DEVICE_TRANSFORMS_ON;
     c->opts.workers = 1 + pick(4);
     c->opts.streams = 1 + pick(4);
-    c->opts.pageable = pick(4) == 0;
+    c->opts.pin = pick(4) != 0;
     c->opts.blocking = pick(4) == 0;
 }
 

@@ -283,24 +283,25 @@ static void command_lines(void **state)
     mr_options_free(table, &v);
 }
 
-/* A flag that is on by default is shown as --no-NAME, with the help of that form. */
-static void help_is_that_of_the_form_shown(void **state)
+/* A flag that is on by default is shown in both forms; its help describes the flag. */
+static void flags_that_are_on_show_both_forms(void **state)
 {
     (void)state;
     static const struct mr_option flags[] = {
-        {"on", 0, MR_OPT_FLAG, 0, "1", .help = "Do it", .no_help = "Leave it"},
-        {"off", 0, MR_OPT_FLAG, sizeof(int), .help = "Do more", .no_help = "Never shown"},
-        {"bare", 0, MR_OPT_FLAG, 2 * sizeof(int), "1", .help = "Go"},
+        {"on", 0, MR_OPT_FLAG, 0, "1", .help = "Do it"},
+        {"off", 0, MR_OPT_FLAG, sizeof(int), .help = "Do more"},
         {0},
     };
+    static const char *const form[][2] = {{"--[no-]on ", "--off "},
+                                          {"\\-\\-[no\\-]on\\fR", "\\-\\-off\\fR"}};
     char *text[] = {mr_options_help(flags), mr_options_man(flags)};
     for (int i = 0; i < 2; i++) {
         assert_non_null(text[i]);
-        assert_non_null(strstr(text[i], "Leave it"));
-        assert_null(strstr(text[i], "Do it"));
+        assert_non_null(strstr(text[i], form[i][0]));
+        assert_non_null(strstr(text[i], form[i][1]));
+        assert_non_null(strstr(text[i], "Do it (default on)"));
         assert_non_null(strstr(text[i], "Do more"));
-        assert_null(strstr(text[i], "Never shown"));
-        assert_non_null(strstr(text[i], "Go"));
+        assert_null(strstr(text[i], "Do more ("));
         free(text[i]);
     }
 }
@@ -314,7 +315,8 @@ static void help_and_man_are_complete(void **state)
     assert_non_null(man);
     for (const struct mr_option *o = table; o->name; o++) {
         char want[64];
-        snprintf(want, sizeof want, "--%s%s", strcmp(o->name, "cache") == 0 ? "no-" : "", o->name);
+        snprintf(want, sizeof want, "--%s%s", strcmp(o->name, "cache") == 0 ? "[no-]" : "",
+                 o->name);
         if (!strstr(help, want))
             fail_msg("%s is not in the help", want);
         assert_non_null(strstr(help, o->help));
@@ -414,6 +416,64 @@ static void durations(void **state)
     assert_int_equal(ns, 30000000);
 }
 
+/* The text that JSON has for a value is one that reads back as that value. */
+static void shares_limits_and_32_bits(void **state)
+{
+    (void)state;
+    struct narrow {
+        double share;
+        struct mr_limit limit;
+        uint32_t n, after;
+    } v, again;
+    static const struct mr_option narrow[] = {
+        {"share", 0, MR_OPT_SHARE, offsetof(struct narrow, share), "off"},
+        {"limit", 0, MR_OPT_LIMIT, offsetof(struct narrow, limit), "any"},
+        {"n", 0, MR_OPT_UINT32, offsetof(struct narrow, n), "7", .help = "How many"},
+        {0},
+    };
+    static const struct {
+        const char *share, *limit;
+        double fraction, of;
+        uint64_t n;
+        const char *json;
+    } good[] = {
+        {"off", "any", 0, 0, UINT64_MAX, "{\"share\": \"off\", \"limit\": null, \"n\": 7}"},
+        {"on", "10", 1, 0, 10, "{\"share\": \"on\", \"limit\": \"10\", \"n\": 7}"},
+        {"auto", "7%", -1, 0.07, UINT64_MAX, "{\"share\": \"auto\", \"limit\": \"7%\", \"n\": 7}"},
+        {"25%", "0%", 0.25, 0, 0, "{\"share\": \"0.25\", \"limit\": \"0\", \"n\": 7}"},
+    };
+    static const char *const bad[][2] = {{"share", "-1"}, {"share", "1.5"},   {"share", "maybe"},
+                                         {"share", ""},   {"limit", "-1"},    {"limit", "101%"},
+                                         {"limit", "%"},  {"limit", "1.5"},   {"limit", "few"},
+                                         {"n", "-1"},     {"n", "4294967296"}};
+    again.after = v.after = 0xABABABAB;
+    assert_int_equal(mr_options_init(narrow, &v), 0);
+    assert_int_equal(v.n, 7);
+    assert_int_equal(mr_options_set(narrow, &v, "--", "n", "4294967295"), 0);
+    assert_int_equal(v.n, UINT32_MAX);
+    assert_int_equal(mr_options_set(narrow, &v, "--", "n", "7"), 0);
+    assert_int_equal(v.after, 0xABABABAB);
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        const char *text;
+        struct mr_json *json = mr_json_create(0);
+        assert_int_equal(mr_options_set(narrow, &v, "--", "share", good[i].share), 0);
+        assert_int_equal(mr_options_set(narrow, &v, "--", "limit", good[i].limit), 0);
+        assert_true(v.share == good[i].fraction && v.limit.fraction == good[i].of);
+        assert_int_equal(v.limit.n, good[i].n);
+        mr_json_object(json, NULL);
+        mr_options_json(narrow, &v, json);
+        mr_json_object_end(json);
+        assert_true(mr_json_finish(json, &text) > 0);
+        assert_string_equal(text, good[i].json);
+        mr_json_destroy(json);
+    }
+    again = v;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (mr_options_set(narrow, &v, "--", bad[i][0], bad[i][1]) != MR_EOPTION)
+            fail_msg("'%s' was taken", bad[i][1]);
+    assert_memory_equal(&v, &again, sizeof v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -425,13 +485,14 @@ int main(void)
         cmocka_unit_test(lists_and_shapes),
         cmocka_unit_test(argument_lists),
         cmocka_unit_test(command_lines),
-        cmocka_unit_test(help_is_that_of_the_form_shown),
+        cmocka_unit_test(flags_that_are_on_show_both_forms),
         cmocka_unit_test(help_and_man_are_complete),
         cmocka_unit_test(json_has_units_in_its_names),
         cmocka_unit_test(a_bad_default_is_an_error),
         cmocka_unit_test(hints_keep_the_sense),
         cmocka_unit_test(nearest_word),
         cmocka_unit_test(durations),
+        cmocka_unit_test(shares_limits_and_32_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -395,6 +395,7 @@ const struct mr_dataset_ops mr_dataset_csv = {
     .close = mr_photos_close,
     .locate = mr_photos_locate,
     .decode = mr_photos_decode,
+    .get_field = mr_photos_get_field,
 };
 
 void mr_csv_opts_fill(struct mr_csv_opts *opts, size_t size)

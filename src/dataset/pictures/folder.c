@@ -104,6 +104,7 @@ const struct mr_dataset_ops mr_dataset_folder = {
     .close = mr_photos_close,
     .locate = mr_photos_locate,
     .decode = mr_photos_decode,
+    .get_field = mr_photos_get_field,
 };
 
 void mr_folder_opts_fill(struct mr_folder_opts *opts, size_t size)

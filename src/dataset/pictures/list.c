@@ -172,6 +172,7 @@ const struct mr_dataset_ops mr_dataset_list = {
     .close = mr_photos_close,
     .locate = mr_photos_locate,
     .decode = mr_photos_decode,
+    .get_field = mr_photos_get_field,
 };
 
 void mr_list_opts_fill(struct mr_list_opts *opts, size_t size)

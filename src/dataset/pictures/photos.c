@@ -341,6 +341,17 @@ int mr_photos_decode(const struct mr_dataset *ds, uint64_t index, const struct m
     return mr_sample_decode(ds, mr_files_name(ds->files, p->first + (int)index), in, out);
 }
 
+int mr_photos_get_field(const struct mr_dataset *ds, uint64_t index, int f, struct mr_sample *out,
+                        void **owned)
+{
+    const struct mr_photos *p = photos(ds);
+    (void)owned;
+    if (!p->field[f].rows)
+        return 0;
+    out->field[f].data = (const char *)p->field[f].rows + index * p->field[f].bytes;
+    return 1;
+}
+
 void mr_photos_close(struct mr_dataset *ds)
 {
     struct mr_photos *p = photos(ds);

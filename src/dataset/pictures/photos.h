@@ -70,6 +70,8 @@ int mr_photos_locate(const struct mr_dataset *ds, uint64_t index,
                      struct mr_extent out[MR_MAX_EXTENTS]);
 int mr_photos_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
                      struct mr_sample *out);
+int mr_photos_get_field(const struct mr_dataset *ds, uint64_t index, int f, struct mr_sample *out,
+                        void **owned);
 void mr_photos_close(struct mr_dataset *ds);
 
 #endif

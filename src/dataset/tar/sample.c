@@ -291,3 +291,24 @@ int mr_tar_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_b
     }
     return 0;
 }
+
+int mr_tar_get_field(const struct mr_dataset *ds, uint64_t index, int f, struct mr_sample *out,
+                     void **owned)
+{
+    const struct mr_tar_member *m = mr_tar_member_of(ds, index, f);
+    struct part p = {0};
+    struct mr_bytes in = {NULL, 0};
+    int rc = m ? part_of(ds, index, f, m, &p) : lacks(ds, index, f);
+    if (rc < 0)
+        return rc;
+    struct mr_extent at = {.file = mr_tar_shard_of(ds->state, index)->file,
+                           .field = -1,
+                           .offset = p.offset,
+                           .bytes = p.bytes};
+    if (p.origin == FROM_FILE)
+        rc = mr_extent_fetch(ds, &at, &in, owned);
+    if (rc < 0)
+        return rc;
+    rc = make_field(ds, index, f, m, &p, &in, out);
+    return rc < 0 ? rc : 1;
+}

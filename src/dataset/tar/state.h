@@ -68,5 +68,7 @@ int mr_tar_locate(const struct mr_dataset *ds, uint64_t index,
                   struct mr_extent out[MR_MAX_EXTENTS]);
 int mr_tar_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
                   struct mr_sample *out);
+int mr_tar_get_field(const struct mr_dataset *ds, uint64_t index, int f, struct mr_sample *out,
+                     void **owned);
 
 #endif

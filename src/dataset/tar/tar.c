@@ -385,6 +385,7 @@ const struct mr_dataset_ops mr_dataset_tar = {
     .close = close_tar,
     .locate = mr_tar_locate,
     .decode = mr_tar_decode,
+    .get_field = mr_tar_get_field,
 };
 
 void mr_tar_opts_fill(struct mr_tar_opts *opts, size_t size)

@@ -197,6 +197,17 @@ fail:
     return rc;
 }
 
+static int get_field(const struct mr_dataset *ds, uint64_t index, int f, struct mr_sample *out,
+                     void **owned)
+{
+    const struct state *st = ds->state;
+    (void)owned;
+    if (f != 1 || !st->labels)
+        return 0;
+    out->field[1].data = &st->labels[index / st->clips];
+    return 1;
+}
+
 /* ---- opening ---- */
 
 static bool named(const char *name, size_t length)
@@ -460,6 +471,7 @@ const struct mr_dataset_ops mr_dataset_video = {
     .open = open_videos,
     .close = close_videos,
     .get = get,
+    .get_field = get_field,
     .file = file_of,
 };
 

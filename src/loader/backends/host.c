@@ -5,6 +5,7 @@
  */
 #include "loader/backends/host.h"
 #include "loader/engine.h"
+#include "loader/get.h"
 
 #include <string.h>
 
@@ -65,14 +66,19 @@ static void prepare(struct mr_worker *w, const struct mr_row *row, struct mr_run
     d->sample.index = s->index;
     d->sample.epoch = row->epoch;
     d->sample.seed = ld->opts.seed;
+    d->sample.position = s->position;
+    d->sample.worker = w->id;
+    d->sample.worker_state = w->state;
     d->sample.decoder = w->decoder;
     d->sample.choose = ld->windows ? choose_window : NULL;
     d->sample.choose_user = d;
 }
 
 /* Extents that are fields as they are need no decode, if all of them are. */
-static int decode(struct mr_loader *ld, struct mr_run_sample *s, struct mr_sample *out)
+static int decode(struct mr_worker *w, const struct mr_row *row, struct mr_run_sample *s,
+                  struct mr_sample *out)
 {
+    struct mr_loader *ld = w->ld;
     struct mr_bytes in[MR_MAX_EXTENTS] = {{NULL, 0}};
     bool as_is = true;
     for (int e = 0; e < s->n_extents; e++) {
@@ -86,7 +92,7 @@ static int decode(struct mr_loader *ld, struct mr_run_sample *s, struct mr_sampl
     }
     s->failed_extent = 0;
     if (s->n_extents == 0)
-        return ld->ds->ops->get(ld->ds, s->index, out);
+        return mr_get_sample(w, row, s, out);
     return as_is ? 0 : ld->ds->ops->decode(ld->ds, s->index, in, out);
 }
 
@@ -94,10 +100,15 @@ int mr_host_decode(struct mr_worker *w, const struct mr_row *row, struct mr_run_
                    struct mr_bytes *stored, struct mr_decoding *out)
 {
     out->start_ns = row->timed ? mr_time_ns() : 0;
+    out->decoded_ns = 0;
     prepare(w, row, s, out);
     out->sample.stored = stored;
-    int rc = decode(w->ld, s, &out->sample);
-    out->decoded_ns = row->timed ? mr_time_ns() : 0;
+    int rc = decode(w, row, s, &out->sample);
+    if (!row->timed)
+        return rc;
+    out->decoded_ns = mr_time_ns();
+    if (s->n_extents == 0 && w->get.n_made > 1) /* its share of the time of all */
+        out->start_ns = out->decoded_ns - (out->decoded_ns - out->start_ns) / w->get.n_made;
     return rc;
 }
 

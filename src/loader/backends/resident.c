@@ -136,7 +136,7 @@ static int open_reader(const struct mr_loader *ld, struct mr_loader **out)
     /* Labels are looked at: they must pass through the host. */
     opts.storage = ld->opts.storage == MR_STORAGE_GDS ? MR_STORAGE_AUTO : ld->opts.storage;
     opts.prefetch = MR_MIN(ld->ring.n_slots, 4);
-    opts.pageable = ld->opts.pageable;
+    opts.pin = ld->opts.pin;
     return mr_loader_open(ld->ds, NULL, NULL, ld->device, &opts, out);
 }
 
