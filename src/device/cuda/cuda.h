@@ -88,7 +88,8 @@ struct cuda_event {
     struct cuda_anchor *anchor; /* the last one before the record; under the device's lock */
 };
 
-/* Makes the context current. Returns 0, MR_EDEVICE. Every 0 is followed by mr_cuda_leave. */
+/* context.c. Makes the context current. Returns 0, MR_EDEVICE. Every 0 is followed by
+ * mr_cuda_leave. */
 MR_PRIVATE int mr_cuda_enter(const struct mr_cuda *c);
 MR_PRIVATE int mr_cuda_enter_to_release(const struct mr_cuda *c);
 /* Restores the caller's context. Returns rc, or MR_EDEVICE when rc was none and that fails. */
