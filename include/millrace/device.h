@@ -198,7 +198,11 @@ MR_API void mr_stream_destroy(struct mr_stream *stream);
 /* Blocks until all work enqueued so far is done. Returns 0 or the first error of that work. */
 MR_API int mr_stream_synchronize(struct mr_stream *stream);
 
-/* Makes work enqueued to the stream from now on wait for the event. The host does not wait. */
+/*
+ * Makes work enqueued to the stream from now on wait for the event. The host does not wait.
+ * event: of any device of the same kind as the stream's. It stands for its last record before this
+ * call. Returns 0, MR_EMISUSE (devices of two kinds), MR_EDEVICE, -ENOMEM.
+ */
 MR_API int mr_stream_wait(struct mr_stream *stream, struct mr_event *event);
 
 /* Creates an event, which counts as passed. timing: 1: mr_event_elapsed() can use it.

@@ -292,17 +292,22 @@ static int check_same_device(const struct mr_stream *stream, const struct mr_eve
 int mr_event_record(struct mr_event *event, struct mr_stream *stream)
 {
     int rc = check_same_device(stream, event);
-    if (rc == 0)
-        rc = mr_stream_check_live(stream, "mr_event_record");
+    if (rc < 0)
+        return rc;
+    rc = mr_stream_check_live(stream, "mr_event_record");
     return rc < 0 ? rc : event->dev->ops->event_record(event, stream);
 }
 
 int mr_stream_wait(struct mr_stream *stream, struct mr_event *event)
 {
-    int rc = check_same_device(stream, event);
-    if (rc == 0)
-        rc = mr_stream_check_live(stream, "mr_stream_wait");
-    return rc < 0 ? rc : event->dev->ops->event_wait(stream, event);
+    const struct mr_device_ops *ops = stream->dev->ops;
+    if (event->dev->ops != ops)
+        return mr_error_set(MR_EMISUSE,
+                            "mr_stream_wait: stream \"%s\" is of device %s and the event of device "
+                            "%s: expected devices of one kind",
+                            stream->name, ops->name, event->dev->ops->name);
+    int rc = mr_stream_check_live(stream, "mr_stream_wait");
+    return rc < 0 ? rc : ops->event_wait(stream, event);
 }
 
 int mr_event_query(struct mr_event *event)

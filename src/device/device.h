@@ -92,7 +92,8 @@ struct mr_device_ops {
     int (*event_open)(struct mr_event *event);
     void (*event_close)(struct mr_event *event);
     int (*event_record)(struct mr_event *event, struct mr_stream *stream);
-    int (*event_wait)(struct mr_stream *stream, struct mr_event *event);
+    int (*event_wait)(struct mr_stream *stream, struct mr_event *event); /* its device: any of this
+                                                                            vtable */
     int (*event_query)(struct mr_event *event);
     int (*event_synchronize)(struct mr_event *event);
     int (*event_elapsed)(struct mr_event *start, struct mr_event *end, int64_t *out_ns);
