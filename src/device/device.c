@@ -241,7 +241,8 @@ void mr_stream_destroy(struct mr_stream *stream)
         return;
     if (atomic_load(&stream->recording))
         mr_graph_end(stream, NULL);
-    stream->dev->ops->stream_close(stream);
+    if (!stream->borrowed)
+        stream->dev->ops->stream_close(stream);
     free(stream);
 }
 
@@ -273,11 +274,13 @@ void mr_event_destroy(struct mr_event *event)
 {
     if (!event)
         return;
-    if (mr_device_ready(event->dev) == 0) {
+    bool waits = !event->borrowed || mr_pool_waits(event->dev->pool, event);
+    if (waits && mr_device_ready(event->dev) == 0) {
         event->dev->ops->event_synchronize(event);
         mr_pool_forget(event->dev->pool, event);
     }
-    event->dev->ops->event_close(event);
+    if (!event->borrowed)
+        event->dev->ops->event_close(event);
     free(event);
 }
 
