@@ -14,7 +14,7 @@
  *   system.h     clock, processors, random         options.h   option tables
  *   json.h       a JSON writer                      output.h    files written whole
  *   text.h       texts made fit to be shown         train.h     the trainer
- *   checkpoint.h checkpoints, and nets from them
+ *   checkpoint.h checkpoints, and nets from them   place.h     rank and world by the environment
  *
  * nn.h, optim.h, train.h and checkpoint.h are in libmillrace-train, profile.h is in
  * libmillrace-profile, the others are in libmillrace.
@@ -49,6 +49,7 @@
 #include <millrace/optim.h>
 #include <millrace/options.h>
 #include <millrace/output.h>
+#include <millrace/place.h>
 #include <millrace/profile.h>
 #include <millrace/sampler.h>
 #include <millrace/storage.h>
