@@ -44,12 +44,13 @@ const struct mr_option feed_options[] = {
         .help = "Seed of the order and of random transforms", .group = "Order"),
     OPT("epochs", 'e', MR_OPT_UINT, epochs, .initial = "0", .meta = "N", .unit = "epochs",
         .help = "Passes over the data; 0: one, or no limit with --time", .group = "Order"),
-    OPT("rank", 0, MR_OPT_UINT, rank, .initial = "0", .max = 1 << 20,
-        .help = "Number of this process, below --world", .group = "Order"),
-    OPT("world", 0, MR_OPT_UINT, world, .initial = "1", .min = 1, .max = 1 << 20,
-        .unit = "processes",
-        .help =
-            "Number of processes that share the order: rank r takes positions r, r + world, ...",
+    OPT("rank", 0, MR_OPT_STRING, rank_text, .initial = "auto", .meta = "N|auto",
+        .help = "Number of this process, below --world; auto: as torchrun, mpirun or srun says, "
+                "else 0",
+        .group = "Order"),
+    OPT("world", 0, MR_OPT_STRING, world_text, .initial = "auto", .meta = "N|auto",
+        .help = "Number of processes that share the order: rank r takes positions r, r + world, "
+                "...; auto: as the launcher says, else 1",
         .group = "Order"),
     OPT("remainder", 0, MR_OPT_ENUM, remainder, .initial = "drop", .choices = remainders,
         .help =
@@ -220,9 +221,12 @@ static int feed_and_report(struct feed *feed, const char *dataset, const struct 
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args;
-    const struct feed_opts *opts = values;
+    struct feed_opts *opts = values;
     struct feed feed;
-    int rc = feed_check_files(opts);
+    int rc = feed_place(opts);
+    if (rc < 0)
+        return cli_error(rc);
+    rc = feed_check_files(opts);
     if (rc != CLI_OK)
         return rc;
     rc = opts->trace ? mr_trace_start(0) : 0;

@@ -72,8 +72,10 @@ static int loader_opts(struct feed *feed, struct mr_loader_opts *lo)
     lo->drop_last = o->drop_last;
     lo->epochs = o->epochs ? o->epochs : o->time_ns ? 0 : 1;
     lo->seed = o->seed;
-    lo->rank = (uint32_t)o->rank;
-    lo->world = (uint32_t)o->world;
+    if (o->world) {
+        lo->rank = (uint32_t)o->rank;
+        lo->world = (uint32_t)o->world;
+    }
     lo->remainder = (enum mr_remainder)o->remainder;
     lo->workers = (uint32_t)o->workers;
     lo->prefetch = (uint32_t)o->prefetch;

@@ -10,8 +10,9 @@ struct feed_opts {
     struct cli_common common;
     /* order */
     int shuffle;
-    char *sampler;
-    uint64_t seed, epochs, rank, world;
+    char *sampler, *rank_text, *world_text;
+    uint64_t seed, epochs;
+    uint64_t rank, world; /* of the two texts, by feed_place(); world 0: not asked, 0 of 1 */
     int remainder, drop_last;
     /* batches */
     uint64_t batch_size;
@@ -93,6 +94,9 @@ int feed_print_text(const struct feed *feed);
 /* Write the files that --quarantine and --state-out name; print errors, return an exit code. */
 int feed_write_quarantine(const struct feed *feed);
 int feed_write_state(const struct feed *feed);
+/* Who this process is: by --rank and --world, else by its launcher, which is then said. Sets rank
+ * and world. */
+int feed_place(struct feed_opts *opts);
 /* Can the files be made where they are wanted? Asked before the run. */
 int feed_check_files(const struct feed_opts *opts);
 
