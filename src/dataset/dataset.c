@@ -217,7 +217,7 @@ static int hide_urls(struct mr_dataset *ds, void *opts)
         const char **text = (const char **)((char *)opts + o->offset);
         if (o->type != MR_OPT_STRING || !*text || ds->n_hidden == MR_MAX_HIDDEN)
             continue;
-        int rc = mr_url_hold(*text, text);
+        int rc = mr_url_acquire(*text, text);
         if (rc < 0)
             return rc;
         if (rc > 0)
