@@ -120,6 +120,8 @@ int cli_misuse(const char *fmt, ...)
     __attribute__((format(printf, 1, 2))); /* returns CLI_MISUSED */
 int cli_error(int rc); /* the library's last error; CLI_MISUSED for MR_EOPTION, else CLI_FAILED */
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* What the command decided by itself, as "millrace feed: text"; not with --quiet. */
+void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* mr_text_printable() of a copy, cut to fit: names come from foreign files. Returns buf. */
 #define CLI_CLEAN 256
 char *cli_clean(const char *text, char buf[CLI_CLEAN]);

@@ -102,6 +102,16 @@ void cli_warn(const char *fmt, ...)
     va_end(args);
 }
 
+void cli_say(const char *fmt, ...)
+{
+    va_list args;
+    if (cli.quiet)
+        return;
+    va_start(args, fmt);
+    message("", fmt, args);
+    va_end(args);
+}
+
 static void take_log(void *user, enum mr_log_level level, const char *text)
 {
     char *copy = !cli.quiet && (int)level >= cli.log_level ? strdup(text) : NULL;

@@ -29,6 +29,14 @@ const struct mr_option feed_options[] = {
     LOADER("epochs", .initial = "0",
            .help = "Passes over the data; 0: one, or no limit with "
                    "--time"),
+    OPT("rank", 0, MR_OPT_STRING, rank_text, .initial = "auto", .meta = "N|auto",
+        .help = "Number of this process, below --world; auto: as torchrun, mpirun or srun says, "
+                "else 0",
+        .group = "Order"),
+    OPT("world", 0, MR_OPT_STRING, world_text, .initial = "auto", .meta = "N|auto",
+        .help = "Number of processes that share the order: rank r takes positions r, r + world, "
+                "...; auto: as the launcher says, else 1",
+        .group = "Order"),
     LOADER("workers"),
 
     OPT("cache-dir", 0, MR_OPT_STRING, cache_dir, .meta = "DIR",
@@ -146,9 +154,12 @@ static int feed_and_report(struct feed *feed, const char *dataset, const struct 
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args;
-    const struct feed_opts *opts = values;
+    struct feed_opts *opts = values;
     struct feed feed;
-    int rc = feed_check_files(opts);
+    int rc = feed_place(opts);
+    if (rc < 0)
+        return cli_error(rc);
+    rc = feed_check_files(opts);
     if (rc != CLI_OK)
         return rc;
     rc = opts->trace ? mr_trace_start(0) : 0;

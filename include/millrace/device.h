@@ -194,23 +194,63 @@ MR_API void mr_memory_unmake(struct mr_device *dev, void *ptr);
  * -ENOMEM. */
 MR_API int mr_stream_create(struct mr_device *dev, const char *name, struct mr_stream **out);
 
-/* Destroys a stream. Blocks until its work is done. NULL is allowed. */
+/*
+ * Wraps a stream of your own or of another library, so that the loader, copies and launches use it.
+ * The stream is borrowed: destroying the wrapper neither destroys it nor waits for it. Only "cuda"
+ * has native streams. "Foreign streams" below says more.
+ * native: a CUstream or cudaStream_t; NULL or (void *)1: the legacy default stream; (void *)2: the
+ * default stream of the thread that makes each call. It must exist as long as the wrapper is used.
+ * [out] out: on success; destroy it with mr_stream_destroy().
+ * Returns 0, MR_EUNSUPPORTED ("cpu" and "sim"), MR_EMISUSE (a stream of another GPU, or of another
+ * context than the GPU's primary one), MR_EDEVICE (also a destroyed stream, where the driver
+ * notices), -ENOMEM. Does not block.
+ */
+MR_API int mr_stream_wrap(struct mr_device *dev, void *native, struct mr_stream **out);
+
+/*
+ * Gives the native stream of a stream, wrapped or not, for calls of other libraries.
+ * [out] out: on success; a CUstream on "cuda". It is borrowed: valid until mr_stream_destroy(), or
+ * as long as what was wrapped. Returns 0, MR_EUNSUPPORTED ("cpu" and "sim"), MR_EMISUSE.
+ */
+MR_API int mr_stream_native(struct mr_stream *stream, void **out);
+
+/* Destroys a stream. Blocks until its work is done, but not for a wrapped one. NULL is allowed. */
 MR_API void mr_stream_destroy(struct mr_stream *stream);
 
 /* Blocks until all work enqueued so far is done. Returns 0 or the first error of that work. */
 MR_API int mr_stream_synchronize(struct mr_stream *stream);
 
-/* Makes work enqueued to the stream from now on wait for the event. The host does not wait. */
+/*
+ * Makes work enqueued to the stream from now on wait for the event. The host does not wait.
+ * event: of any device of the same kind as the stream's. It stands for its last record before this
+ * call. Returns 0, MR_EMISUSE (devices of two kinds), MR_EDEVICE, -ENOMEM.
+ */
 MR_API int mr_stream_wait(struct mr_stream *stream, struct mr_event *event);
 
 /* Creates an event, which counts as passed. timing: 1: mr_event_elapsed() can use it.
  * [out] out: on success. Returns 0, MR_EDEVICE, -ENOMEM. */
 MR_API int mr_event_create(struct mr_device *dev, int timing, struct mr_event **out);
 
-/* Destroys an event. Blocks until it has passed. NULL is allowed. */
+/*
+ * Wraps an event of your own or of another library. It is borrowed, like a wrapped stream.
+ * native: a CUevent or cudaEvent_t of the same GPU's primary context. It is not checked here: the
+ * first use of a wrong or destroyed event returns MR_EDEVICE, where the driver notices.
+ * timing: 1: it was created with timing. [out] out: on success; destroy it with mr_event_destroy().
+ * Returns 0, MR_EUNSUPPORTED ("cpu" and "sim"), MR_EMISUSE (native is NULL), MR_EDEVICE (after a
+ * fork), -ENOMEM. Does not block.
+ */
+MR_API int mr_event_wrap(struct mr_device *dev, void *native, int timing, struct mr_event **out);
+
+/* Gives the native event of an event, wrapped or not. [out] out: on success; a CUevent on "cuda",
+ * borrowed. Returns 0, MR_EUNSUPPORTED ("cpu" and "sim"), MR_EMISUSE. */
+MR_API int mr_event_native(struct mr_event *event, void **out);
+
+/* Destroys an event. Blocks until it has passed; for a wrapped one only if memory was released
+ * behind it (mr_memory_release()). NULL is allowed. */
 MR_API void mr_event_destroy(struct mr_event *event);
 
-/* Marks the point in the stream after all work enqueued so far. Recording again moves the event. */
+/* Marks the point in the stream, which is of the event's device, after all work enqueued so far.
+ * Recording again moves the event. */
 MR_API int mr_event_record(struct mr_event *event, struct mr_stream *stream);
 
 /* Returns 1 if the event has passed, 0 if not, or a negative error. */
@@ -222,6 +262,22 @@ MR_API int mr_event_synchronize(struct mr_event *event);
 /* Computes the time between two passed events that have timing. [out] out_ns: on success, in
  * nanoseconds; negative when `end` was first. Returns 0, MR_EMISUSE. */
 MR_API int mr_event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *out_ns);
+
+/*
+ * Foreign streams. A wrapped stream takes every call that takes a stream, and none of them makes
+ * the host wait that would not otherwise. Streams created here do not synchronize with the legacy
+ * default stream.
+ *
+ * While another library captures a wrapped stream (or one whose native stream it has) into a CUDA
+ * graph, copies, launches, mr_event_record() and mr_stream_wait() are captured. An event recorded
+ * in the capture orders streams within it. mr_stream_wait() for an event that was recorded before
+ * adds nothing if that has passed, else a node that waits for the event's latest record at each
+ * launch of the graph (CU_EVENT_WAIT_EXTERNAL); for a wrapped event it is cuStreamWaitEvent()
+ * without flags, which the driver refuses if the event was not recorded in the capture. Calls
+ * that wait for the stream fail with MR_EMISUSE and leave the capture as it was, and so do queries
+ * of an event whose last record was captured. mr_event_query(), mr_event_synchronize() and workers
+ * of a loader do not disturb captures of other streams, in whatever mode.
+ */
 
 /* ---- copies ---- */
 

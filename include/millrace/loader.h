@@ -204,13 +204,15 @@ struct mr_batch {
 /*
  * Waits for the next batch.
  * stream: work enqueued to it after this call sees the batch's bytes; the host does not wait for
- * the copy. NULL: the call returns when the bytes have arrived.
+ * the copy. It is of the loader's device, your own by mr_stream_wrap(). NULL: the call returns when
+ * the bytes have arrived.
  * [out] out: on 1; valid until mr_loader_release(). Several batches may be held at once, up to
  * prefetch - 1 without stopping the workers. A held batch keeps its slot, which the batch
  * `prefetch` later needs.
  * Returns 1, or 0 after the last epoch, or the error that ended the run, again on later calls: the
- * error of a sample, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE. MR_EMISUSE ends nothing: the next
- * batch needs the slot of one that is still held; release it and call again.
+ * error of a sample, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE. MR_EMISUSE ends nothing: the stream
+ * is of another device, or the next batch needs the slot of one that is still held; release it and
+ * call again.
  * A run fails with MR_EBADSAMPLES when max_bad or max_bad_fraction is exceeded, or after `world`
  * consecutive epochs in which every sample that this rank received was bad.
  */
@@ -245,7 +247,10 @@ MR_API int mr_loader_fd(struct mr_loader *loader);
 /*
  * Returns a batch to the loader. Does not block.
  * stream: the stream to which all work that reads the batch has been enqueued. NULL: that work is
- * done. Returns 0, MR_EDEVICE, MR_EMISUSE if the batch was released before.
+ * done. While the stream is captured into a graph nothing of that is true yet: release the batch
+ * after the graph's launch.
+ * Returns 0, MR_EDEVICE, MR_EMISUSE: the batch was released before, or (it stays held) the stream
+ * is of another device or being captured.
  */
 MR_API int mr_loader_release(struct mr_loader *loader, struct mr_batch *batch,
                              struct mr_stream *stream);

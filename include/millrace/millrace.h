@@ -15,7 +15,7 @@
  *   json.h       a JSON writer                      output.h    files written whole
  *   text.h       texts and tables for people        train.h     the trainer
  *   checkpoint.h checkpoints, and nets from them    callback.h  data sets of your own
- *   random.h     keyed random numbers for callbacks
+ *   random.h     keyed random numbers for callbacks place.h     rank and world by the environment
  *
  * nn.h, optim.h, train.h and checkpoint.h are in libmillrace-train, profile.h is in
  * libmillrace-profile, the others are in libmillrace.
@@ -52,6 +52,7 @@
 #include <millrace/optim.h>
 #include <millrace/options.h>
 #include <millrace/output.h>
+#include <millrace/place.h>
 #include <millrace/profile.h>
 #include <millrace/random.h>
 #include <millrace/sampler.h>

@@ -263,7 +263,8 @@ void mr_stream_destroy(struct mr_stream *stream)
     }
     if (atomic_load(&stream->recording))
         mr_graph_end(stream, NULL);
-    stream->dev->ops->stream_close(stream);
+    if (!stream->borrowed)
+        stream->dev->ops->stream_close(stream);
     free(stream);
 }
 
@@ -308,9 +309,12 @@ void mr_event_destroy(struct mr_event *event)
         free(event);
         return;
     }
-    event->dev->ops->event_synchronize(event);
-    mr_pool_forget(event->dev->pool, event);
-    event->dev->ops->event_close(event);
+    if (!event->borrowed || mr_pool_waits(event->dev->pool, event)) {
+        event->dev->ops->event_synchronize(event);
+        mr_pool_forget(event->dev->pool, event);
+    }
+    if (!event->borrowed)
+        event->dev->ops->event_close(event);
     free(event);
 }
 
@@ -329,19 +333,38 @@ static int check_same_device(const struct mr_stream *stream, const struct mr_eve
     return 0;
 }
 
+/* An event of another device will do, if one driver knows both. */
+static int check_wait(const struct mr_stream *stream, const struct mr_event *event)
+{
+    int rc = mr_stream_check(stream, "mr_stream_wait");
+    if (rc < 0)
+        return rc;
+    rc = mr_event_check(event, "mr_stream_wait");
+    if (rc < 0)
+        return rc;
+    if (event->dev->ops == stream->dev->ops)
+        return 0;
+    return mr_error_set(MR_EMISUSE,
+                        "mr_stream_wait: stream \"%s\" is of device %s and the event of device "
+                        "%s: expected devices of one kind",
+                        stream->name, stream->dev->ops->name, event->dev->ops->name);
+}
+
 int mr_event_record(struct mr_event *event, struct mr_stream *stream)
 {
     int rc = check_same_device(stream, event, "mr_event_record");
-    if (rc == 0)
-        rc = mr_stream_check_live(stream, "mr_event_record");
+    if (rc < 0)
+        return rc;
+    rc = mr_stream_check_live(stream, "mr_event_record");
     return rc < 0 ? rc : event->dev->ops->event_record(event, stream);
 }
 
 int mr_stream_wait(struct mr_stream *stream, struct mr_event *event)
 {
-    int rc = check_same_device(stream, event, "mr_stream_wait");
-    if (rc == 0)
-        rc = mr_stream_check_live(stream, "mr_stream_wait");
+    int rc = check_wait(stream, event);
+    if (rc < 0)
+        return rc;
+    rc = mr_stream_check_live(stream, "mr_stream_wait");
     return rc < 0 ? rc : event->dev->ops->event_wait(stream, event);
 }
 

@@ -12,6 +12,7 @@
  *
  *   device.c   URIs, opening and closing, streams, events
  *   check.c    NULL, and devices of another process
+ *   wrap.c     streams and events of other libraries
  *   copy.c     copies, within a device and between two, and memory that is set
  *   pool.c     caches blocks of memory by kind and size, since page-locking is slow
  *   launch.c   kernels, of the room `kernels` and the device's own simple ones
@@ -93,7 +94,8 @@ struct mr_device_ops {
     int (*event_open)(struct mr_event *event);
     void (*event_close)(struct mr_event *event);
     int (*event_record)(struct mr_event *event, struct mr_stream *stream);
-    int (*event_wait)(struct mr_stream *stream, struct mr_event *event);
+    int (*event_wait)(struct mr_stream *stream, struct mr_event *event); /* its device: any of this
+                                                                            vtable */
     int (*event_query)(struct mr_event *event);
     int (*event_synchronize)(struct mr_event *event);
     int (*event_elapsed)(struct mr_event *start, struct mr_event *end, int64_t *out_ns);
@@ -129,6 +131,14 @@ struct mr_device_ops {
     /* mr_memory_make */
     int (*host_create)(struct mr_device *dev, unsigned flags, uint64_t bytes, void **out);
     void (*host_destroy)(struct mr_device *dev, void *ptr);
+
+    /* Native streams and events, those of other libraries too. wrap: of an object whose `borrowed`
+     * is set. capturing: 1: another library captures the stream, 0, or an error. */
+    int (*stream_wrap)(struct mr_stream *stream, void *native);
+    void *(*stream_native)(struct mr_stream *stream);
+    int (*stream_capturing)(const struct mr_stream *stream);
+    int (*event_wrap)(struct mr_event *event, void *native);
+    void *(*event_native)(struct mr_event *event);
 
     /* Copies between two different devices that share this vtable; bytes > 0. */
     int (*reach)(struct mr_device *one, struct mr_device *other);
@@ -176,6 +186,7 @@ struct mr_stream {
     struct mr_device *dev;
     void *state;
     char name[24];
+    bool borrowed;         /* mr_stream_wrap: the native stream is not ours */
     atomic_bool recording; /* between mr_graph_begin and mr_graph_end; set by that thread alone */
 };
 
@@ -188,15 +199,24 @@ struct mr_event {
     struct mr_device *dev;
     void *state;
     int timing;
+    bool borrowed; /* mr_event_wrap: the native event is not ours */
 };
 
 struct mr_pool *mr_pool_create(struct mr_device *dev);
 void mr_pool_destroy(struct mr_pool *pool);
 /* The event has passed and will be destroyed: blocks that were released behind it are free. */
 void mr_pool_forget(struct mr_pool *pool, const struct mr_event *event);
+/* Was a block released behind the event, and not found free since? */
+bool mr_pool_waits(struct mr_pool *pool, const struct mr_event *event);
 
 /* An object of object_bytes with its state behind it, zeroed and freed as one; NULL: no memory. */
 void *mr_device_object(size_t object_bytes, size_t state_bytes, void **out_state);
+
+/* 1: another library is capturing the stream into a graph; 0: no; or MR_EDEVICE. */
+static inline int mr_stream_capturing(const struct mr_stream *stream)
+{
+    return stream->dev->ops->stream_capturing ? stream->dev->ops->stream_capturing(stream) : 0;
+}
 
 /* 0, or MR_EMISUSE when the stream is being recorded into a graph, which cannot hold this call. */
 int mr_stream_check_live(const struct mr_stream *stream, const char *call);

@@ -83,6 +83,18 @@ void mr_pool_forget(struct mr_pool *pool, const struct mr_event *event)
     pthread_mutex_unlock(&pool->lock);
 }
 
+bool mr_pool_waits(struct mr_pool *pool, const struct mr_event *event)
+{
+    bool waits = false;
+    pthread_mutex_lock(&pool->lock);
+    for (int kind = 0; kind < MR_N_MEMORY; kind++) {
+        for (const struct block *b = pool->cached[kind]; b && !waits; b = b->next)
+            waits = b->after == event;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return waits;
+}
+
 static struct block **bucket_of(struct mr_pool *pool, const void *ptr)
 {
     return &pool->used[mr_mix64((uintptr_t)ptr) % N_BUCKETS];

@@ -137,6 +137,33 @@ static int look_at_epoch(struct mr_loader *ld, const struct mr_slot *slot)
                                          : "(not listed)"));
 }
 
+/* A stream that the loader's events cannot order. */
+static int check_stream(const struct mr_loader *ld, const struct mr_stream *stream,
+                        const char *call)
+{
+    if (!stream || stream->dev == ld->device || ld->device_info.unified)
+        return 0;
+    return mr_error_set(MR_EMISUSE,
+                        "%s: stream \"%s\" belongs to another device than the loader's: expected "
+                        "one made with the device that the loader was opened with",
+                        call, stream->name);
+}
+
+/* A graph would read the batch each time it is launched, after the slot is used again. */
+static int check_release(const struct mr_loader *ld, const struct mr_stream *stream)
+{
+    int rc = check_stream(ld, stream, "mr_loader_release");
+    if (rc < 0 || !stream || ld->device_info.unified)
+        return rc;
+    rc = mr_stream_capturing(stream);
+    if (rc <= 0)
+        return rc;
+    return mr_error_set(MR_EMISUSE,
+                        "mr_loader_release: stream \"%s\" is being captured into a graph: end the "
+                        "capture, launch the graph, and release the batch after that",
+                        stream->name);
+}
+
 static int next(struct mr_loader *ld, struct mr_stream *stream, uint64_t timeout_ns,
                 struct mr_batch *out)
 {
@@ -192,8 +219,12 @@ static int enter_next(struct mr_loader *ld, const char *call, struct mr_stream *
     int rc = mr_gate_enter(ld, call);
     if (rc < 0)
         return rc;
-    rc = out ? next(ld, stream, timeout_ns, out) : mr_error_null(call, "a batch to fill");
+    rc = out ? check_stream(ld, stream, call) : mr_error_null(call, "a batch to fill");
+    if (rc < 0)
+        goto end;
+    rc = next(ld, stream, timeout_ns, out);
     update_fd(ld);
+end:
     mr_gate_leave(ld);
     return rc;
 }
@@ -227,7 +258,10 @@ static int release(struct mr_loader *ld, struct mr_batch *batch, struct mr_strea
     struct mr_slot *slot = batch->slot;
     if (!slot || !slot->held || slot->ready_for != batch->number)
         return mr_error_set(MR_EMISUSE, "this batch is not held: it was released before");
-    int rc = mr_ship_release(ld, slot, stream);
+    int rc = check_release(ld, stream);
+    if (rc < 0)
+        return rc;
+    rc = mr_ship_release(ld, slot, stream);
     slot->held = false;
     batch->slot = NULL;
     reopen(ld, slot, slot->ready_for);

@@ -176,7 +176,12 @@ int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, struct mr_strea
     int passed =
         mr_event_query(slot->copied); /* mostly: then the device does not wait between two steps */
     int rc = passed == 0 ? mr_stream_wait(stream, slot->copied) : MR_MIN(passed, 0);
-    if (rc == 0 && slot->clocked) {
+    if (rc < 0)
+        return rc;
+    if (slot->clocked) {
+        rc = mr_stream_capturing(stream); /* a captured event has no time */
+        if (rc != 0)
+            return MR_MIN(rc, 0);
         rc = mr_event_record(slot->clocked->use_start, stream);
         slot->clocked->start_recorded = rc == 0;
     }

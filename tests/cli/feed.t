@@ -160,6 +160,21 @@ millrace feed: --blockin: no such option; did you mean --blocking?
 $ millrace feed d --rank 2 --world 2
 millrace feed: rank 2: expected 0..1
 [2]
+$ millrace feed d --rank 1.5; millrace feed d --world 0
+millrace feed: --rank 1.5: expected auto or a number, 0..1048576
+millrace feed: --world 0: expected auto or a number, 1..1048576
+[2]
+$ l() { env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 millrace feed e -s --digest "$@" 2>&1; }; l | grep '^millrace'; l -q | grep '^millrace'; l --rank 0 --world 2 | grep '^millrace'
+millrace feed: rank 1 of 2, from openmpi; --rank and --world override that
+[1]
+$ d() { millrace feed e -s --digest "$@" | grep '^digest'; }; l() { OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 d "$@"; }; [ "$(l -q)" = "$(d --rank 1 --world 2)" ] && [ "$(l --rank 0 --world 2)" = "$(d --rank 0 --world 2)" ] && [ "$(l --world 1)" = "$(d)" ] && [ "$(d)" != "$(l -q)" ] && echo "options win"
+options win
+$ env OMPI_COMM_WORLD_RANK=1 millrace feed d
+millrace feed: environment: OMPI_COMM_WORLD_SIZE is not set, though openmpi seems to have started this process: set it, or unset the launcher's other variables
+[2]
+$ env SLURM_PROCID=0 SLURM_NTASKS=4 millrace feed d --digest 2>&1 | grep -c '^millrace'
+0
+[1]
 $ millrace feed d --digest-from 12
 millrace feed: --digest-from 12: expected 32 hex digits, as --digest prints them
 [2]

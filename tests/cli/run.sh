@@ -28,6 +28,8 @@ ln -s "$program" "$folder/bin/millrace"
 PATH=$folder/bin:$PATH TERM=dumb LC_ALL=C SOURCE_DATE_EPOCH=0
 export PATH TERM LC_ALL SOURCE_DATE_EPOCH
 unset NO_COLOR
+# Nor is this a rank of whatever started the tests.
+unset RANK WORLD_SIZE TORCHELASTIC_RUN_ID OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE PMI_RANK PMI_SIZE SLURM_STEP_ID
 cd "$folder/work" || exit 1
 
 # Everything but the commands' own lines is made anew.

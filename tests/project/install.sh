@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs the build, moves the installation, and builds a user's program against it in every way that we promise:
-# pkg-config and find_package, shared and static, C and C++. usage: install.sh BUILD SCRATCH CC CXX
+# pkg-config and find_package, shared and static, C and C++. usage: install.sh BUILD SCRATCH CC CXX [NVCC]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=$1 scratch=$2 cc=$3 cxx=$4
@@ -47,6 +47,12 @@ for package in millrace millrace-profile millrace-train; do
     expect "pkg-config, $package, C++, shared" "$scratch/pc_cxx" "$shared"
     expect "pkg-config, $package, C, static" "$scratch/pc_static" ""
 done
+# The example with a kernel of its own, where there is a compiler for it.
+if [ -x "${5:-}" ]; then
+    # shellcheck disable=SC2046
+    "$5" -ccbin "$cxx" "$here/../../examples/own_kernel.cu" -o "$scratch/own_kernel" \
+        $(pkg-config --cflags --libs millrace)
+fi
 if readelf -d "$libdir/libmillrace.so" | grep -q sqlite; then
     echo "libmillrace.so needs SQLite"
     exit 1

@@ -21,7 +21,8 @@ char fake_module[4];
 static struct fake_range *ranges;
 static uint64_t used[MAX_DEVICES];
 static int retained[MAX_DEVICES];
-static char context[MAX_DEVICES]; /* their addresses are the contexts */
+/* Their addresses are the contexts: each GPU's primary one, and one that cuCtxCreate_v2 gives. */
+static char context[2 * MAX_DEVICES];
 static char fail_call[64];
 static uint64_t fail_at;
 static int fail_with, fail_sticky, sticky;
@@ -62,7 +63,8 @@ int fake_begin(const char *call, enum fake_needs needs)
     }
     if (!result && needs == FAKE_CONTEXT) {
         char *top = depth ? current[depth - 1] : NULL;
-        if (top < context || top >= context + MAX_DEVICES || !retained[top - context]) {
+        if (top < context || top >= context + 2 * MAX_DEVICES ||
+            !retained[(top - context) % MAX_DEVICES]) {
             fake_misuse(call);
             result = 201;
         }
@@ -83,7 +85,7 @@ void fake_blocks(void)
 
 static int here(void)
 {
-    return depth ? (int)((char *)current[depth - 1] - context) : 0;
+    return depth ? (int)((char *)current[depth - 1] - context) % MAX_DEVICES : 0;
 }
 
 struct fake_range *fake_find(const void *ptr, uint64_t bytes, bool device)
@@ -289,6 +291,29 @@ int cuDevicePrimaryCtxRelease_v2(int device)
     return fake_end(result);
 }
 
+/* A second context of a GPU, as long as the first one is retained. */
+FAKE_API int cuCtxCreate_v2(struct CUctx_st **out, unsigned flags, int device);
+int cuCtxCreate_v2(struct CUctx_st **out, unsigned flags, int device)
+{
+    (void)flags;
+    current[depth++] = *out = (struct CUctx_st *)(void *)&context[MAX_DEVICES + device];
+    return 0;
+}
+
+int cuCtxGetDevice(int *out)
+{
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    *out = here();
+    return fake_end(result);
+}
+
+int cuCtxSetCurrent(struct CUctx_st *ctx);
+FAKE_API int cuCtxSetCurrent(struct CUctx_st *ctx)
+{
+    fake_cuda_set_current(ctx);
+    return 0;
+}
+
 int cuCtxGetCurrent(struct CUctx_st **out)
 {
     int result = fake_begin(__func__, FAKE_NOTHING);
@@ -432,7 +457,7 @@ int cuModuleLoadData(struct CUmod_st **out, const void *image)
     uint32_t magic;
     memcpy(&magic, image, sizeof magic);
     bool kernels = magic == 0xba55ed50; /* a fatbin: it is the library's own */
-    if (!result && !kernels && !strstr(image, ".entry mr_busy"))
+    if (!result && !kernels && !strstr(image, ".entry mr_busy") && !strstr(image, ".entry own_sum"))
         result = 218;
     if (!result) {
         fake_count.modules++;
@@ -456,10 +481,13 @@ int cuModuleGetFunction(struct CUfunc_st **out, struct CUmod_st *module, const c
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
     static const char *const simple[] = {
-        [FAKE_BUSY] = "mr_busy", [FAKE_WAIT] = "mr_wait", [FAKE_COPY] = "mr_copy"};
+        [FAKE_BUSY] = "mr_busy",
+        [FAKE_WAIT] = "mr_wait",
+        [FAKE_COPY] = "mr_copy",
+        [FAKE_SUM] = "own_sum"}; /* the kernel of programs that play a user */
     const void *function = NULL;
     if ((void *)module == (void *)fake_module) {
-        for (int i = FAKE_BUSY; i <= FAKE_COPY; i++)
+        for (int i = FAKE_BUSY; i <= FAKE_SUM; i++)
             if (!strcmp(name, simple[i]))
                 function = fake_module + i;
     } else if (!strncmp(name, "mr_", 3)) {

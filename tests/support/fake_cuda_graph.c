@@ -41,13 +41,14 @@ static int copy_op(const struct op *op, struct op *out)
 int cuStreamBeginCapture_v2(struct CUstream_st *stream, int mode)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
-    if (!result && (!fake_is_stream(__func__, stream) || stream->capturing ||
-                    mode != CU_STREAM_CAPTURE_MODE_RELAXED)) {
+    if (!result && ((uintptr_t)stream <= CUDA_STREAM_LEGACY ||
+                    !(stream = fake_stream(__func__, stream)) || stream->capturing)) {
         fake_misuse(__func__);
         result = 1;
     }
     if (!result) {
         stream->capturing = true;
+        stream->capture_mode = mode;
         stream->broken = false;
         stream->recorded = NULL;
         stream->recorded_tail = &stream->recorded;
@@ -61,7 +62,7 @@ int cuStreamEndCapture(struct CUstream_st *stream, struct CUgraph_st **out)
     int result = fake_begin(__func__, FAKE_CONTEXT);
     struct CUgraph_st *graph = NULL;
     *out = NULL;
-    if (!fake_is_stream(__func__, stream) || !stream->capturing) {
+    if (!(stream = fake_stream(__func__, stream)) || !stream->capturing) {
         fake_misuse(__func__);
         return fake_end(CUDA_ERROR_INVALID_HANDLE);
     }
@@ -111,14 +112,14 @@ int cuGraphInstantiateWithFlags(struct CUgraphExec_st **out, struct CUgraph_st *
 int cuGraphLaunch(struct CUgraphExec_st *exec, struct CUstream_st *stream)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
-    if (!result && (!exec || !fake_is_stream(__func__, stream) || stream->capturing)) {
+    if (!result && (!exec || !(stream = fake_stream(__func__, stream)) || stream->capturing)) {
         fake_misuse(__func__);
         result = CUDA_ERROR_INVALID_HANDLE;
     }
     for (const struct op *op = result ? NULL : exec->head; op && !result; op = op->next) {
         struct op again;
         result = copy_op(op, &again);
-        if (!result && (result = fake_enqueue(stream, again)))
+        if (!result && (result = fake_enqueue_again(stream, again)))
             free(again.staged);
     }
     return fake_end(result);

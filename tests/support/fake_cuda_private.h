@@ -28,7 +28,7 @@ struct mark {
     uint64_t time_ns;
 };
 
-enum fake_kind { COPY, SET, RECORD, WAIT, BUSY, FLAG, KERNEL };
+enum fake_kind { COPY, SET, RECORD, WAIT, WAIT_LATEST, BUSY, FLAG, KERNEL, SUM };
 
 struct op {
     struct op *next;
@@ -42,11 +42,14 @@ struct op {
     const volatile uint32_t *flag;
     const struct mr_kernel *kernel; /* its arguments are `staged` */
     struct mark *mark;
+    struct CUevent_st *event; /* WAIT_LATEST: of a graph; its mark is looked up at each launch */
 };
 
 struct CUstream_st {
     struct CUstream_st *next;
     pthread_t thread;
+    struct CUctx_st *context;
+    int capture_mode;
     struct op *head, **tail;
     bool working, stop;
     bool capturing, broken; /* broken: something happened that a capture does not survive */
@@ -63,7 +66,7 @@ struct fake_range {
 };
 
 /* Kernels: a function's handle is its module's address and this. */
-enum fake_kernel { FAKE_BUSY, FAKE_WAIT, FAKE_COPY };
+enum fake_kernel { FAKE_BUSY, FAKE_WAIT, FAKE_COPY, FAKE_SUM };
 extern char fake_module[4];
 
 enum fake_needs { FAKE_NOTHING, FAKE_CONTEXT };
@@ -89,7 +92,13 @@ struct fake_range *fake_find(const void *ptr, uint64_t bytes, bool device);
 void fake_wait_all(void);
 /* Under the lock. */
 int fake_enqueue(struct CUstream_st *s, struct op what);
-bool fake_is_stream(const char *call, const struct CUstream_st *stream);
+/* The stream of a handle, which may be one of the special ones; NULL after a misuse. */
+struct CUstream_st *fake_stream(const char *call, struct CUstream_st *handle);
+/* A call that fails, and spoils captures, while a stream is captured in the global mode. Returns a
+ * result. */
+int fake_unsafe(void);
+/* An operation of a graph, once more. */
+int fake_enqueue_again(struct CUstream_st *s, struct op op);
 /* Under the lock: a copy in device memory, checked. Returns a result. */
 int fake_copy_device(const char *call, struct CUstream_st *stream, void *dst, const void *src,
                      size_t bytes);

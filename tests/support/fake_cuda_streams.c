@@ -10,10 +10,14 @@
 struct CUevent_st {
     struct CUevent_st *next;
     bool timing;
-    struct mark *mark; /* NULL: never recorded */
+    struct mark *mark;           /* NULL: never recorded */
+    struct CUstream_st *capture; /* last recorded in this stream's capture; NULL: not captured */
 };
 
 static struct CUstream_st *streams;
+static struct CUstream_st
+    *defaults[3]; /* the special ones, by handle; of one GPU, the first user's */
+static _Thread_local int capture_mode;
 static struct CUevent_st *events;
 static uint64_t ahead_ns;
 
@@ -55,6 +59,8 @@ static void work(const struct op *op)
         nanosleep(&t, NULL);
     if (op->kind == KERNEL)
         op->kernel->run(op->staged);
+    for (size_t i = 0; op->kind == SUM && i < op->bytes; i++)
+        *(uint32_t *)op->dst += ((const unsigned char *)op->src)[i] * (uint32_t)(i + 1);
 }
 
 static void *run_stream(void *arg)
@@ -90,13 +96,86 @@ static void *run_stream(void *arg)
     return NULL;
 }
 
-bool fake_is_stream(const char *call, const struct CUstream_st *stream)
+static int start_stream(struct CUstream_st **out)
 {
-    for (const struct CUstream_st *s = streams; s; s = s->next)
-        if (s == stream)
-            return true;
+    struct CUstream_st *s = calloc(1, sizeof *s);
+    if (!s)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    s->tail = &s->head;
+    s->context = fake_cuda_current();
+    if (pthread_create(&s->thread, NULL, run_stream, s)) {
+        free(s);
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    *out = s;
+    return 0;
+}
+
+/* Default streams are there as soon as they are used, and stay. */
+static struct CUstream_st *default_stream(uintptr_t handle)
+{
+    struct CUstream_st **s = &defaults[handle ? handle : CUDA_STREAM_LEGACY];
+    if (!*s && start_stream(s) == 0) {
+        pthread_detach((*s)->thread);
+        (*s)->next = streams;
+        streams = *s;
+    }
+    return *s;
+}
+
+struct CUstream_st *fake_stream(const char *call, struct CUstream_st *handle)
+{
+    if ((uintptr_t)handle <= CUDA_STREAM_PER_THREAD)
+        return default_stream((uintptr_t)handle);
+    for (struct CUstream_st *s = streams; s; s = s->next)
+        if (s == handle)
+            return s;
     fake_misuse(call);
-    return false;
+    return NULL;
+}
+
+int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    int was = capture_mode;
+    capture_mode = *mode;
+    *mode = was;
+    return 0;
+}
+
+int fake_unsafe(void)
+{
+    int result = 0;
+    for (struct CUstream_st *s = streams; s; s = s->next) {
+        if (s->capturing && s->capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+            capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
+            s->broken = true;
+            result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
+    }
+    return result;
+}
+
+int cuStreamGetCtx(struct CUstream_st *stream, struct CUctx_st **out)
+{
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    for (struct CUstream_st *s = streams; s && !result; s = s->next) {
+        if (s == stream) {
+            *out = s->context;
+            return fake_end(0);
+        }
+    }
+    return fake_end(result ? result : CUDA_ERROR_INVALID_HANDLE);
+}
+
+int cuStreamIsCapturing(struct CUstream_st *stream, int *out)
+{
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    struct CUstream_st *s = result ? NULL : fake_stream(__func__, stream);
+    if (!result && !s)
+        result = CUDA_ERROR_INVALID_HANDLE;
+    if (!result)
+        *out = !s->capturing ? 0 : s->broken ? 2 : 1;
+    return fake_end(result);
 }
 
 static bool is_event(const char *call, const struct CUevent_st *event)
@@ -150,25 +229,31 @@ int fake_enqueue(struct CUstream_st *s, struct op what)
     return 0;
 }
 
+int fake_enqueue_again(struct CUstream_st *s, struct op op)
+{
+    if (op.kind == WAIT_LATEST) {
+        op.kind = WAIT;
+        op.mark = op.event->mark;
+        if (!op.mark)
+            return 0;
+        op.mark->users++;
+    }
+    return fake_enqueue(s, op);
+}
+
 int cuStreamCreate(struct CUstream_st **out, unsigned flags)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
     struct CUstream_st *s = NULL;
     if (!result && flags != CU_STREAM_NON_BLOCKING)
         fake_misuse("cuStreamCreate: a stream that waits for the default stream");
-    if (!result && !(s = calloc(1, sizeof *s)))
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (!result) {
-        s->tail = &s->head;
-        result = pthread_create(&s->thread, NULL, run_stream, s) ? CUDA_ERROR_OPERATING_SYSTEM : 0;
-    }
+    if (!result)
+        result = start_stream(&s);
     if (!result) {
         s->next = streams;
         streams = s;
         fake_count.streams++;
         *out = s;
-    } else {
-        free(s);
     }
     return fake_end(result);
 }
@@ -176,7 +261,7 @@ int cuStreamCreate(struct CUstream_st **out, unsigned flags)
 int cuStreamDestroy_v2(struct CUstream_st *stream)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
-    if (!fake_is_stream(__func__, stream))
+    if (!fake_stream(__func__, stream))
         return fake_end(CUDA_ERROR_INVALID_HANDLE);
     refuse_capture(__func__, stream);
     drain(stream);
@@ -197,23 +282,40 @@ int cuStreamSynchronize(struct CUstream_st *stream)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
     fake_blocks();
-    if (!result && !fake_is_stream(__func__, stream))
+    if (!result && !(stream = fake_stream(__func__, stream)))
         result = CUDA_ERROR_INVALID_HANDLE;
     if (!result)
         result = refuse_capture(__func__, stream);
+    if (!result)
+        result = fake_unsafe();
     if (!result)
         drain(stream);
     return fake_end(result);
 }
 
+/* In a capture: an event of the same capture adds nothing to a graph that is one queue; another one
+ * has to be asked for as external. */
+static int captured_wait(struct CUstream_st *s, struct CUevent_st *event, unsigned flags)
+{
+    if (flags == CU_EVENT_WAIT_EXTERNAL)
+        return fake_enqueue(s, (struct op){.kind = WAIT_LATEST, .event = event});
+    if (event->capture == s)
+        return 0;
+    s->broken = true;
+    return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+}
+
 int cuStreamWaitEvent(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags)
 {
-    (void)flags;
     int result = fake_begin(__func__, FAKE_CONTEXT);
-    if (!result && (!fake_is_stream(__func__, stream) || !is_event(__func__, event)))
+    if (!result && (!(stream = fake_stream(__func__, stream)) || !is_event(__func__, event)))
         result = CUDA_ERROR_INVALID_HANDLE;
-    if (!result)
-        result = refuse_capture(__func__, stream);
+    if (!result && stream->capturing)
+        return fake_end(captured_wait(stream, event, flags));
+    if (!result && (flags || event->capture)) {
+        fake_misuse("cuStreamWaitEvent: flags or a captured event outside of the capture");
+        result = 1;
+    }
     if (!result && event->mark) {
         result = fake_enqueue(stream, (struct op){.kind = WAIT, .mark = event->mark});
         event->mark->users += result == 0;
@@ -256,10 +358,15 @@ int cuEventRecord(struct CUevent_st *event, struct CUstream_st *stream)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
     struct mark *mark = NULL;
-    if (!result && (!fake_is_stream(__func__, stream) || !is_event(__func__, event)))
+    if (!result && (!(stream = fake_stream(__func__, stream)) || !is_event(__func__, event)))
         result = CUDA_ERROR_INVALID_HANDLE;
-    if (!result)
-        result = refuse_capture(__func__, stream);
+    if (!result && stream->context != fake_cuda_current())
+        result = CUDA_ERROR_INVALID_HANDLE;
+    if (!result) {
+        event->capture = stream->capturing ? stream : NULL;
+        if (event->capture)
+            return fake_end(0);
+    }
     if (!result && !(mark = calloc(1, sizeof *mark)))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (!result)
@@ -274,11 +381,23 @@ int cuEventRecord(struct CUevent_st *event, struct CUstream_st *stream)
     return fake_end(result);
 }
 
+/* A query of an event, or a wait for it. */
+static int look_at(struct CUevent_st *event)
+{
+    if (!event->capture)
+        return fake_unsafe();
+    fake_misuse("a query of a captured event");
+    event->capture->broken = true;
+    return CUDA_ERROR_CAPTURED_EVENT;
+}
+
 int cuEventQuery(struct CUevent_st *event)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
     if (!result && !is_event(__func__, event))
         result = CUDA_ERROR_INVALID_HANDLE;
+    if (!result)
+        result = look_at(event);
     if (!result && event->mark && !event->mark->passed)
         result = CUDA_ERROR_NOT_READY;
     return fake_end(result);
@@ -290,6 +409,8 @@ int cuEventSynchronize(struct CUevent_st *event)
     fake_blocks();
     if (!result && !is_event(__func__, event))
         result = CUDA_ERROR_INVALID_HANDLE;
+    if (!result)
+        result = look_at(event);
     if (!result && event->mark) {
         struct mark *mark = event->mark;
         mark->users++;
@@ -330,7 +451,7 @@ static int copy(const char *call, struct CUstream_st *stream, void *dst, bool to
                 const void *src, bool from_device, size_t bytes)
 {
     struct op op = {.kind = COPY, .dst = dst, .src = src, .bytes = bytes};
-    if (!fake_is_stream(call, stream))
+    if (!(stream = fake_stream(call, stream)))
         return CUDA_ERROR_INVALID_HANDLE;
     if ((to_device && !fake_find(dst, bytes, true)) ||
         (from_device && !fake_find(src, bytes, true))) {
@@ -402,6 +523,12 @@ static int batch(const char *call, const uint64_t *dst, const uint64_t *src, con
     if (!result && (n == 0 || n_attributes != 1 || from[0] != 0 ||
                     attributes->source_order != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM))
         result = 1;
+    if (!result && (uintptr_t)stream <= CUDA_STREAM_LEGACY) {
+        fake_misuse("a batch of copies in the legacy default stream");
+        result = CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (!result && !(stream = fake_stream(call, stream)))
+        result = CUDA_ERROR_INVALID_HANDLE;
     if (!result)
         result = refuse_capture(call, stream);
     fake_count.batches += !result;
@@ -434,7 +561,7 @@ int cuMemsetD8Async(uint64_t dst, unsigned char byte, size_t bytes, struct CUstr
 {
     void *ptr = (void *)(uintptr_t)dst;
     int result = fake_begin(__func__, FAKE_CONTEXT);
-    if (!result && (!fake_is_stream(__func__, stream) || !fake_find(ptr, bytes, true))) {
+    if (!result && (!(stream = fake_stream(__func__, stream)) || !fake_find(ptr, bytes, true))) {
         fake_misuse("cuMemsetD8Async out of the bounds of device memory");
         result = 1;
     }
@@ -496,7 +623,14 @@ static int launch_simple(struct CUstream_st *stream, int which, void **params)
         memcpy(&op.src, params[1], sizeof op.src);
         memcpy(&op.bytes, params[2], sizeof op.bytes);
     }
+    if (which == FAKE_SUM) {
+        op.kind = SUM;
+        memcpy(&op.src, params[0], sizeof op.src);
+        memcpy(&op.bytes, params[1], sizeof op.bytes);
+        memcpy(&op.dst, params[2], sizeof op.dst);
+    }
     bool bad =
+        (which == FAKE_SUM && (!reachable(op.src, op.bytes) || !reachable(op.dst, 4))) ||
         (which == FAKE_WAIT && !reachable((const void *)(uintptr_t)op.flag, 4)) ||
         (which == FAKE_COPY && (!reachable(op.dst, op.bytes) || !reachable(op.src, op.bytes)));
     if (bad)
@@ -517,8 +651,8 @@ int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
         grid_x == 1 && grid_y == 1 && grid_z == 1 && block_x == 1 && block_y == 1 && block_z == 1;
     bool many =
         grid_x > 0 && grid_y > 0 && grid_y < 65536 && grid_z == 1 && block_x == 256 && block_y == 1;
-    bool fits = kernel ? many : which <= FAKE_COPY && (one || which == FAKE_COPY);
-    if (!result && (!function || !fits || !fake_is_stream(__func__, stream)))
+    bool fits = kernel ? many : which <= FAKE_SUM && (one || which >= FAKE_COPY);
+    if (!result && (!function || !fits || !(stream = fake_stream(__func__, stream))))
         result = CUDA_ERROR_INVALID_HANDLE;
     if (result)
         return fake_end(result);

@@ -138,7 +138,8 @@ static void test_misuse(void **state)
 {
     (void)state;
     for (size_t i = 0; i < MR_COUNT(every); i++) {
-        struct mr_device *dev = must_open(every[i]), *other = must_open("cpu");
+        struct mr_device *dev = must_open(every[i]),
+                         *other = must_open(strcmp(every[i], "cpu") == 0 ? "sim" : "cpu");
         struct mr_stream *stream = NULL;
         struct mr_event *foreign = NULL, *timed = NULL, *plain = NULL;
         assert_int_equal(mr_stream_create(dev, "a name that is longer than the field", &stream), 0);

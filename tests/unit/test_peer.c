@@ -128,11 +128,53 @@ static void misuse_is_refused(void **state)
     mr_device_close(cpu2);
 }
 
+#define ROUNDS 40
+
+/* Two devices take turns, each waiting for the other's event: a round's byte is set on one, copied
+ * to the other, and brought back before the next one overwrites it. */
+static void events_order_devices(void **state)
+{
+    (void)state;
+    struct mr_device *dev[2] = {open_device("sim:latency=1us"), open_device("sim:latency=1us")};
+    struct mr_stream *stream[2];
+    struct mr_event *turn[2];
+    unsigned char *far[2], *seen = take(dev[1], MR_PINNED, ROUNDS);
+    uint64_t ns = 50000;
+    for (int i = 0; i < 2; i++) {
+        must(mr_stream_create(dev[i], "s", &stream[i]));
+        must(mr_event_create(dev[i], 0, &turn[i]));
+        far[i] = take(dev[i], MR_DEVICE, 64);
+    }
+    memset(seen, 0, ROUNDS);
+    for (int k = 0; k < ROUNDS; k++) {
+        int slow = k & 1; /* which of the two would be late, were it not waited for */
+        must(mr_stream_wait(stream[0], turn[1]));
+        must(mr_launch(stream[slow], "busy", &ns, sizeof ns));
+        must(mr_memset_async(stream[0], far[0], MR_DEVICE, k + 1, 64));
+        must(mr_event_record(turn[0], stream[0]));
+        must(mr_stream_wait(stream[1], turn[0]));
+        must(mr_copy_peer_async(stream[1], far[1], dev[1], far[0], dev[0], 64));
+        must(mr_copy_async(stream[1], seen + k, MR_PINNED, far[1] + k, MR_DEVICE, 1));
+        must(mr_event_record(turn[1], stream[1]));
+    }
+    must(mr_stream_synchronize(stream[1]));
+    for (int k = 0; k < ROUNDS; k++)
+        assert_int_equal(seen[k], k + 1);
+    mr_memory_release(dev[1], MR_PINNED, seen, NULL);
+    for (int i = 0; i < 2; i++) {
+        mr_event_destroy(turn[i]);
+        mr_memory_release(dev[i], MR_DEVICE, far[i], NULL);
+        mr_stream_destroy(stream[i]);
+        mr_device_close(dev[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_arrive),
         cmocka_unit_test(the_slower_rate_counts),
+        cmocka_unit_test(events_order_devices),
         cmocka_unit_test(misuse_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

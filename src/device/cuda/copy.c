@@ -61,6 +61,13 @@ int mr_cuda_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_k
     return rc < 0 ? rc : mr_cuda_leave(c, enqueue(c, stream, &copy));
 }
 
+/* The driver takes batches neither in the legacy default stream nor while a stream is captured. */
+static bool stream_takes_batches(const struct mr_stream *stream)
+{
+    const struct cuda_stream *s = stream->state;
+    return !s->legacy && mr_cuda_stream_capturing(stream) == 0;
+}
+
 static bool can_batch(const struct mr_cuda *c, const struct mr_copy *copies, uint64_t n)
 {
     if (atomic_load(&c->no_batch) || (!c->cu->cuMemcpyBatchAsync_v2 && !c->cu->cuMemcpyBatchAsync))
@@ -96,10 +103,11 @@ int mr_cuda_copy_batch(struct mr_stream *stream, const struct mr_copy *copies, u
 {
     struct mr_cuda *c = stream->dev->state;
     uint64_t at = 0;
+    bool taken = stream_takes_batches(stream);
     int rc = mr_cuda_enter(c);
     if (rc < 0)
         return rc;
-    while (at < n && rc >= 0 && can_batch(c, copies, n)) {
+    while (taken && at < n && rc >= 0 && can_batch(c, copies, n)) {
         uint64_t some = MR_MIN(n - at, (uint64_t)BATCH);
         int result = enqueue_batch(c, stream, copies + at, some);
         if (result == CUDA_ERROR_NOT_SUPPORTED)

@@ -31,42 +31,6 @@ static const struct mr_option options[] = {
 
 static const char *const positional[] = {"device", NULL};
 
-/* Of each enter of this thread that has not left yet whether it pushed, the innermost in the lowest
- * bit. */
-static _Thread_local uint64_t pushed;
-
-int mr_cuda_enter(const struct mr_cuda *c)
-{
-    struct CUctx_st *now = NULL;
-    if (mr_cuda_is_forked())
-        return mr_cuda_forked_error(c->name);
-    bool is_current = c->cu->cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == c->context;
-    int result = is_current ? CUDA_SUCCESS : c->cu->cuCtxPushCurrent_v2(c->context);
-    if (result != CUDA_SUCCESS)
-        return mr_cuda_error(c->cu, result, c->name, "cuCtxPushCurrent_v2");
-    pushed = pushed << 1 | !is_current;
-    return 0;
-}
-
-/* A push may return the error of earlier work on the GPU; that must not keep us from giving back
- * what we have. */
-int mr_cuda_enter_to_release(const struct mr_cuda *c)
-{
-    if (mr_cuda_enter(c) == 0)
-        return 0;
-    return mr_cuda_enter(c);
-}
-
-int mr_cuda_leave(const struct mr_cuda *c, int rc)
-{
-    struct CUctx_st *was = NULL;
-    int result = pushed & 1 ? c->cu->cuCtxPopCurrent_v2(&was) : CUDA_SUCCESS;
-    pushed >>= 1;
-    return result == CUDA_SUCCESS || rc < 0
-               ? rc
-               : mr_cuda_error(c->cu, result, c->name, "cuCtxPopCurrent_v2");
-}
-
 static int ready(const struct mr_device *dev)
 {
     const struct mr_cuda *c = dev->state;
@@ -145,10 +109,19 @@ int mr_cuda_stream_synchronize(struct mr_stream *stream)
 {
     const struct mr_cuda *c = stream->dev->state;
     const struct cuda_stream *s = stream->state;
-    int rc = mr_cuda_enter(c);
+    int capturing = mr_cuda_stream_capturing(stream);
+    if (capturing > 0)
+        return mr_error_set(
+            MR_EMISUSE,
+            "stream \"%s\" is being captured into a CUDA graph and cannot be waited "
+            "for: end the capture first",
+            stream->name);
+    int rc = capturing < 0 ? capturing : mr_cuda_enter(c);
     if (rc < 0)
         return rc;
+    int mode = mr_cuda_relax(c);
     int result = c->cu->cuStreamSynchronize(s->handle);
+    mr_cuda_unrelax(c, mode);
     if (result != CUDA_SUCCESS)
         rc = mr_cuda_error(c->cu, result, c->name, "cuStreamSynchronize(\"%s\")", stream->name);
     return mr_cuda_leave(c, rc);
@@ -219,26 +192,51 @@ static int event_record(struct mr_event *event, struct mr_stream *stream)
     struct mr_cuda *c = event->dev->state;
     struct cuda_event *e = event->state;
     const struct cuda_stream *s = stream->state;
-    int rc = mr_cuda_enter(c);
+    int capturing = mr_cuda_stream_capturing(stream);
+    int rc = capturing < 0 ? capturing : mr_cuda_enter(c);
     if (rc < 0)
         return rc;
-    if (event->timing)
+    if (event->timing && !event->borrowed && !capturing)
         mr_cuda_clock_mark(c, e);
     int result = c->cu->cuEventRecord(e->handle, s->handle);
-    if (result != CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS)
+        atomic_store(&e->captured, capturing > 0);
+    else
         rc = mr_cuda_error(c->cu, result, c->name, "cuEventRecord in stream \"%s\"", stream->name);
     return mr_cuda_leave(c, rc);
 }
 
+/* How the driver has to be asked to wait, with the context current. [out] flags. Returns its
+ * result, CUDA_ERROR_NOT_READY: wait. */
+static int how_to_wait(const struct mr_cuda *c, const struct mr_event *event, bool capturing,
+                       unsigned *flags)
+{
+    struct cuda_event *e = event->state;
+    *flags = 0;
+    if (!capturing || event->borrowed || atomic_load(&e->captured))
+        return CUDA_ERROR_NOT_READY;
+    *flags = CU_EVENT_WAIT_EXTERNAL; /* it was recorded outside of the capture */
+    int mode = mr_cuda_relax(c), result = c->cu->cuEventQuery(e->handle);
+    mr_cuda_unrelax(c, mode);
+    return result;
+}
+
+/* The event may be of another GPU: what counts is the stream's context. */
 static int event_wait(struct mr_stream *stream, struct mr_event *event)
 {
-    const struct mr_cuda *c = event->dev->state;
-    const struct cuda_event *e = event->state;
-    const struct cuda_stream *s = stream->state;
-    int rc = mr_cuda_enter(c);
+    const struct mr_cuda *c = stream->dev->state;
+    struct cuda_event *e = event->state;
+    struct cuda_stream *s = stream->state;
+    unsigned flags;
+    int capturing = mr_cuda_stream_capturing(stream);
+    int rc = capturing < 0 ? capturing : mr_cuda_enter(c);
     if (rc < 0)
         return rc;
-    int result = c->cu->cuStreamWaitEvent(s->handle, e->handle, 0);
+    if (atomic_load(&e->captured))
+        atomic_store(&s->shared, true); /* the stream joins the capture */
+    int result = how_to_wait(c, event, capturing > 0, &flags);
+    if (result == CUDA_ERROR_NOT_READY)
+        result = c->cu->cuStreamWaitEvent(s->handle, e->handle, flags);
     if (result != CUDA_SUCCESS)
         rc = mr_cuda_error(c->cu, result, c->name, "cuStreamWaitEvent in stream \"%s\"",
                            stream->name);
@@ -248,11 +246,14 @@ static int event_wait(struct mr_stream *stream, struct mr_event *event)
 static int event_query(struct mr_event *event)
 {
     const struct mr_cuda *c = event->dev->state;
-    const struct cuda_event *e = event->state;
+    struct cuda_event *e = event->state;
+    if (atomic_load(&e->captured))
+        return mr_cuda_captured_error("mr_event_query");
     int rc = mr_cuda_enter(c);
     if (rc < 0)
         return rc;
-    int result = c->cu->cuEventQuery(e->handle);
+    int mode = mr_cuda_relax(c), result = c->cu->cuEventQuery(e->handle);
+    mr_cuda_unrelax(c, mode);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY)
         rc = mr_cuda_error(c->cu, result, c->name, "cuEventQuery");
     rc = mr_cuda_leave(c, rc);
@@ -269,12 +270,14 @@ static void nap(uint64_t waited)
 static int event_synchronize(struct mr_event *event)
 {
     const struct mr_cuda *c = event->dev->state;
-    const struct cuda_event *e = event->state;
+    struct cuda_event *e = event->state;
+    if (atomic_load(&e->captured))
+        return mr_cuda_captured_error("mr_event_synchronize");
     int rc = mr_cuda_enter(c);
     if (rc < 0)
         return rc;
     uint64_t start = mr_time_ns(), waited = 0;
-    int result = c->cu->cuEventQuery(e->handle);
+    int mode = mr_cuda_relax(c), result = c->cu->cuEventQuery(e->handle);
     while (result == CUDA_ERROR_NOT_READY && (waited < SPIN_NS || !event->timing)) {
         if (waited >= SPIN_NS)
             nap(waited);
@@ -283,6 +286,7 @@ static int event_synchronize(struct mr_event *event)
     }
     if (result == CUDA_ERROR_NOT_READY)
         result = c->cu->cuEventSynchronize(e->handle);
+    mr_cuda_unrelax(c, mode);
     if (result != CUDA_SUCCESS)
         rc = mr_cuda_error(c->cu, result, c->name, "cuEventSynchronize");
     return mr_cuda_leave(c, rc);
@@ -338,6 +342,11 @@ const struct mr_device_ops mr_device_cuda = {
     .event_query = event_query,
     .event_synchronize = event_synchronize,
     .event_elapsed = event_elapsed,
+    .stream_wrap = mr_cuda_stream_wrap,
+    .stream_native = mr_cuda_stream_native,
+    .stream_capturing = mr_cuda_stream_capturing,
+    .event_wrap = mr_cuda_event_wrap,
+    .event_native = mr_cuda_event_native,
     .copy_async = mr_cuda_copy_async,
     .copy_batch = mr_cuda_copy_batch,
     .memset_async = mr_cuda_memset_async,

@@ -59,6 +59,8 @@ struct mr_cuda {
 
 struct cuda_stream {
     struct CUstream_st *handle;
+    bool legacy;        /* the legacy default stream: it cannot be captured */
+    atomic_bool shared; /* other libraries have the handle, and may capture the stream */
 };
 
 /* Pictures of one call. */
@@ -86,13 +88,40 @@ struct cuda_jpeg {
 struct cuda_event {
     struct CUevent_st *handle;
     struct cuda_anchor *anchor; /* the last one before the record; under the device's lock */
+    atomic_bool captured;       /* last recorded by us while its stream was being captured */
 };
 
-/* Makes the context current. Returns 0, MR_EDEVICE. Every 0 is followed by mr_cuda_leave. */
+/* context.c. Makes the context current. Returns 0, MR_EDEVICE. Every 0 is followed by
+ * mr_cuda_leave. */
 MR_PRIVATE int mr_cuda_enter(const struct mr_cuda *c);
 MR_PRIVATE int mr_cuda_enter_to_release(const struct mr_cuda *c);
 /* Restores the caller's context. Returns rc, or MR_EDEVICE when rc was none and that fails. */
 MR_PRIVATE int mr_cuda_leave(const struct mr_cuda *c, int rc);
+
+/*
+ * While some thread captures a stream in the driver's "global" mode, as PyTorch does, calls that
+ * look at or wait for other streams' work fail on every thread and spoil that capture, unless the
+ * calling thread has said that it means it. Returns what mr_cuda_unrelax() takes.
+ */
+static inline int mr_cuda_relax(const struct mr_cuda *c)
+{
+    int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    c->cu->cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+static inline void mr_cuda_unrelax(const struct mr_cuda *c, int mode)
+{
+    c->cu->cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+/* wrap.c: hooks. */
+int mr_cuda_stream_wrap(struct mr_stream *stream, void *native);
+void *mr_cuda_stream_native(struct mr_stream *stream);
+int mr_cuda_stream_capturing(const struct mr_stream *stream);
+int mr_cuda_event_wrap(struct mr_event *event, void *native);
+void *mr_cuda_event_native(struct mr_event *event);
+/* Sets the error of a call on an event that is a part of a graph. Returns MR_EMISUSE. */
+int mr_cuda_captured_error(const char *call);
 
 /* info.c: fills c->fixed and c->near. */
 int mr_cuda_look_up(struct mr_cuda *c);

@@ -46,12 +46,15 @@ enum {
     CUDA_ERROR_NOT_SUPPORTED = 801,
     CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
     CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
+    CUDA_ERROR_STREAM_CAPTURE_ISOLATION = 905,
+    CUDA_ERROR_CAPTURED_EVENT = 907,
 };
 
 enum {
     CU_STREAM_NON_BLOCKING = 1,
     CU_EVENT_BLOCKING_SYNC = 1,
     CU_EVENT_DISABLE_TIMING = 2,
+    CU_EVENT_WAIT_EXTERNAL = 1,
     CU_MEMHOSTREGISTER_PORTABLE = 1,
     CU_MEMHOSTREGISTER_DEVICEMAP = 2,
     CU_MEMHOSTALLOC_PORTABLE = 1,
@@ -61,8 +64,13 @@ enum {
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
     CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
+    CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
     CU_STREAM_CAPTURE_MODE_RELAXED = 2,
 };
+
+/* Handles that mean a stream of the current context. 0 is the legacy default stream, too. */
+#define CUDA_STREAM_LEGACY     ((uintptr_t)1)
+#define CUDA_STREAM_PER_THREAD ((uintptr_t)2)
 
 /* CUmemcpyAttributes with its two CUmemLocation */
 struct cuda_copy_attributes {
@@ -99,6 +107,10 @@ struct cuda_copy_attributes {
     X(cuStreamCreate, (struct CUstream_st * *out, unsigned flags))                                 \
     X(cuStreamDestroy_v2, (struct CUstream_st * stream))                                           \
     X(cuStreamSynchronize, (struct CUstream_st * stream))                                          \
+    X(cuStreamGetCtx, (struct CUstream_st * stream, struct CUctx_st * *out))                       \
+    X(cuStreamIsCapturing, (struct CUstream_st * stream, int *out))                                \
+    X(cuThreadExchangeStreamCaptureMode, (int *mode))                                              \
+    X(cuCtxGetDevice, (int *out))                                                                  \
     X(cuStreamWaitEvent, (struct CUstream_st * stream, struct CUevent_st * event, unsigned flags)) \
     X(cuEventCreate, (struct CUevent_st * *out, unsigned flags))                                   \
     X(cuEventDestroy_v2, (struct CUevent_st * event))                                              \

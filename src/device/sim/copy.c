@@ -122,10 +122,10 @@ static int copy_pinned(struct mr_stream *stream, enum sim_engine_kind engine, vo
 bool mr_sim_on_device(struct sim_device *sim, const void *ptr)
 {
     bool inside = false;
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     for (const struct sim_block *b = sim->blocks; b && !inside; b = b->next)
         inside = (uintptr_t)ptr - (uintptr_t)b->ptr < b->bytes;
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
     return inside;
 }
 
@@ -133,13 +133,13 @@ int mr_sim_check_range(struct mr_device *dev, const char *what, const void *ptr,
 {
     struct sim_device *sim = dev->state;
     bool inside = false;
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     for (const struct sim_block *b = sim->blocks; b && !inside; b = b->next) {
         uint64_t offset = (uintptr_t)ptr - (uintptr_t)b->ptr;
         inside =
             (uintptr_t)ptr >= (uintptr_t)b->ptr && offset <= b->bytes && bytes <= b->bytes - offset;
     }
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
     if (!inside)
         return mr_error_set(MR_EDEVICE, "sim: %llu bytes: the %s %p is not within device memory",
                             (unsigned long long)bytes, what, ptr);

@@ -5,6 +5,10 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+pthread_mutex_t mr_sim_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sim_device *devices; /* that are open; under the lock, as the next */
+static uint64_t n_foreign;         /* waits for marks of other devices that have not passed */
+
 static struct sim_device *sim_of(const struct mr_device *dev)
 {
     return dev->state;
@@ -61,6 +65,7 @@ static void pop_head(struct sim_device *sim, struct sim_stream *s)
     if (!s->head)
         s->tail = &s->head;
     s->n_done++;
+    n_foreign -= op->foreign;
     leave_mark(sim, op->mark);
     give_op(sim, op);
     pthread_cond_broadcast(&sim->done);
@@ -88,19 +93,32 @@ static bool pass_marks(struct sim_device *sim, struct sim_stream *s)
     return any;
 }
 
-/* After any change: a mark that passes in one stream may free the head of another. Wakes the
- * engines that can work. */
-static void settle(struct sim_device *sim)
+/* A mark that passes in one stream may free the head of another. Returns whether any passed. Wakes
+ * the engines that can work. */
+static bool settle_device(struct sim_device *sim)
 {
-    bool any = true;
+    bool any = true, passed = false;
     while (any) {
         any = false;
         for (struct sim_stream *s = sim->streams; s; s = s->next)
             any |= pass_marks(sim, s);
+        passed |= any;
     }
     for (struct sim_stream *s = sim->streams; s; s = s->next) {
         if (s->head && s->head->kind == SIM_WORK && !s->head->running)
             pthread_cond_signal(&sim->engine[s->head->engine].work);
+    }
+    return passed;
+}
+
+/* After any change of a device. */
+static void settle(struct sim_device *sim)
+{
+    bool any = settle_device(sim);
+    while (any && n_foreign > 0) {
+        any = false;
+        for (struct sim_device *other = devices; other; other = other->next)
+            any |= settle_device(other);
     }
 }
 
@@ -172,49 +190,47 @@ static void *run_engine(void *arg)
     struct sim_engine *engine = arg;
     struct sim_device *sim = sim_of(engine->dev);
     prctl(PR_SET_TIMERSLACK, 1); /* sleep to the microsecond, not to the default 50 */
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     for (;;) {
         struct sim_stream *s = next_for(sim, engine->kind);
         if (!s && sim->stop)
             break;
         if (!s) {
-            pthread_cond_wait(&engine->work, &sim->lock);
+            pthread_cond_wait(&engine->work, &mr_sim_lock);
             continue;
         }
         struct sim_op *op = s->head;
         op->running = true;
         uint64_t start_ns = MR_MAX(MR_MAX(engine->free_ns, s->end_ns), op->ready_ns);
-        pthread_mutex_unlock(&sim->lock);
+        pthread_mutex_unlock(&mr_sim_lock);
         uint64_t end_ns = do_work(op, start_ns);
-        pthread_mutex_lock(&sim->lock);
+        pthread_mutex_lock(&mr_sim_lock);
         engine->free_ns = s->end_ns = end_ns;
         pop_head(sim, s);
         settle(sim);
     }
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
     return NULL;
 }
 
 static void stop_engines(struct sim_device *sim, int n_started)
 {
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     sim->stop = true;
     for (int i = 0; i < SIM_N_ENGINES; i++)
         pthread_cond_broadcast(&sim->engine[i].work);
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
     for (int i = 0; i < n_started; i++)
         pthread_join(sim->engine[i].thread, NULL);
     for (int i = 0; i < SIM_N_ENGINES; i++)
         pthread_cond_destroy(&sim->engine[i].work);
     pthread_cond_destroy(&sim->done);
-    pthread_mutex_destroy(&sim->lock);
 }
 
 int mr_sim_engines_start(struct mr_device *dev)
 {
     static const char *const names[SIM_N_ENGINES] = {"sim-h2d", "sim-d2h", "sim-compute"};
     struct sim_device *sim = sim_of(dev);
-    pthread_mutex_init(&sim->lock, NULL);
     pthread_cond_init(&sim->done, NULL);
     for (int i = 0; i < SIM_N_ENGINES; i++) {
         sim->engine[i].dev = dev;
@@ -228,12 +244,22 @@ int mr_sim_engines_start(struct mr_device *dev)
             return rc;
         }
     }
+    pthread_mutex_lock(&mr_sim_lock);
+    sim->next = devices;
+    devices = sim;
+    pthread_mutex_unlock(&mr_sim_lock);
     return 0;
 }
 
 void mr_sim_engines_stop(struct mr_device *dev)
 {
     struct sim_device *sim = sim_of(dev);
+    pthread_mutex_lock(&mr_sim_lock);
+    struct sim_device **at = &devices;
+    while (*at != sim)
+        at = &(*at)->next;
+    *at = sim->next;
+    pthread_mutex_unlock(&mr_sim_lock);
     stop_engines(sim, SIM_N_ENGINES);
     while (sim->spare_ops) {
         struct sim_op *op = sim->spare_ops;
@@ -273,7 +299,7 @@ int mr_sim_enqueue(struct mr_stream *stream, const struct sim_work *work, uint64
         describe(&recorded, work);
         return mr_op_list_add(&s->recorded, &recorded, sizeof recorded);
     }
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     struct sim_op *op = take_op(sim);
     if (op) {
         describe(op, work);
@@ -282,7 +308,7 @@ int mr_sim_enqueue(struct mr_stream *stream, const struct sim_work *work, uint64
             *out_ticket = s->n_enqueued;
         settle(sim);
     }
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
     return op ? 0 : mr_error_nomem("sim: work of a stream", sizeof *op);
 }
 
@@ -290,19 +316,18 @@ void mr_sim_wait_done(struct mr_stream *stream, uint64_t ticket)
 {
     struct sim_device *sim = sim_of(stream->dev);
     struct sim_stream *s = stream->state;
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     while (s->n_done < ticket)
-        pthread_cond_wait(&sim->done, &sim->lock);
-    pthread_mutex_unlock(&sim->lock);
+        pthread_cond_wait(&sim->done, &mr_sim_lock);
+    pthread_mutex_unlock(&mr_sim_lock);
 }
 
 uint64_t mr_sim_last_ticket(struct mr_stream *stream)
 {
-    struct sim_device *sim = sim_of(stream->dev);
     struct sim_stream *s = stream->state;
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     uint64_t ticket = s->n_enqueued;
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
     return ticket;
 }
 
@@ -313,10 +338,10 @@ int mr_sim_stream_open(struct mr_stream *stream)
     s->stream = stream;
     s->tail = &s->head;
     pthread_mutex_init(&s->submit, NULL);
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     s->next = sim->streams;
     sim->streams = s;
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
     return 0;
 }
 
@@ -331,12 +356,12 @@ void mr_sim_stream_close(struct mr_stream *stream)
     struct sim_device *sim = sim_of(stream->dev);
     struct sim_stream *s = stream->state;
     mr_sim_stream_synchronize(stream);
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     struct sim_stream **at = &sim->streams;
     while (*at != s)
         at = &(*at)->next;
     *at = s->next;
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
     pthread_mutex_destroy(&s->submit);
     mr_op_list_clear(&s->recorded);
     free(s->bounce);
@@ -365,6 +390,7 @@ static int record_locked(struct sim_device *sim, struct sim_event *e, struct sim
         return -1;
     }
     mark->n_users = 2; /* the event and the record */
+    mark->dev = s->stream->dev;
     leave_mark(sim, e->mark);
     e->mark = mark;
     op->kind = SIM_RECORD;
@@ -380,9 +406,9 @@ int mr_sim_event_record(struct mr_event *event, struct mr_stream *stream)
     struct sim_device *sim = sim_of(event->dev);
     struct sim_stream *s = stream->state;
     pthread_mutex_lock(&s->submit);
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     int rc = record_locked(sim, event->state, s, mr_time_ns());
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
     pthread_mutex_unlock(&s->submit);
     return rc < 0 ? mr_error_nomem("sim: record of an event", sizeof(struct sim_op)) : 0;
 }
@@ -399,6 +425,8 @@ static int wait_locked(struct sim_device *sim, struct sim_stream *s, struct sim_
     op->kind = SIM_WAIT;
     op->ready_ns = now_ns;
     op->mark = mark;
+    op->foreign = mark->dev != s->stream->dev;
+    n_foreign += op->foreign;
     append(sim, s, op);
     settle(sim);
     return 0;
@@ -410,9 +438,9 @@ int mr_sim_event_wait(struct mr_stream *stream, struct mr_event *event)
     struct sim_stream *s = stream->state;
     struct sim_event *e = event->state;
     pthread_mutex_lock(&s->submit);
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     int rc = wait_locked(sim, s, e->mark, mr_time_ns());
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
     pthread_mutex_unlock(&s->submit);
     return rc < 0 ? mr_error_nomem("sim: wait for an event", sizeof(struct sim_op)) : 0;
 }
@@ -453,33 +481,32 @@ int mr_sim_enqueue_all(struct mr_stream *stream, const struct sim_op *ops, uint6
 {
     struct sim_device *sim = sim_of(stream->dev);
     struct sim_stream *s = stream->state;
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     int rc = wait_locked(sim, s, last->mark, mr_time_ns());
     if (rc >= 0)
         rc = enqueue_all_locked(sim, s, ops, n);
     if (rc >= 0)
         rc = record_locked(sim, last, s, mr_time_ns());
     settle(sim);
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
     return rc < 0 ? mr_error_nomem("sim: launch of a graph", n * sizeof *ops) : 0;
 }
 
 void mr_sim_forget(struct mr_device *dev, struct sim_event *event)
 {
     struct sim_device *sim = sim_of(dev);
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     leave_mark(sim, event->mark);
     event->mark = NULL;
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
 }
 
 int mr_sim_event_query(struct mr_event *event)
 {
-    struct sim_device *sim = sim_of(event->dev);
     struct sim_event *e = event->state;
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     int passed = !e->mark || e->mark->passed;
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
     return passed;
 }
 
@@ -487,26 +514,25 @@ int mr_sim_event_synchronize(struct mr_event *event)
 {
     struct sim_device *sim = sim_of(event->dev);
     struct sim_event *e = event->state;
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     struct sim_mark *mark = e->mark;
     if (mark) {
         mark->n_users++; /* the event may be recorded again meanwhile */
         while (!mark->passed)
-            pthread_cond_wait(&sim->done, &sim->lock);
+            pthread_cond_wait(&sim->done, &mr_sim_lock);
         leave_mark(sim, mark);
     }
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
     return 0;
 }
 
 int mr_sim_event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *out_ns)
 {
-    struct sim_device *sim = sim_of(start->dev);
     struct sim_event *from = start->state, *to = end->state;
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     bool from_passed = from->mark && from->mark->passed, to_passed = to->mark && to->mark->passed;
     int64_t ns = from_passed && to_passed ? (int64_t)(to->mark->time_ns - from->mark->time_ns) : 0;
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
     if (!from_passed || !to_passed)
         return mr_error_set(MR_EMISUSE,
                             "mr_event_elapsed: the %s event was not recorded or has not passed yet",

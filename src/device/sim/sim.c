@@ -105,21 +105,21 @@ static int query(struct mr_device *dev, struct mr_device_info *out)
     out->pageable_gb_per_s = sim->opts.pageable;
     out->step_ns = sim->opts.step_ns;
     out->memory_bytes = sim->opts.memory_bytes;
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     out->free_bytes = sim->opts.memory_bytes - sim->used_bytes;
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
     return 0;
 }
 
 /* Claims device memory, before it is allocated. */
 static int claim(struct sim_device *sim, uint64_t bytes)
 {
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     uint64_t free_bytes = sim->opts.memory_bytes - sim->used_bytes;
     bool fits = bytes <= free_bytes;
     if (fits)
         sim->used_bytes += bytes;
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
     if (fits)
         return 0;
     return mr_error_set(MR_EDEVICEMEM,
@@ -132,9 +132,9 @@ static int claim(struct sim_device *sim, uint64_t bytes)
 
 static void unclaim(struct sim_device *sim, uint64_t bytes)
 {
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     sim->used_bytes -= bytes;
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
 }
 
 static int make_device_memory(struct mr_device *dev, uint64_t bytes, void **out,
@@ -154,10 +154,10 @@ static int make_device_memory(struct mr_device *dev, uint64_t bytes, void **out,
     }
     *out = b->ptr;
     b->bytes = bytes;
-    pthread_mutex_lock(&sim->lock);
+    pthread_mutex_lock(&mr_sim_lock);
     b->next = sim->blocks;
     sim->blocks = b;
-    pthread_mutex_unlock(&sim->lock);
+    pthread_mutex_unlock(&mr_sim_lock);
     return 0;
 }
 
@@ -173,14 +173,14 @@ static void memory_destroy(struct mr_device *dev, enum mr_memory kind, void *ptr
 {
     struct sim_device *sim = dev->state;
     if (kind == MR_DEVICE) {
-        pthread_mutex_lock(&sim->lock);
+        pthread_mutex_lock(&mr_sim_lock);
         struct sim_block **at = &sim->blocks;
         while ((*at)->ptr != ptr)
             at = &(*at)->next;
         struct sim_block *b = *at;
         *at = b->next;
         sim->used_bytes -= bytes;
-        pthread_mutex_unlock(&sim->lock);
+        pthread_mutex_unlock(&mr_sim_lock);
         free(b);
     }
     mr_host_memory_destroy(ptr, bytes);

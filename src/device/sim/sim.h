@@ -11,7 +11,8 @@
  * Order. Streams are lists; only the head of each can be taken, by the engine it names; an engine
  * takes the head that was enqueued first. Records and waits at a head cost nothing and are done by
  * whoever brings them there. A wait refers to the mark that the event had when the wait was
- * enqueued, so marks form no cycles and everything enqueued gets done.
+ * enqueued, so marks form no cycles and everything enqueued gets done. It may be a mark of another
+ * simulated device: one lock guards them all, and order counts across them.
  */
 #ifndef MR_DEVICE_SIM_SIM_H
 #define MR_DEVICE_SIM_SIM_H
@@ -40,7 +41,8 @@ struct sim_mark {
     struct sim_mark *next_spare;
     int n_users;
     bool passed;
-    uint64_t time_ns; /* once passed: model time */
+    struct mr_device *dev; /* whose stream it is a point of */
+    uint64_t time_ns;      /* once passed: model time */
 };
 
 enum sim_op_kind { SIM_WORK, SIM_RECORD, SIM_WAIT };
@@ -48,7 +50,7 @@ enum sim_op_kind { SIM_WORK, SIM_RECORD, SIM_WAIT };
 struct sim_op {
     struct sim_op *next;
     enum sim_op_kind kind;
-    bool running;
+    bool running, foreign;       /* foreign: SIM_WAIT for another device's mark */
     uint64_t order;              /* among all streams */
     uint64_t ready_ns;           /* when it was enqueued */
     struct sim_mark *mark;       /* SIM_RECORD, SIM_WAIT */
@@ -68,8 +70,8 @@ struct sim_stream {
     struct mr_stream *stream;
     struct sim_stream *next;
     pthread_mutex_t submit; /* held by a call that enqueues, for all of a staged copy; before the
-                               device's lock */
-    /* Under the device's lock. */
+                               mr_sim_lock */
+    /* Under mr_sim_lock. */
     struct sim_op *head, **tail;
     uint64_t n_enqueued, n_done;
     uint64_t end_ns; /* model time at which the last work ended */
@@ -79,7 +81,7 @@ struct sim_stream {
 };
 
 struct sim_event {
-    struct sim_mark *mark; /* NULL: never recorded; under the device's lock */
+    struct sim_mark *mark; /* NULL: never recorded; under mr_sim_lock */
 };
 
 struct sim_graph {
@@ -95,8 +97,9 @@ struct sim_block {
 
 struct sim_device {
     struct sim_options opts;
-    pthread_mutex_t lock; /* guards all below, and what says so above; nothing is locked under it */
-    pthread_cond_t done;  /* a piece of work is done or a mark has passed */
+    /* Under mr_sim_lock. */
+    struct sim_device *next;
+    pthread_cond_t done; /* a piece of work is done or a mark has passed */
     bool stop;
     struct sim_stream *streams;
     uint64_t next_order;
@@ -106,6 +109,10 @@ struct sim_device {
     struct sim_block *blocks; /* allocated device memory */
     uint64_t used_bytes;
 };
+
+/* Guards what says so above, of all devices: streams wait for events of other ones. Nothing is
+ * locked under it. */
+extern pthread_mutex_t mr_sim_lock;
 
 /* Starts and ends the engines. start: 0 or negative with nothing left running. */
 int mr_sim_engines_start(struct mr_device *dev);

@@ -1,0 +1,180 @@
+/*
+ * A consumer with a stream and a kernel of its own, as bench/own_stream.sh compares it with feed's:
+ * the stream is made by the driver, found by dlopen, and wrapped; the kernel reads every byte of
+ * each batch.
+ *
+ * usage: own_stream DATASET BATCH_SIZE EPOCHS [none|touch]      none: no kernel
+ * Runs as millrace feed DATASET --cache host --shuffle does. Prints one line of JSON. Exit code 77:
+ * there is no GPU here.
+ */
+#include <dlfcn.h>
+#include <millrace/millrace.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Each thread adds up words of 4 bytes, and writes only if the sum is a number that it is not. */
+static const char ptx[] = ".version 7.0\n"
+                          ".target sm_50\n"
+                          ".address_size 64\n"
+                          ".visible .entry touch(.param .u64 in, .param .u64 n)\n"
+                          "{\n"
+                          "    .reg .u64 %in, %n, %i, %stride, %at, %t;\n"
+                          "    .reg .u32 %r<8>;\n"
+                          "    .reg .pred %p1;\n"
+                          "    ld.param.u64 %in, [in];\n"
+                          "    ld.param.u64 %n, [n];\n"
+                          "    mov.u32 %r1, %ctaid.x;\n"
+                          "    mov.u32 %r2, %ntid.x;\n"
+                          "    mov.u32 %r3, %tid.x;\n"
+                          "    mov.u32 %r4, %nctaid.x;\n"
+                          "    mul.wide.u32 %i, %r1, %r2;\n"
+                          "    cvt.u64.u32 %t, %r3;\n"
+                          "    add.u64 %i, %i, %t;\n"
+                          "    mul.wide.u32 %stride, %r4, %r2;\n"
+                          "    mov.u32 %r6, 0;\n"
+                          "next:\n"
+                          "    setp.ge.u64 %p1, %i, %n;\n"
+                          "    @%p1 bra done;\n"
+                          "    shl.b64 %at, %i, 2;\n"
+                          "    add.u64 %at, %in, %at;\n"
+                          "    ld.global.u32 %r5, [%at];\n"
+                          "    or.b32 %r6, %r6, %r5;\n"
+                          "    add.u64 %i, %i, %stride;\n"
+                          "    bra next;\n"
+                          "done:\n"
+                          "    setp.ne.u32 %p1, %r6, 4294967295;\n"
+                          "    @%p1 bra end;\n"
+                          "    st.global.u32 [%in], %r6;\n"
+                          "end:\n"
+                          "    ret;\n"
+                          "}\n";
+
+static int (*context_retain)(void **out, int device);
+static int (*context_set)(void *context);
+static int (*stream_create)(void **out, unsigned flags);
+static int (*stream_destroy)(void *stream);
+static int (*module_load)(void **out, const void *image);
+static int (*function_get)(void **out, void *module, const char *name);
+static int (*launch)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                     unsigned by, unsigned bz, unsigned shared, void *stream, void **params,
+                     void **extra);
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "own_stream: %s\n", what);
+    exit(1);
+}
+
+static void must(int rc)
+{
+    if (rc < 0)
+        fail(mr_last_error());
+}
+
+static void driver(int result, const char *call)
+{
+    char text[96];
+    snprintf(text, sizeof text, "%s: CUDA error %d", call, result);
+    if (result != 0)
+        fail(text);
+}
+
+static void find_driver(void)
+{
+    static const struct {
+        void *pointer;
+        const char *symbol;
+    } calls[] = {
+        {&context_retain, "cuDevicePrimaryCtxRetain"},
+        {&context_set, "cuCtxSetCurrent"},
+        {&stream_create, "cuStreamCreate"},
+        {&stream_destroy, "cuStreamDestroy_v2"},
+        {&module_load, "cuModuleLoadData"},
+        {&function_get, "cuModuleGetFunction"},
+        {&launch, "cuLaunchKernel"},
+    };
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        void *symbol = library ? dlsym(library, calls[i].symbol) : NULL;
+        if (!symbol)
+            fail(calls[i].symbol);
+        memcpy(calls[i].pointer, &symbol, sizeof symbol);
+    }
+}
+
+struct consumer {
+    struct mr_stream *stream;
+    void *native, *touch; /* touch NULL: no kernel */
+};
+
+/* Returns the time from the first batch to the end of the last one's work. */
+static uint64_t consume(struct mr_loader *loader, const struct consumer *c, uint64_t *out_samples)
+{
+    struct mr_batch batch;
+    uint64_t from = 0, samples = 0;
+    int rc;
+    while ((rc = mr_loader_next(loader, c->stream, &batch)) > 0) {
+        uint64_t in = (uint64_t)(uintptr_t)batch.field[0].data, n = batch.field[0].bytes / 4;
+        void *params[] = {&in, &n};
+        if (from)
+            samples += batch.size; /* as feed counts: from the first batch on */
+        else
+            from = mr_time_ns();
+        if (c->touch)
+            driver(launch(c->touch, 64, 1, 1, 256, 1, 1, 0, c->native, params, NULL),
+                   "cuLaunchKernel");
+        must(mr_loader_release(loader, &batch, c->stream));
+    }
+    must(rc);
+    must(mr_stream_synchronize(c->stream));
+    *out_samples = samples;
+    return mr_time_ns() - from;
+}
+
+int main(int argc, char **argv)
+{
+    struct mr_device *device = NULL;
+    struct mr_dataset *ds = NULL;
+    struct mr_sampler *sampler = NULL;
+    struct mr_loader *loader = NULL;
+    struct mr_loader_opts opts;
+    struct consumer c = {0};
+    void *context = NULL, *module = NULL;
+    uint64_t samples = 0;
+    if (argc < 4)
+        fail("usage: own_stream DATASET BATCH_SIZE EPOCHS [none|touch]");
+    int rc = mr_device_open("cuda", &device);
+    if (rc == MR_ENODEVICE) {
+        printf("%s\n", mr_last_error());
+        return 77;
+    }
+    must(rc);
+    find_driver();
+    driver(context_retain(&context, 0), "cuDevicePrimaryCtxRetain");
+    driver(context_set(context), "cuCtxSetCurrent");
+    driver(stream_create(&c.native, 1), "cuStreamCreate");
+    if (argc < 5 || strcmp(argv[4], "none") != 0) {
+        driver(module_load(&module, ptx), "cuModuleLoadData");
+        driver(function_get(&c.touch, module, "touch"), "cuModuleGetFunction");
+    }
+    must(mr_stream_wrap(device, c.native, &c.stream));
+    must(mr_dataset_open(argv[1], &ds));
+    must(mr_sampler_open("random", mr_dataset_length(ds), 0, &sampler));
+    mr_loader_opts_init(&opts);
+    opts.cache = MR_CACHE_HOST;
+    opts.batch_size = strtoull(argv[2], NULL, 10);
+    opts.epochs = strtoull(argv[3], NULL, 10);
+    must(mr_loader_open(ds, sampler, NULL, device, &opts, &loader));
+    uint64_t ns = consume(loader, &c, &samples);
+    printf("{\"kernel\": %s, \"samples\": %llu, \"warm_samples_per_s\": %.0f}\n",
+           c.touch ? "true" : "false", (unsigned long long)samples,
+           (double)samples * 1e9 / (double)(ns ? ns : 1));
+    mr_loader_close(loader);
+    mr_stream_destroy(c.stream);
+    driver(stream_destroy(c.native), "cuStreamDestroy_v2");
+    mr_sampler_destroy(sampler);
+    mr_dataset_close(ds);
+    mr_device_close(device);
+    return 0;
+}
