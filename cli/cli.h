@@ -142,6 +142,9 @@ int cli_json_end(struct mr_json *json);
 int cli_json_end_config(struct mr_json *json, const struct mr_option *table, const void *values);
 
 /* Help and man pages. */
+#define CLI_OPTIMIZER_HELP 512
+extern char cli_optimizer_help[]; /* of an option: the library's optimizers */
+void cli_help_prepare(void);      /* fills it in, once, before any help is written */
 extern const char cli_dataset_text
     []; /* a paragraph behind the text of each command whose synopsis has a DATASET */
 bool cli_takes_dataset(const struct cli_command *command);

@@ -352,6 +352,7 @@ int main(int argc, char **argv)
 {
     int code;
     mr_log_set(take_log, NULL);
+    cli_help_prepare();
     signal(SIGXFSZ, SIG_IGN); /* a file at its size limit is an error of its write */
     if (argc < 2) {
         cli_help_all(stderr);

@@ -31,9 +31,7 @@ const struct mr_option train_options[] = {
                 "GELU); mnist-cnn; "
                 "resnet20; or layers: conv:32,relu,maxpool:2,dropout:0.25,flatten,linear:10"),
     OPT("optimizer", 'o', MR_OPT_STRING, optimizer, model, .initial = "adam", .meta = "OPTIMIZER",
-        .help = "sgd, momentum, nesterov, adagrad, adadelta, rmsprop, adam, adamw, amsgrad, "
-                "adamax, nadam, radam, "
-                "lion, with options: adamw:lr=1e-3,weight_decay=0.01"),
+        .help = cli_optimizer_help),
     OPT("lr", 0, MR_OPT_DOUBLE, lr, model, .initial = "-1", .min = -1, .max = 1e6,
         .help = "Learning rate; -1: the optimizer's own default"),
     OPT("schedule", 0, MR_OPT_STRING, schedule, model, .initial = "constant", .meta = "SCHEDULE",
