@@ -14,7 +14,8 @@
  *   run.h      a claimed run: order, extents, reads         run.c
  *   worker.h   the threads, and how far they read ahead     worker.c, ahead.c
  *   backends/  how a row gets its bytes: one family         host.c, gds.c, resident.c, jpeg.c
- *   ring.h     the slots: opened, written, ready            ring.c
+ *   slot.h     the place a batch is made in                 slot.c
+ *   ring.h     slots in turn: opened, written, ready        ring.c
  *   ship.h     the copy of a full slot to the device        ship.c; times.h: times.c
  *   bad.h      what happens to bad samples                  bad.c
  *   stats.h    figures and the bottleneck                   stats.c
