@@ -28,7 +28,7 @@ static int make(struct mr_worker *w, const struct mr_row *row, struct mr_run_sam
             return rc;
         if (rc == 0)
             continue;
-        row->slot->maker[row->at] = (uint8_t)i;
+        mr_slot_set_maker(row->slot, row->at, (uint8_t)i);
         if (ld->layout.flips)
             draw_flips(ld, row, s->index);
         return 0;
@@ -135,7 +135,7 @@ void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool ti
                          .timed = timed};
     row.slot->indices[row.at] = s->index;
     row.slot->positions[row.at] = s->position;
-    row.slot->maker[row.at] = (uint8_t)(ld->backends.n_used - 1);
+    mr_slot_set_maker(row.slot, row.at, (uint8_t)(ld->backends.n_used - 1));
     int rc = s->status < 0 ? mr_run_error(w, run, i) : make(w, &row, s);
     if (rc < 0) {
         bool device = rc == MR_EDEVICE && ld->backends.writes_device;

@@ -55,7 +55,9 @@ struct mr_slot {
     uint32_t id;                /* slots are numbered as they are made */
     struct mr_slot *next_all;   /* one made before this one */
     struct mr_slot_memory *memory;
-    unsigned char *host, *device;
+    /* Read for each row: not on a line that is written for each batch. */
+    _Alignas(MR_CACHE_LINE) unsigned char *host;
+    unsigned char *device;
     unsigned char *output; /* on the device: of device parts of chains; NULL: none */
 
     /* The batch. Rows are their workers' until it is complete, then the completing worker's, then
@@ -87,6 +89,14 @@ static inline unsigned char *mr_field_row(const struct mr_field *fp, const struc
                                           uint64_t row)
 {
     return slot->host + fp->offset + row * fp->row_bytes;
+}
+
+/* Neighbouring rows, of several workers, share a cache line: it is written only to change it, which
+ * a loader with one backend never does. */
+static inline void mr_slot_set_maker(struct mr_slot *slot, uint64_t row, uint8_t maker)
+{
+    if (slot->maker[row] != maker)
+        slot->maker[row] = maker;
 }
 
 /* The shape of a row of a field, when some field varies. */
