@@ -16,8 +16,8 @@
  * number of workers, any prefetch, storage and number of ranks, and after a resume. So does each
  * batch for the same batch size and number of ranks.
  *
- * Threads: next, release, state, bad and close belong to one thread, the consumer. cancel and stats
- * may be called from any thread, but not during or after close.
+ * Threads: next, state, bad and close belong to one thread, the consumer. release, cancel and stats
+ * may be called from any thread, also while the consumer is in next, but not during or after close.
  * fork: a child process cannot use a loader, because its worker threads do not exist there.
  */
 #ifndef MILLRACE_LOADER_H
@@ -84,7 +84,9 @@ struct mr_loader_opts {
     uint32_t prefetch;           /* batches prepared ahead; 0 (default): 4 to 64, by their size */
     uint64_t read_ahead;         /* samples read ahead of decoding; 0 (default): automatic */
     uint32_t queue_depth;        /* reads in flight, of all workers; 0 (default): automatic */
-    uint64_t max_memory; /* bytes of slots, read buffers and caches; 0 (default): no limit */
+    /* Bytes of slots, read buffers and caches; 0 (default): no limit. Slots of held batches that had
+     * to be replaced count as well. */
+    uint64_t max_memory;
     enum mr_storage_kind storage;
     /* MR_CACHE_DEVICE: opening the loader reads every sample once into device memory; after that
      * only indices are copied. All samples must be good and of one shape, and the whole chain must
@@ -174,19 +176,20 @@ struct mr_batch {
  * Waits for the next batch.
  * stream: work enqueued to it after this call sees the batch's bytes; the host does not wait for
  * the copy. NULL: the call returns when the bytes have arrived.
- * [out] out: on 1; valid until mr_loader_release(). Several batches may be held at once, up to
- * prefetch - 1 without stopping the workers. A held batch keeps its slot, which the batch
- * `prefetch` later needs.
+ * [out] out: on 1; valid until mr_loader_release(). Any number of batches may be held. A batch that
+ * is held while more than prefetch / 2 later ones are handed out keeps its memory, and the loader
+ * takes memory for another slot, within max_memory. It uses that again once the batch is released.
  * Returns 1, or 0 after the last epoch, or the error that ended the run, again on later calls: the
- * error of a sample, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE. MR_EMISUSE ends nothing: the next
- * batch needs the slot of one that is still held; release it and call again.
+ * error of a sample, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE. MR_ELIMIT ends nothing: there is no
+ * memory for the next batch beside those that are held (the text has their number); release some
+ * and call again.
  * A run fails with MR_EBADSAMPLES when max_bad or max_bad_fraction is exceeded, or after `world`
  * consecutive epochs in which every sample that this rank received was bad.
  */
 MR_API int mr_loader_next(struct mr_loader *loader, struct mr_stream *stream, struct mr_batch *out);
 
 /*
- * Returns a batch to the loader. Does not block.
+ * Returns a batch to the loader. Does not block. Any thread, in any order.
  * stream: the stream to which all work that reads the batch has been enqueued. NULL: that work is
  * done. Returns 0, MR_EDEVICE, MR_EMISUSE if the batch was released before.
  */

@@ -73,10 +73,12 @@ static int create_ring(struct mr_loader *ld)
     ld->ring.host_kind = unified || ld->opts.pageable ? MR_PAGEABLE : MR_PINNED;
     ld->ring.awaits_release = ld->backends.writes_device;
     int rc = mr_ring_create(&ld->ring, &ld->layout, ld->opts.batch_size, !unified);
+    if (rc == 0)
+        rc = mr_hold_create(ld);
     if (rc == 0 && !unified)
         rc = mr_ship_create(ld);
     for (uint32_t i = 0; i < ld->ring.n_slots && rc == 0; i++)
-        mr_handout_open(ld, i);
+        mr_handout_open(ld, mr_ring_slot(&ld->ring, i), i);
     return rc;
 }
 
@@ -179,6 +181,7 @@ void mr_loader_close(struct mr_loader *ld)
     mr_bad_free(ld);
     mr_ship_destroy(ld);
     mr_ring_destroy(&ld->ring);
+    mr_hold_destroy(ld);
     if (ld->storage)
         mr_storage_close(ld->storage);
     if (ld->caching)

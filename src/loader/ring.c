@@ -127,15 +127,15 @@ static void wait_host_free(struct mr_ring *ring, struct mr_slot *slot)
 
 bool mr_ring_wait_open(struct mr_ring *ring, uint64_t t)
 {
-    struct mr_slot *slot = mr_ring_slot(ring, t);
+    struct mr_slot *_Atomic *place = &ring->slot[t % ring->n_slots]; /* slots change meanwhile */
     pthread_mutex_lock(&ring->lock);
     atomic_fetch_add(&ring->n_waiting_workers, 1);
-    while (atomic_load(&slot->open_for) != t && !atomic_load(&ring->stop))
+    while (atomic_load(&atomic_load(place)->open_for) != t && !atomic_load(&ring->stop))
         pthread_cond_wait(&ring->slot_opened, &ring->lock);
     atomic_fetch_sub(&ring->n_waiting_workers, 1);
     pthread_mutex_unlock(&ring->lock);
     if (!atomic_load(&ring->stop))
-        wait_host_free(ring, slot);
+        wait_host_free(ring, mr_ring_slot(ring, t));
     return !atomic_load(&ring->stop);
 }
 

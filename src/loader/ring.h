@@ -12,7 +12,7 @@
  *             (complete.c).
  *   ready     `ready_for` is t: the consumer may take the batch. On devices this means that its
  *             copy is enqueued, not that it has passed.
- *   held      by the consumer, until it releases the batch.
+ *   held      by the program, until it releases the batch (hold.h).
  *
  * The ring knows neither samples nor devices' queues; it calls nothing else in the loader. One lock
  * guards sleeping and waking, and what is marked [lock] elsewhere; no other lock is taken under it.

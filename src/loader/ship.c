@@ -58,7 +58,7 @@ void mr_ship_wait(struct mr_loader *ld)
     }
 }
 
-static void destroy_events(struct mr_slot *slot)
+void mr_ship_slot_end(struct mr_slot *slot)
 {
     struct mr_event **all[SLOT_EVENTS];
     list_events(slot, all);
@@ -70,7 +70,7 @@ static void destroy_events(struct mr_slot *slot)
 void mr_ship_destroy(struct mr_loader *ld)
 {
     for (struct mr_slot *slot = mr_ring_all(&ld->ring); slot; slot = slot->next_all)
-        destroy_events(slot);
+        mr_ship_slot_end(slot);
     for (int i = 0; i < MR_MAX_STREAMS; i++)
         if (ld->ship.stream[i])
             mr_stream_destroy(ld->ship.stream[i]);

@@ -40,6 +40,7 @@ struct mr_ship {
 int mr_ship_create(struct mr_loader *ld);
 /* The events of one more slot, likewise. */
 int mr_ship_slot(struct mr_loader *ld, struct mr_slot *slot);
+void mr_ship_slot_end(struct mr_slot *slot);
 /* Waits for all that is enqueued, the consumer's work on slots included. */
 void mr_ship_wait(struct mr_loader *ld);
 void mr_ship_destroy(struct mr_loader *ld); /* after mr_ship_wait() */

@@ -165,6 +165,18 @@ int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     return rc;
 }
 
+int mr_sizes_check_slot(const struct mr_loader *ld)
+{
+    struct mr_files_kinds kinds;
+    mr_files_count(ld->ds->files, &kinds);
+    uint64_t n = atomic_load(&ld->ring.n_all) + 1ull, total = sum_memory(ld, &kinds, n).total;
+    if (!ld->opts.max_memory || total <= ld->opts.max_memory)
+        return 0;
+    return mr_error_set(MR_ELIMIT, "max_memory %llu bytes: %llu slots and all else need %llu",
+                        (unsigned long long)ld->opts.max_memory, (unsigned long long)n,
+                        (unsigned long long)total);
+}
+
 uint64_t mr_sizes_cache_limit(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
     uint64_t others = sum_memory(ld, kinds, ld->ring.n_slots).total -

@@ -51,9 +51,10 @@ struct mr_slot {
     _Atomic bool asking;        /* one worker asks the device about that: the others wait for it */
     _Atomic uint64_t claim_ns;  /* when its first run was started; 0: not yet */
     _Atomic uint64_t ready_for; /* ready to be handed out; UINT64_MAX: none */
-    bool held;                  /* by the consumer */
-    uint32_t id;                /* slots are numbered as they are made */
-    struct mr_slot *next_all;   /* one made before this one */
+    _Atomic uint32_t hold;      /* who holds its batch (hold.h); 0: not held */
+    struct mr_slot *next_released;
+    uint32_t id;              /* slots are numbered as they are made */
+    struct mr_slot *next_all; /* one made before this one */
     struct mr_slot_memory *memory;
     /* Read for each row: not on a line that is written for each batch. */
     _Alignas(MR_CACHE_LINE) unsigned char *host;
