@@ -16,7 +16,7 @@
  * number of workers, any prefetch, storage and number of ranks, and after a resume. So does each
  * batch for the same batch size and number of ranks.
  *
- * Threads: next, state, bad and close belong to one thread, the consumer. release, cancel and stats
+ * Threads: next, both states, bad and close belong to one thread, the consumer. release, cancel and stats
  * may be called from any thread, also while the consumer is in next, but not during or after close.
  * fork: a child process cannot use a loader, because its worker threads do not exist there.
  */
@@ -218,6 +218,13 @@ MR_API const struct mr_spec *mr_loader_field(const struct mr_loader *loader, int
  * small.
  */
 MR_API int mr_loader_state(const struct mr_loader *loader, char *buf, size_t cap);
+
+/*
+ * Writes the state before the oldest batch that is still held, or after the last one if none is: a
+ * run that is resumed from it makes held batches again, and those that were released out of order
+ * behind them. Else like mr_loader_state().
+ */
+MR_API int mr_loader_state_released(const struct mr_loader *loader, char *buf, size_t cap);
 
 /* A bad sample: which, where, why. The strings live as long as the loader. */
 struct mr_bad_sample {

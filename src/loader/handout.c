@@ -118,6 +118,7 @@ int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_bat
             return rc;
         struct mr_slot *slot = mr_ring_slot(&ld->ring, ld->handout.next_batch);
         rc = wait_ready(ld, slot);
+        slot->bad_before = ld->quarantine.n_bad;
         if (rc == 0)
             rc = mr_bad_take(ld, slot);
         if (rc == 0)

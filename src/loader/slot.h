@@ -72,8 +72,9 @@ struct mr_slot {
     uint64_t *lengths[MR_MAX_FIELDS], *offsets[MR_MAX_FIELDS];
     struct mr_spec spec[MR_MAX_FIELDS]; /* of the batch as delivered */
     uint64_t bytes[MR_MAX_FIELDS];
-    struct mr_bad *bad; /* [lock while being filled] unordered; the consumer's once ready */
-    bool bad_lost;      /* [the same] no memory to note one: the batch cannot be handed out */
+    struct mr_bad *bad;  /* [lock while being filled] unordered; the consumer's once ready */
+    uint64_t bad_before; /* bad samples of the batches before; the consumer's */
+    bool bad_lost;       /* [the same] no memory to note one: the batch cannot be handed out */
     void *own[MR_MAX_BACKENDS]; /* what backends keep for each slot; NULL: nothing */
 
     /* Shipping (ship.c). */

@@ -349,6 +349,80 @@ static void everything_held_is_an_error_that_ends_nothing(void **state)
     }
 }
 
+/* A run resumed from the state goes on with the oldest batch that was held. */
+static void held_batches_are_made_again(void **state)
+{
+    (void)state;
+    for (uint32_t round = 0; round < 40; round++) {
+        struct box box;
+        struct mr_batch held[MOST], b;
+        bool done[MOST] = {false};
+        char text[1024], next_text[1024];
+        uint32_t n = draw(30), first = 0;
+        open_box(&box, "cpu", 1 + draw(5), 0);
+        for (uint32_t i = 0; i < n; i++) {
+            assert_int_equal(mr_loader_next(box.ld, NULL, &held[i]), 1);
+            for (uint32_t k = 0; k <= i; k++)
+                if (!done[k] && draw(4) == 0) {
+                    must(mr_loader_release(box.ld, &held[k], NULL));
+                    done[k] = true;
+                }
+        }
+        while (first < n && done[first])
+            first++;
+        must(mr_loader_state_released(box.ld, text, sizeof text));
+        must(mr_loader_state(box.ld, next_text, sizeof next_text));
+        assert_int_equal(strcmp(text, next_text) == 0, first == n);
+        mr_loader_close(box.ld);
+        box.opts.state = text;
+        must(mr_loader_open(box.ds, NULL, NULL, box.dev, &box.opts, &box.ld));
+        assert_int_equal(mr_loader_next(box.ld, NULL, &b), 1);
+        assert_int_equal(b.index, first);
+        close_box(&box);
+    }
+}
+
+/* Bad samples before the state's place count once. */
+static int get_bad(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
+{
+    (void)user;
+    (void)dim;
+    *(uint64_t *)row[0] = index;
+    return index % 7 == 3 ? mr_error_set(MR_EFORMAT, "bad") : 0;
+}
+
+static void bad_samples_of_held_batches_count_later(void **state)
+{
+    (void)state;
+    struct mr_callback_opts o;
+    struct mr_loader_opts opts;
+    struct mr_dataset *ds;
+    struct mr_loader *ld;
+    struct mr_batch held[10];
+    char text[1024];
+    mr_callback_opts_init(&o);
+    o.name = "bad";
+    o.n = 100;
+    o.n_fields = 1;
+    o.field[0] = (struct mr_spec){.name = "x", .dtype = MR_U64};
+    o.get = get_bad;
+    must(mr_dataset_open_callback(&o, &ds));
+    mr_loader_opts_init(&opts);
+    opts.batch_size = 10;
+    opts.bad = MR_BAD_SKIP;
+    must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(mr_loader_next(ld, NULL, &held[i]), 1);
+    must(mr_loader_release(ld, &held[0], NULL));
+    must(mr_loader_release(ld, &held[1], NULL));
+    must(mr_loader_release(ld, &held[4], NULL));
+    must(mr_loader_state_released(ld, text, sizeof text));
+    assert_non_null(strstr(text, "\"position\": 20,"));
+    assert_non_null(strstr(text, "\"bad_samples\": 3}")); /* 3, 10 and 17 */
+    mr_loader_close(ld);
+    mr_dataset_close(ds);
+}
+
 static void a_released_batch_is_not_held(void **state)
 {
     (void)state;
@@ -371,6 +445,8 @@ int main(void)
         cmocka_unit_test(bytes_and_order_stay),
         cmocka_unit_test(memory_follows_what_is_held),
         cmocka_unit_test(everything_held_is_an_error_that_ends_nothing),
+        cmocka_unit_test(held_batches_are_made_again),
+        cmocka_unit_test(bad_samples_of_held_batches_count_later),
         cmocka_unit_test(a_released_batch_is_not_held),
     };
     return cmocka_run_group_tests_name("hold", tests, NULL, NULL);
