@@ -137,7 +137,8 @@ MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler,
                           struct mr_transform *chain, struct mr_device *device,
                           const struct mr_loader_opts *opts, struct mr_loader **out);
 
-/* Stops the workers and frees everything, at any moment. Batches not yet released become invalid.
+/* Stops the workers and frees everything, at any moment. Batches not yet released become invalid;
+ * the memory of those that have DLPack tensors (dlpack.h) stays until these end.
  * Blocks until reads and callbacks in progress have ended. No other thread may be in a call on this
  * loader. NULL is allowed. */
 MR_API void mr_loader_close(struct mr_loader *loader);

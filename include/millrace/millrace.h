@@ -14,7 +14,7 @@
  *   system.h     clock, processors, random         options.h   option tables
  *   json.h       a JSON writer                      output.h    files written whole
  *   text.h       texts made fit to be shown         train.h     the trainer
- *   checkpoint.h checkpoints, and nets from them
+ *   checkpoint.h checkpoints, nets from them       dlpack.h    batches as other libraries' tensors
  *
  * nn.h, optim.h, train.h and checkpoint.h are in libmillrace-train, profile.h is in
  * libmillrace-profile, the others are in libmillrace.
@@ -42,6 +42,7 @@
 #include <millrace/checkpoint.h>
 #include <millrace/dataset.h>
 #include <millrace/device.h>
+#include <millrace/dlpack.h>
 #include <millrace/error.h>
 #include <millrace/json.h>
 #include <millrace/loader.h>

@@ -17,6 +17,7 @@
  *   slot.h     the place a batch is made in                 slot.c
  *   ring.h     slots in turn: opened, written, ready        ring.c
  *   hold.h     held batches, whose slots are replaced       hold.c
+ *   lease.h    holds that outlive batch and loader          lease.c, dlpack.c
  *   ship.h     the copy of a full slot to the device        ship.c; times.h: times.c
  *   bad.h      what happens to bad samples                  bad.c
  *   stats.h    figures and the bottleneck                   stats.c
@@ -38,6 +39,7 @@
 #include "loader/bad.h"
 #include "loader/hold.h"
 #include "loader/layout.h"
+#include "loader/lease.h"
 #include "loader/plan.h"
 #include "loader/ring.h"
 #include "loader/run.h"

@@ -40,8 +40,7 @@ void mr_hold_reopen(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
     open_again(ld, slot, t + ld->ring.n_slots);
 }
 
-/* The batch is not held any more: by whom the slot is written next. */
-static void end(struct mr_loader *ld, struct mr_slot *slot)
+void mr_hold_end(struct mr_loader *ld, struct mr_slot *slot)
 {
     if (!(atomic_load_explicit(&slot->hold, memory_order_relaxed) & MR_DETACHED)) {
         mr_hold_reopen(ld, slot, atomic_load_explicit(&slot->ready_for, memory_order_relaxed));
@@ -57,12 +56,17 @@ static void end(struct mr_loader *ld, struct mr_slot *slot)
 int mr_hold_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
 {
     struct mr_slot *slot = batch->slot;
-    if (!slot || atomic_load(&slot->ready_for) != batch->number ||
-        !(atomic_fetch_and(&slot->hold, ~MR_HELD) & MR_HELD))
+    bool known = slot && atomic_load(&slot->ready_for) == batch->number;
+    uint32_t hold = known ? atomic_load(&slot->hold) : 0;
+    if ((hold & MR_HELD) && ((hold & ~(MR_HELD | MR_DETACHED)) || slot->n_ends > 0)) {
+        batch->slot = NULL;
+        return mr_lease_release(ld, slot, stream);
+    }
+    if (!(hold & MR_HELD) || !(atomic_fetch_and(&slot->hold, ~MR_HELD) & MR_HELD))
         return mr_error_set(MR_EMISUSE, "this batch is not held: it was released before");
     batch->slot = NULL;
     int rc = mr_ship_release(ld, slot, stream);
-    end(ld, slot);
+    mr_hold_end(ld, slot);
     return rc;
 }
 
@@ -144,6 +148,8 @@ static void vacate(struct mr_loader *ld, uint64_t from, uint64_t to)
 /* While places are vacant, the batch's own is one more: see rearrange(). */
 void mr_hold_begin(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
+    slot->n_ends = 0;
+    slot->host_read = false;
     atomic_store_explicit(&slot->hold, MR_HELD, memory_order_release);
     if (ld->hold.n_vacant > 0)
         vacate(ld, t, t);

@@ -20,6 +20,7 @@
 
 #define MR_HELD     (1u << 31) /* the program has the batch */
 #define MR_DETACHED (1u << 30) /* another slot took the place in the ring */
+/* The other bits: how many leases hold it (lease.h). */
 
 struct mr_batch;
 struct mr_loader;
@@ -58,6 +59,8 @@ void mr_hold_wait_end(struct mr_loader *ld);
 /* Opens the slot of batch t for the next one in its place. Workers are woken for several slots at
  * once, at the latest when the consumer itself has to wait. */
 void mr_hold_reopen(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
+/* No one holds the slot's batch any more: opens the slot, or keeps it. Any thread, once. */
+void mr_hold_end(struct mr_loader *ld, struct mr_slot *slot);
 /* Any thread. */
 int mr_hold_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream);
 

@@ -107,6 +107,9 @@ static int open_parts(struct mr_loader *ld, struct mr_sampler *sampler, struct m
     rc = open_device(ld, device);
     if (rc < 0)
         return rc;
+    rc = mr_leases_create(ld);
+    if (rc < 0)
+        return rc;
     rc = open_order(ld, sampler);
     if (rc < 0)
         return rc;
@@ -176,10 +179,12 @@ void mr_loader_close(struct mr_loader *ld)
     struct mr_error_kept kept; /* closing after a failed open must not lose its text */
     mr_error_keep(0, &kept);
     stop_workers(ld);
+    mr_leases_detach(ld);
     mr_ship_wait(ld);
     mr_backends_close(ld);
     mr_bad_free(ld);
     mr_ship_destroy(ld);
+    mr_leases_close(ld);
     mr_ring_destroy(&ld->ring);
     mr_hold_destroy(ld);
     if (ld->storage)

@@ -38,6 +38,7 @@ int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_
 void mr_ring_add(struct mr_ring *ring, struct mr_slot *slot)
 {
     slot->id = atomic_load(&ring->n_all);
+    slot->leases = ring->leases;
     slot->next_all = mr_ring_all(ring);
     atomic_store(&ring->n_all, slot->id + 1);
     atomic_store_explicit(&ring->all, slot, memory_order_release);
@@ -45,10 +46,6 @@ void mr_ring_add(struct mr_ring *ring, struct mr_slot *slot)
 
 void mr_ring_destroy(struct mr_ring *ring)
 {
-    for (struct mr_slot *slot = mr_ring_all(ring), *next; slot; slot = next) {
-        next = slot->next_all;
-        mr_slot_destroy(slot);
-    }
     free((void *)ring->slot);
     pthread_cond_destroy(&ring->slot_opened);
     pthread_cond_destroy(&ring->batch_ready);
@@ -81,10 +78,15 @@ void mr_ring_stop(struct mr_ring *ring)
     pthread_mutex_unlock(&ring->lock);
 }
 
-/* Has the consumer's last work on the slot passed, as far as workers have to wait for it? */
+/* Do workers have to wait for the consumer's last work on the slot? */
+static bool awaits_release(const struct mr_ring *ring, const struct mr_slot *slot)
+{
+    return (ring->awaits_release || slot->host_read) && slot->release_recorded;
+}
+
 static bool is_released(const struct mr_ring *ring, const struct mr_slot *slot)
 {
-    return !ring->awaits_release || !slot->release_recorded || mr_event_query(slot->released) != 0;
+    return !awaits_release(ring, slot) || mr_event_query(slot->released) != 0;
 }
 
 bool mr_ring_is_open(struct mr_ring *ring, uint64_t t)
@@ -108,7 +110,7 @@ static void wait_host_free(struct mr_ring *ring, struct mr_slot *slot)
     while (atomic_load(&slot->host_busy) && !atomic_load(&ring->stop)) {
         if (!atomic_exchange(&slot->asking, true)) {
             mr_event_synchronize(slot->copied);
-            if (ring->awaits_release && slot->release_recorded)
+            if (awaits_release(ring, slot))
                 mr_event_synchronize(slot->released);
             atomic_store(&slot->host_busy, false);
             atomic_store(&slot->asking, false);

@@ -33,6 +33,7 @@ struct mr_ring {
     uint32_t n_slots;
     struct mr_slot *_Atomic all; /* all slots there are, the latest first */
     _Atomic uint32_t n_all;
+    struct mr_leases *leases; /* each slot gets it */
 
     _Atomic bool stop;      /* workers: the loader is being closed */
     _Atomic bool cancelled; /* the consumer, by mr_loader_cancel() */
@@ -71,7 +72,7 @@ int mr_ring_init(struct mr_ring *ring);
  * failure the ring is still to be destroyed. */
 int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_t rows,
                    bool two_halves);
-void mr_ring_destroy(struct mr_ring *ring);
+void mr_ring_destroy(struct mr_ring *ring); /* slots are not its own: mr_leases_close() */
 /* Adds a slot to the list of all, which owns it from now on. One thread. */
 void mr_ring_add(struct mr_ring *ring, struct mr_slot *slot);
 

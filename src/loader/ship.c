@@ -201,3 +201,22 @@ int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream
     slot->release_recorded = rc == 0;
     return rc;
 }
+
+/* `released` moves to the later end, behind the earlier ones. */
+int mr_ship_release_part(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream)
+{
+    if (ld->device_info.unified || !stream)
+        return 0;
+    int rc = slot->n_ends > 0 ? mr_stream_wait(stream, slot->released) : 0;
+    if (rc == 0 && slot->clocked && slot->clocked->start_recorded) {
+        rc = mr_event_record(slot->clocked->use_end, stream);
+        slot->clocked->end_recorded = rc == 0;
+    }
+    if (rc == 0)
+        rc = mr_event_record(slot->released, stream);
+    if (rc == 0) {
+        slot->release_recorded = true;
+        slot->n_ends++;
+    }
+    return rc;
+}

@@ -50,6 +50,8 @@ void mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
 /* Work enqueued to the consumer's stream from now on sees the batch; stream NULL: the host waits.
  */
 int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream);
+/* One of several holds of the batch ends where its stream stands. [leases.lock] */
+int mr_ship_release_part(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream);
 /* The consumer's work on the batch ends where its stream stands. */
 int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream);
 

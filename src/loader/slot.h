@@ -53,7 +53,10 @@ struct mr_slot {
     _Atomic uint64_t ready_for; /* ready to be handed out; UINT64_MAX: none */
     _Atomic uint32_t hold;      /* who holds its batch (hold.h); 0: not held */
     struct mr_slot *next_released;
-    uint32_t id;              /* slots are numbered as they are made */
+    struct mr_leases *leases;
+    uint32_t n_ends; /* [leases.lock] ends of holds of this batch that `released` is behind */
+    bool host_read;  /* the consumer's work reads the host half, too */
+    uint32_t id;     /* slots are numbered as they are made */
     struct mr_slot *next_all; /* one made before this one */
     struct mr_slot_memory *memory;
     /* Read for each row: not on a line that is written for each batch. */
