@@ -397,9 +397,9 @@ enum mr_csv_delimiter { MR_CSV_AUTO, MR_CSV_COMMA, MR_CSV_SEMICOLON, MR_CSV_TAB,
 struct mr_csv_opts {
     size_t size;
     const char *path;
-    const char
-        *column;      /* of the pictures' paths: a name, or a number from 1; NULL: the first text */
-    const char *root; /* paths are relative to it and must be below it; NULL: the file's folder */
+    /* the column of the pictures' paths: a name, or a number from 1; NULL: the first with text */
+    const char *column;
+    const char *root;   /* paths are relative to it and must be below it; NULL: the file's folder */
     const char *labels; /* NULL or "all": all other numeric columns; "none"; "a:b" or "[a,b]" */
     enum mr_csv_points points;
     enum mr_csv_header header;

@@ -289,8 +289,8 @@ struct mr_kernel_copy {
     uint64_t bytes;
 };
 
-/* Arguments of "matmul_f32": c = a b, row-major, in device memory. b is n x n; a and c are rows x
- * n. */
+/* Arguments of "matmul_f32": c = a b, row-major, in device memory. b is n x n; a and c have n
+ * columns. */
 struct mr_kernel_matmul {
     uint64_t n;
     const float *a, *b;
@@ -304,10 +304,9 @@ struct mr_kernel_matmul {
  *   "busy"        args: a uint64_t. Occupies the compute queue for that many nanoseconds. On "cpu"
  *                 the calling thread sleeps.
  *   "wait"        args: a pointer to a volatile uint32_t in page-locked memory. Occupies the
- * compute
- *                 queue until that is not 0, so that work enqueued behind it starts at once when
- * the
- *                 host writes there. Gives up after 10 s. Do not block on the stream before.
+ *                 compute queue until that is not 0, so that work enqueued behind it starts at
+ *                 once when the host writes there. Gives up after 10 s. Do not block on the stream
+ *                 before.
  *   "copy"        args: struct mr_kernel_copy. Copies page-locked or device memory with the
  *                 processors, not the copy engines.
  *   "matmul_f32"  args: struct mr_kernel_matmul. On "cuda" by cuBLAS, which is loaded at first use:

@@ -124,9 +124,8 @@ static inline void mr_loader_opts_init(struct mr_loader_opts *opts)
 /*
  * Starts a loader.
  * ds, sampler, chain, device: borrowed; they must outlive the loader. sampler NULL: sequential.
- * chain
- * NULL: no ops. device NULL: "cpu". The chain is bound by this call; it serves one loader at a time
- * and cannot change while it does. opts: required; set it up with mr_loader_opts_init().
+ * chain NULL: no ops. device NULL: "cpu". The chain is bound by this call; it serves one loader at
+ * a time and cannot change while it does. opts: required; set it up with mr_loader_opts_init().
  * [out] out: on success; close it with mr_loader_close().
  * May block: on headers, with MR_CACHE_DEVICE on all samples, with MR_GPU_DECODE_AUTO on some.
  * Returns 0, MR_EOPTION, MR_EMISUSE, MR_ESHAPE, MR_ELIMIT (over max_memory; the text has the sum),
@@ -198,8 +197,7 @@ MR_API int mr_loader_release(struct mr_loader *loader, struct mr_batch *batch,
                              struct mr_stream *stream);
 
 /* Makes the current or next mr_loader_next() return MR_ECANCELLED soon. Any thread, but not a
- * signal
- * handler: it takes a lock. */
+ * signal handler: it takes a lock. */
 MR_API void mr_loader_cancel(struct mr_loader *loader);
 
 /* The number of batches, and of samples, in one epoch of this rank. */

@@ -8,8 +8,8 @@
  * A dimension may vary from sample to sample. Bit d of var_dims then marks dimension d, and dim[d]
  * is its upper bound, which sizes buffers. A sequence of at most 512 token ids:
  *
- *     struct mr_spec spec = {.name = "ids", .dtype = MR_I32, .rank = 1, .var_dims = 1, .dim =
- * {512}};
+ *     struct mr_spec spec = {.name = "ids", .dtype = MR_I32, .rank = 1, .var_dims = 1,
+ *                            .dim = {512}};
  *
  * Threads: every function here may be called from any thread; none blocks.
  */

@@ -1,6 +1,18 @@
 /*
- * What every room uses: errors kept across threads, overflow-checked sums, threads, queues, random draws, hashes,
- * histograms. Depends on nothing.
+ * The bottom room: what every other room uses, and which depends on none of them. Errors, checked
+ * arithmetic, threads, queues, random draws, hashes and histograms.
+ *
+ * Errors. A function returns 0 or a count on success, and a negative code on failure: -errno, or an
+ * MR_E* code. The text is thread-local: set with mr_error_set(), read with mr_last_error(). It is
+ * set once, by the function that detects the error; callers only pass the code on. If a worker
+ * thread fails, mr_error_keep() and mr_error_put() move the error to the thread that reports it.
+ *
+ * Sizes that come from files are added and multiplied with mr_add() and mr_mul(), which detect
+ * overflow, before they size anything.
+ *
+ * Random numbers are counter-based: mr_draw4() is a function of (seed, purpose, a, b, c) without
+ * any state, so that results don't depend on which thread draws when. mr_permute() is the keyed
+ * permutation that orders an epoch.
  */
 #ifndef MR_BASE_BASE_H
 #define MR_BASE_BASE_H
@@ -22,7 +34,8 @@
 #define MR_MAX(a, b)    ((a) > (b) ? (a) : (b))
 #define MR_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Kernels worth compiling for several instruction sets; gcc picks at load time. Sanitizers cannot run in resolvers. */
+/* For kernels worth compiling for several instruction sets; gcc picks one at load time. Not with
+ * sanitizers, which can't run in resolvers. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define MR_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
@@ -30,7 +43,7 @@
 #define MR_CLONES
 #endif
 
-/* An error taken from one thread to be set on another. */
+/* An error copied from one thread, to be set on another. */
 struct mr_error_kept {
     int code;
     char text[MR_ERROR_BYTES];
@@ -45,12 +58,14 @@ MR_PRIVATE int mr_error_errno(int errnum, const char *fmt, ...)
 /* Sets "what: out of memory (N bytes)" and returns -ENOMEM. */
 MR_PRIVATE int mr_error_nomem(const char *what, uint64_t bytes);
 
-/* Makes room for `want` elements of `size` bytes in *(T **)array, which *room elements fit now.
- * Grows by half at least, so that appending one at a time is cheap; what is new is not cleared.
- * what: for the error. Returns 0, or -ENOMEM with the error set: array and room are as they were. */
+/* Ensures capacity for `want` elements of `size` bytes in *(T **)array, which has capacity for
+ * *room elements. Grows by at least half, so that appending one element at a time is cheap; new
+ * elements are not cleared. what: for the error. Returns 0, or -ENOMEM with the error set: then
+ * array and room are unchanged. */
 MR_PRIVATE int mr_grow(const char *what, void *array, uint64_t *room, uint64_t want, size_t size);
 
-/* Sets what fmt says (of a word that is not known), the nearest of the names between marks, and all names up to NULL. MR_EOPTION. */
+/* Sets the text of fmt (about an unknown word), followed by a suggestion, the most similar name,
+ * and the list of all names (NULL-terminated). Returns MR_EOPTION. */
 MR_PRIVATE int mr_error_no_such(const char *word, const char *const *names, const char *mark,
                                 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
@@ -81,30 +96,36 @@ static inline uint64_t mr_round_up(uint64_t x, uint64_t to)
     return (x + to - 1) / to * to;
 }
 
-/* Writes a number as one element: to integers rounded to nearest even and saturated, NaN as 0; complex: real part. */
+/* Stores a number as one element: integers are rounded to nearest even and saturated, NaN becomes
+ * 0; sets the real part of complex types. */
 void mr_element_from_double(enum mr_dtype dtype, double value, void *out);
 
-/* What mr_*_opts_fill() do: the defaults as far as a caller's struct of `size` bytes goes, whose first member that size becomes;
- * zeros for what a newer one has more (which opening refuses: this library is older than its header). */
+/* The body of mr_*_opts_fill(): copies the defaults to a caller's struct of `size` bytes, and
+ * stores that size in its first member. If the caller's struct is newer, and thus larger, the rest
+ * is zeroed (opening it fails: this library is older than its header). */
 MR_PRIVATE void mr_opts_copy(void *opts, size_t size, const void *full, size_t full_size);
-/* Puts a caller's struct over the defaults in `full`; NULL: they stay. MR_EOPTION: what it says of its size cannot be. */
+/* Copies a caller's struct over the defaults in `full`; NULL keeps them. Returns MR_EOPTION if its
+ * size is invalid. */
 MR_PRIVATE int mr_opts_take(const char *what, const void *opts, void *full, size_t full_size);
 
 /*
- * mr_interrupt() is heeded on threads that are between begin and end, which may be nested: loops there that may take long ask now
- * and then. check: 0, or MR_ECANCELLED with the error set. what: the file or place, for the text.
+ * mr_interrupt() affects threads between begin and end, which may be nested: loops there that may
+ * take long must call check now and then. It returns 0, or MR_ECANCELLED with the error set. what:
+ * the file or place, for the text.
  */
 void mr_interruptible_begin(void);
 void mr_interruptible_end(void);
 bool mr_interrupted(void);
 int mr_interrupt_check(const char *what);
 
-/* A thread with a name (15 bytes, shown by top -H and in traces). Returns 0 or -errno with the error set. */
+/* Starts a thread with a name (15 bytes, shown by top -H and in traces). Returns 0 or -errno with
+ * the error set. */
 MR_PRIVATE int mr_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
 
 /* A condition variable on CLOCK_MONOTONIC. */
 int mr_cond_init(pthread_cond_t *cond);
-/* Waits until the condition is signalled or time_ns (mr_time_ns clock) has come; true when signalled. */
+/* Waits until the condition is signalled or time_ns (on mr_time_ns()'s clock) is reached. Returns
+ * true if signalled. */
 bool mr_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t time_ns);
 
 /* Bounded queue of pointers, many producers, many consumers. */
@@ -115,49 +136,53 @@ bool mr_queue_push(struct mr_queue *q, void *item);     /* blocks while full; fa
 bool mr_queue_try_push(struct mr_queue *q, void *item); /* false: full or closed */
 bool mr_queue_pop(struct mr_queue *q, void **out); /* blocks while empty; false: closed and empty */
 bool mr_queue_try_pop(struct mr_queue *q, void **out);
-void mr_queue_close(struct mr_queue *q); /* wakes everyone; what is inside can still be popped */
+/* wakes all waiters; remaining items can still be popped */
+void mr_queue_close(struct mr_queue *q);
 
 /*
- * Makes a file under a temporary name beside its place, then renames it; a pipe or a device is written in place: renaming over
- * it would take it away. what: of the error's text. fill: returns 0, an errno, or a negative code with the error set; failures of
- * the stream that it did not look at are found. Returns 0 or a negative code.
+ * Writes a file under a temporary name in the same folder, then renames it. Pipes and devices are
+ * written in place, since renaming would replace them. what: for the error text. fill: returns 0,
+ * an errno, or a negative code with the error set; stream errors that it did not check are found.
+ * Returns 0 or a negative code.
  */
 MR_PRIVATE int mr_file_write(const char *path, const char *what, int (*fill)(FILE *file, void *arg),
                              void *arg);
 
-/* Numbers as text, whatever the process's locale says. */
+/* Number conversion that ignores the process's locale. */
 MR_PRIVATE double mr_text_to_f64(const char *text, char **end); /* strtod in the C locale */
 /* The shortest text that reads back as value; returns buf. */
 MR_PRIVATE const char *mr_f64_to_text(double value, char buf[32]);
 
-MR_PRIVATE bool mr_ends_in(const char *text, const char *end); /* with something before it */
+/* with at least one character before it */
+MR_PRIVATE bool mr_ends_in(const char *text, const char *end);
 
 #define MR_NOT_UTF8 UINT32_MAX
-/* The code point at text, MR_NOT_UTF8 of a byte that is not UTF-8 (RFC 3629: no overlong forms, no
- * surrogates, <= U+10FFFF). [out] bytes: that it takes, >= 1. */
+/* The code point at text, or MR_NOT_UTF8 for a byte that is not UTF-8 (RFC 3629: no overlong forms,
+ * no surrogates, <= U+10FFFF). [out] bytes: its length, >= 1. */
 MR_PRIVATE uint32_t mr_text_code(const char *text, size_t *bytes);
-/* May a terminal see it? Not control characters (tabs are), what changes the direction of text, and
- * what is not UTF-8. */
+/* Returns whether a code point can be sent to a terminal: no control characters (not even a tab),
+ * none of those that change the direction of text, and not MR_NOT_UTF8. */
 MR_PRIVATE bool mr_text_plain(uint32_t code);
 
 /*
- * Limits of the control groups (v1 and v2) that this process is in, the tightest from its own group up to the root.
- * root: "" for this machine; a folder with proc/self/{cgroup,mountinfo} and the groups' files, for tests.
+ * Limits of this process's control groups (v1 and v2), the tightest from its own group up to the
+ * root. root: "" for this machine; for tests, a folder with proc/self/{cgroup,mountinfo} and the
+ * groups' files.
  */
 struct mr_cgroup {
-    double cpus;           /* CPU quota in processors; 0: none */
-    uint64_t memory_bytes; /* memory limit; UINT64_MAX: none */
-    uint64_t
-        room_bytes; /* what may still be taken under it, reclaimable file pages counted as free */
+    double cpus;           /* CPU quota in processors; 0 if unlimited */
+    uint64_t memory_bytes; /* memory limit; UINT64_MAX if unlimited */
+    uint64_t room_bytes;   /* remaining memory; reclaimable file pages count as free */
 };
 void mr_cgroup_get(const char *root, struct mr_cgroup *out);
 
-/* 64-bit mixing (splitmix64's finalizer) and a running hash over bytes (FNV-1a, mixed at the end): for fingerprints. */
+/* For fingerprints: 64-bit mixing (splitmix64's finalizer) and an incremental hash over bytes
+ * (FNV-1a, mixed at the end). */
 MR_PRIVATE uint64_t mr_mix64(uint64_t x);
 #define MR_HASH_START 0xcbf29ce484222325ull
 MR_PRIVATE uint64_t mr_hash(uint64_t h, const void *data, size_t bytes);
 
-/* Which purpose a Philox draw serves, so that no two draws share a counter: the key's second word. */
+/* The purpose of a Philox draw. It is part of the key, so that no two purposes share numbers. */
 enum mr_draw {
     MR_DRAW_PERMUTE = 1,
     MR_DRAW_WEIGHTED,
@@ -184,8 +209,8 @@ static inline double mr_unit_f64(uint32_t hi, uint32_t lo)
     return (double)(((uint64_t)hi << 32 | lo) >> 11) * 0x1p-53;
 }
 
-/* Histogram of durations: 16 buckets an octave (so within 6.25%), 0 ns to 584 years. Zeroed memory is an empty one. One
- * writer at a time; readers may look meanwhile. */
+/* Histogram of durations: 16 buckets per octave (an error of at most 6.25%), from 0 ns to 584
+ * years. All zeros is an empty one. One writer at a time; readers may run concurrently. */
 #define MR_HIST_BUCKETS (64 * 16)
 struct mr_hist {
     _Atomic uint64_t bucket[MR_HIST_BUCKETS];
@@ -193,6 +218,6 @@ struct mr_hist {
 };
 void mr_hist_add(struct mr_hist *h, uint64_t ns);
 uint64_t mr_hist_quantile(const struct mr_hist *h,
-                          double q); /* upper edge of the bucket, at most max; 0 when empty */
+                          double q); /* upper edge of the bucket, at most max; 0 if empty */
 
 #endif

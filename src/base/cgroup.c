@@ -1,6 +1,7 @@
 /*
- * Control-group limits. /proc/self/cgroup says which group of each hierarchy this process is in, /proc/self/mountinfo
- * where the hierarchy is mounted and from which of its groups on; a limit of any group up to the mount's root holds.
+ * Control-group limits. /proc/self/cgroup names this process's group in each hierarchy;
+ * /proc/self/mountinfo has the hierarchy's mount point and the group that is its root. Limits of
+ * all groups up to the mount's root apply.
  */
 #include "base/base.h"
 
@@ -28,11 +29,11 @@ static uint64_t read_number(const char *dir, const char *name, uint64_t otherwis
 {
     char text[64];
     if (!read_text(dir, name, text, sizeof text) || text[0] < '0' || text[0] > '9')
-        return otherwise; /* "max", "-1", or not there */
+        return otherwise; /* "max", "-1", or a missing file */
     return strtoull(text, NULL, 10);
 }
 
-/* A line "key number" of memory.stat. */
+/* The value of a line "key number" in memory.stat. */
 static uint64_t read_stat(const char *dir, const char *key)
 {
     char path[PATH_MAX + 64], line[256];
@@ -97,7 +98,8 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
-/* This process's group in the hierarchy with that v1 controller, or in the v2 one (controller ""). */
+/* This process's group in the hierarchy with the given v1 controller, or in the v2 one (controller
+ * ""). */
 static bool find_group(const char *root, const char *controller, char *out, size_t cap)
 {
     char path[PATH_MAX], line[PATH_MAX + 256];
@@ -137,8 +139,8 @@ static void unescape(char *text)
     *to = 0;
 }
 
-/* Calls look for the group's folder and each above it, down to the mount point. A group that lies outside of what is
- * mounted (namespaces) cannot be seen: then the mount point alone counts. */
+/* Calls look() for the group's folder and each one above it, up to the mount point. A group outside
+ * the mounted part (namespaces) is not visible: then only the mount point counts. */
 static void walk_up(const struct walk *w, const char *mount_root, const char *mount_point,
                     const char *group, void (*look)(const char *, struct mr_cgroup *))
 {
@@ -159,7 +161,8 @@ static void walk_up(const struct walk *w, const char *mount_root, const char *mo
     }
 }
 
-/* One line: id parent major:minor root mountpoint options [optional...] - type source superoptions */
+/* One line: id parent major:minor root mountpoint options [optional...] - type source
+ * superoptions */
 static void take_mount(const struct walk *w, char *line)
 {
     char *field[5], *save = NULL, *tail = strstr(line, " - ");

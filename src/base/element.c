@@ -1,10 +1,11 @@
-/* One number as an element of any dtype. */
+/* Converts a number to an element of any dtype. */
 #include "base/base.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Round to nearest even, by the bits: f32 -> f16 (IEEE 754 binary16) and bf16 (its upper half). */
+/* f32 to f16 (IEEE 754 binary16) or bf16 (the upper half of an f32), rounded to nearest even on the
+ * bits. */
 static uint16_t half_from_f32(float value)
 {
     uint32_t bits;
@@ -12,9 +13,9 @@ static uint16_t half_from_f32(float value)
     uint32_t sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
     if (rest > 0x7f800000)
         return (uint16_t)(sign | 0x7e00);
-    if (rest >= 0x47800000) /* 65536 and more, infinity */
+    if (rest >= 0x47800000) /* 65536 or more: infinity */
         return (uint16_t)(sign | 0x7c00);
-    if (rest < 0x38800000) { /* below 2^-14: subnormal, the addition rounds */
+    if (rest < 0x38800000) { /* below 2^-14: subnormal, rounded by the addition */
         float scaled;
         memcpy(&scaled, &rest, sizeof scaled);
         scaled += 0.5f;

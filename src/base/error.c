@@ -8,8 +8,8 @@
 
 static _Thread_local char last_error[MR_ERROR_BYTES];
 
-static pthread_mutex_t log_lock =
-    PTHREAD_MUTEX_INITIALIZER; /* guards log_fn, log_user, and serialises calls */
+/* guards log_fn, log_user, and serialises calls */
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*log_fn)(void *, enum mr_log_level, const char *);
 static void *log_user;
 

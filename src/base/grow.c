@@ -10,7 +10,8 @@ int mr_grow(const char *what, void *array, uint64_t *room, uint64_t want, size_t
 {
     if (want <= *room)
         return 0;
-    /* By half: an array of n elements is moved O(log n) times, and a third of it is unused at most. */
+    /* Grow by half: an array of n elements is moved O(log n) times, and at most a third of it is
+     * unused. */
     uint64_t more = MR_MAX(want, FIRST_BYTES / size), half = 0, bytes = UINT64_MAX;
     if (mr_add(*room, *room / 2, &half))
         more = MR_MAX(more, half);
@@ -23,6 +24,6 @@ int mr_grow(const char *what, void *array, uint64_t *room, uint64_t want, size_t
         return mr_error_nomem(what, bytes);
     memcpy(array, &grown, sizeof grown);
     *room = more;
-    /* cppcheck-suppress memleak ; it went into the array */
+    /* cppcheck-suppress memleak ; stored through array */
     return 0;
 }

@@ -1,4 +1,5 @@
-/* Histogram of durations. Bucket v for v < 16; above, 16 buckets an octave by the four bits after the leading one. */
+/* Histogram of durations. Value v < 16 has bucket v; above, 16 buckets per octave, by the four bits
+ * after the leading one. */
 #include "base/base.h"
 
 static unsigned bucket_of(uint64_t v)
@@ -18,7 +19,8 @@ static uint64_t upper_edge(unsigned bucket)
     return (16 + (uint64_t)sub) * width + (width - 1);
 }
 
-/* One writer, so plain load and store do; max goes first so that a reader who sees the bucket sees its max. */
+/* There is one writer, so plain loads and stores suffice. max is stored first: a reader that sees
+ * the bucket also sees its max. */
 void mr_hist_add(struct mr_hist *h, uint64_t ns)
 {
     if (ns > atomic_load_explicit(&h->max, memory_order_relaxed))

@@ -1,4 +1,4 @@
-/* Functions that are compiled for the host and, where nvcc reads them, for GPUs. */
+/* Functions that are compiled for the host and, by nvcc, for GPUs. */
 #ifndef MR_BASE_HOST_DEVICE_H
 #define MR_BASE_HOST_DEVICE_H
 

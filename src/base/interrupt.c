@@ -1,4 +1,4 @@
-/* Requests to stop what has no handle to be stopped by. */
+/* Requests to cancel operations that have no handle. */
 #include "base/base.h"
 
 #include <millrace/system.h>

@@ -1,4 +1,4 @@
-/* A JSON writer. The first error is kept; later calls do nothing. */
+/* A JSON writer. The first error is kept; later calls have no effect. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -60,7 +60,7 @@ static void put_line(struct mr_json *json)
         put(json, " ", 1);
 }
 
-/* What a terminal would obey or show wrongly is written by its number, which is below U+10000. */
+/* Characters that a terminal would interpret are escaped by number; all are below U+10000. */
 static void put_escaped(struct mr_json *json, uint32_t code)
 {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
@@ -89,7 +89,7 @@ static void put_string(struct mr_json *json, const char *value)
     put(json, "\"", 1);
 }
 
-/* Comma, line and key before a value; false when no value may stand here. */
+/* Writes comma, line break and key before a value. Returns false if no value is allowed here. */
 static bool begin(struct mr_json *json, const char *key)
 {
     if (!json || json->error)

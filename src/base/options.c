@@ -39,7 +39,8 @@ bool mr_option_same(const char *a, const char *b)
     return *a == 0 && *b == 0; /* NOLINT(clang-analyzer-core.*) */
 }
 
-/* Edit distance with transpositions of neighbours (optimal string alignment), for words up to 40 bytes. */
+/* Edit distance with transpositions of neighbours (optimal string alignment), for words of up to
+ * 40 bytes. */
 static int distance(const char *a, const char *b)
 {
     enum { MAX = 40 };
@@ -67,7 +68,8 @@ const char *mr_nearest(const char *word, const char *const *words)
 {
     const char *best = NULL;
     int n = (int)strlen(word),
-        least = MR_MIN(MR_MAX(n / 3, 1) + 1, n); /* farther than this is another word, not a slip */
+        /* a larger distance means another word, not a typo */
+        least = MR_MIN(MR_MAX(n / 3, 1) + 1, n);
     for (; *words; words++) {
         int d = distance(word, *words);
         if (d < least) {
@@ -121,7 +123,8 @@ static const struct mr_option *find_negated(const struct mr_option *table, const
     return option && option->type == MR_OPT_FLAG ? option : NULL;
 }
 
-/* The names of a table, or of its flags alone, for mr_nearest() and for lists. NULL without memory. */
+/* The names of a table, or only of its flags, for mr_nearest() and for lists. NULL if out of
+ * memory. */
 static const char **names_of(const struct mr_option *table, bool flags)
 {
     size_t n = 0, at = 0;
@@ -138,12 +141,12 @@ static const char *nearest_of(const char *const *names, const char *name)
 {
     const char *nearest = mr_nearest(name, names);
     for (size_t i = 0; !nearest && names[i] && strlen(name) > 2; i++)
-        if (strncmp(names[i], name, strlen(name)) == 0) /* --batch: cut short */
+        if (strncmp(names[i], name, strlen(name)) == 0) /* --batch: an abbreviation */
             nearest = names[i];
     return nearest;
 }
 
-/* What to say of a name that another program has; NULL: nothing. */
+/* Advice for a name that another program uses; NULL if there is none. */
 static const char *foreign(const struct mr_option *table, const char *name)
 {
     for (const struct mr_option_foreign *f = mr_options_foreign; f->name; f++)
@@ -152,7 +155,8 @@ static const char *foreign(const struct mr_option *table, const char *name)
     return NULL;
 }
 
-/* The x of "no-x", "non-x", and of "nox" where x is near one of the flags; NULL for other names. */
+/* Returns the x of "no-x", "non-x", and of "nox" if x is similar to one of the flags; NULL for
+ * other names. */
 static const char *negated(const char *const *flags, const char *name)
 {
     static const char *const words[] = {"non", "not", "no", "without", "disable", "un"};
@@ -169,7 +173,7 @@ static const char *negated(const char *const *flags, const char *name)
     return NULL;
 }
 
-/* Of --no-x only another --no-y is suggested, and of --x only --y: never the opposite. */
+/* For --no-x only another --no-y is suggested, and for --x only --y: never the opposite. */
 static int unknown_of(const char *const *names, const char *const *flags, const char *who,
                       const char *name)
 {
@@ -320,7 +324,7 @@ int mr_options_parse(const struct mr_option *table, void *values, const char *wh
     return rc;
 }
 
-/* --name, --name=value, --name value; *at stands on it and is moved to the last argument used. */
+/* --name, --name=value, --name value. *at: index of the argument; set to the last one used. */
 static int parse_long(const struct mr_option *table, void *values, int argc, char **argv, int *at)
 {
     char name[64];
@@ -376,5 +380,5 @@ int mr_options_parse_args(const struct mr_option *table, void *values, int argc,
         else
             rc = parse_short(table, values, argc, argv, &i);
     }
-    return rc ? rc : kept;
+    return rc < 0 ? rc : kept;
 }

@@ -1,4 +1,4 @@
-/* What the option tables' three files share. */
+/* Shared by the option tables' files. */
 #ifndef MR_BASE_OPTIONS_H
 #define MR_BASE_OPTIONS_H
 
@@ -6,7 +6,7 @@
 
 #include <millrace/options.h>
 
-/* A parsed value of any type but MR_OPT_STRING. */
+/* A parsed value of any type except MR_OPT_STRING. */
 union mr_option_value {
     int i;
     int64_t i64;
@@ -16,22 +16,23 @@ union mr_option_value {
     struct mr_shape shape;
 };
 
-/* Bytes of the member that an option of this type names. */
+/* Size of the struct member for this option type. */
 size_t mr_option_bytes(enum mr_option_type type);
 
-/* Equal when '-' and '_' are. */
+/* Compares names; '-' and '_' are equal. */
 bool mr_option_same(const char *a, const char *b);
 
-/* Nanoseconds of a duration's unit; of a millisecond for NULL and for what is no unit. */
+/* Nanoseconds per unit of a duration; a millisecond for NULL and for unknown units. */
 double mr_option_time_factor(const char *unit);
 
-/* What may be written, for errors and help: "1..512 threads", "auto, uring or pread". Returns buf. */
+/* Writes the accepted values for errors and help: "1..512 threads", "auto, uring or pread". Returns
+ * buf. */
 const char *mr_option_want(const struct mr_option *option, char *buf, size_t cap);
 
-/* The range alone, "" without one. Returns buf. */
+/* Writes only the range, "" if there is none. Returns buf. */
 const char *mr_option_range(const struct mr_option *option, char *buf, size_t cap);
 
-/* Parses text and sets the member. Returns 0, MR_EOPTION, -ENOMEM. */
+/* Parses text and sets the member. Returns 0, MR_EOPTION or -ENOMEM. */
 int mr_option_assign(const struct mr_option *option, void *values, const char *who,
                      const char *text);
 

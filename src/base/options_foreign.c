@@ -1,7 +1,8 @@
 /*
- * Names that people bring from torch.utils.data.DataLoader, Tensor.to() and nsys profile. Where the
- * nearest name of ours would be a guess (--pin-memory is not --max-memory), the table says what the
- * counterpart is, or that none is needed. The last row is a name of 0.1.
+ * Option names that users know from torch.utils.data.DataLoader, Tensor.to() and nsys profile.
+ * Where suggesting the most similar name of ours would be wrong (--pin-memory is not --max-memory),
+ * the table names the counterpart or says that none is needed. The last row is an option of version
+ * 0.1.
  */
 #include "base/options_foreign.h"
 
@@ -46,7 +47,7 @@ const struct mr_option_foreign mr_options_foreign[] = {
     {"non-blocking", "blocking",
      "copies that do not block are the default; --blocking turns them off"},
     {"no-non-blocking", "blocking", "--blocking makes copies block"},
-    /* nsys profile, without what has the same name here */
+    /* nsys profile, except options of the same name here */
     {"gpu-metrics-device", "gpu-metrics",
      "--gpu-metrics, which takes no value, samples the GPUs that the program uses"},
     {"gpu-metrics-devices", "gpu-metrics",

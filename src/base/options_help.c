@@ -1,4 +1,4 @@
-/* Option tables: what may be written, help, man page section, and values as JSON. */
+/* Option tables: accepted values, help, man page section, and values as JSON. */
 #include "base/options.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A bound as a user would write it. */
+/* Formats a bound as a user would write it. */
 static const char *bound(const struct mr_option *option, double value, char buf[48])
 {
     static const char *const bytes[] = {"", "KiB", "MiB", "GiB", "TiB", "PiB"};
@@ -108,7 +108,7 @@ static const char *meta_of(const struct mr_option *option, char *buf, size_t cap
     return buf;
 }
 
-/* A flag that is on by default is turned off: that is the form to show. */
+/* A flag that is on by default is shown in its negated form. */
 static bool on_by_default(const struct mr_option *option)
 {
     return option->type == MR_OPT_FLAG && option->initial && strcmp(option->initial, "0") != 0;
@@ -132,7 +132,7 @@ static const char *group_of(const struct mr_option *option)
     return option->group ? option->group : "Options";
 }
 
-/* The next group after `last` (NULL: the first) in order of first appearance; NULL when there are no more. */
+/* The next group after `last` (NULL: the first), in order of first appearance; NULL at the end. */
 static const char *next_group(const struct mr_option *table, const char *last)
 {
     bool passed = last == NULL;
@@ -203,7 +203,7 @@ char *mr_options_help(const struct mr_option *table)
     return NULL;
 }
 
-/* roff: backslashes and minus signs escaped, no line that begins as a request would. */
+/* Escapes text for roff: backslashes, minus signs, and lines that would start with a request. */
 static void roff(FILE *out, const char *text)
 {
     if (*text == '.' || *text == '\'')

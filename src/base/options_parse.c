@@ -1,4 +1,4 @@
-/* Option tables: from text to values. */
+/* Option tables: parses text to values. */
 #include "base/options.h"
 
 #include <errno.h>
@@ -40,7 +40,8 @@ double mr_option_time_factor(const char *unit)
     return factor > 0 ? factor : 1e6;
 }
 
-/* A finite number in decimal notation; no "inf", "nan", hex floats or leading spaces. Returns what follows, or NULL. */
+/* Parses a finite decimal number; no "inf", "nan", hex floats or leading spaces. Returns the rest
+ * of the text, or NULL. */
 static const char *read_decimal(const char *text, double *out)
 {
     const char *p = text + (*text == '-' || *text == '+');
@@ -52,7 +53,7 @@ static const char *read_decimal(const char *text, double *out)
     return isfinite(*out) ? end : NULL;
 }
 
-/* "0.5", "1/255": the quotient of two doubles, so that it is what a C program would write. */
+/* "0.5" or "1/255": the quotient of two doubles, as a C program would compute it. */
 static bool read_double(const char *text, double *out)
 {
     double a, b = 1;
@@ -75,7 +76,8 @@ static bool read_percent(const char *text, double *out)
     return read_double(text, out);
 }
 
-/* Plain digits or 0x...: exact over all 64 bits. 1 read, 0 not of that form, -1 too large. */
+/* Parses plain digits or 0x..., exact for all 64 bits. Returns 1 if parsed, 0 if not of that form,
+ * -1 if too large. */
 static int read_digits(const char *text, uint64_t *out)
 {
     bool hex = text[0] == '0' && (text[1] | 32) == 'x';
@@ -88,7 +90,7 @@ static int read_digits(const char *text, uint64_t *out)
     return errno == ERANGE ? -1 : 1;
 }
 
-/* A whole number with a unit, not negative. */
+/* Parses a non-negative integer with a unit. */
 static bool read_whole(const char *text, const struct suffix *units, double bare_factor,
                        uint64_t *out)
 {
@@ -104,7 +106,8 @@ static bool read_whole(const char *text, const struct suffix *units, double bare
     number *= factor;
     if (factor == 0 || number < 0 || number >= 0x1p64)
         return false;
-    /* 0.1 us is 100 ns although 0.1 is no binary fraction: what is left after rounding must be rounding error */
+    /* 0.1 us is 100 ns although 0.1 is not exact in binary: the difference to the nearest integer
+     * must be rounding error */
     double whole = nearbyint(number);
     if (fabs(number - whole) > 4 * DBL_EPSILON * number)
         return false;
@@ -150,7 +153,7 @@ static bool read_enum(const struct mr_option *option, const char *text, int *out
     return false;
 }
 
-/* Takes the next item of a list off *text, without brackets around the whole. */
+/* Takes the next item off *text, a list whose brackets strip_list() has removed. */
 static bool next_item(const char **text, const char *separators, char *item, size_t cap)
 {
     size_t n = strcspn(*text, separators);
@@ -165,7 +168,7 @@ static bool next_item(const char **text, const char *separators, char *item, siz
     return true;
 }
 
-/* Without blanks and without one pair of brackets around all. */
+/* Copies text without blanks and without one pair of brackets around it. */
 static bool strip_list(const char *text, char *out, size_t cap)
 {
     size_t n = 0;

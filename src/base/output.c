@@ -1,4 +1,4 @@
-/* Files that appear whole or not at all. */
+/* Files that appear complete or not at all. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PART ".part-000000"
-#define PARTS                                                                                      \
-    16 /* processes that may write one file at a time; their numbers are looked through at each open */
+#define PART  ".part-000000"
+/* processes that may write the same file at once; each open tries their numbers in turn */
+#define PARTS 16
 
 struct mr_output {
     int fd; /* locked while the file is unfinished */
@@ -19,7 +19,8 @@ struct mr_output {
     char *path, *name;
 };
 
-/* Numbers instead of random letters: what was left is found without reading the folder, which may hold a million files. */
+/* Numbers instead of random letters: leftover files are found without listing the folder, which may
+ * have a million files. */
 static void set_number(char *name, int number)
 {
     char digits[16];
@@ -34,7 +35,8 @@ static bool is_at(int fd, const char *name)
            file.st_dev == there.st_dev && file.st_ino == there.st_ino;
 }
 
-/* Without a lock someone may be writing it, or the file system cannot lock: it stays. */
+/* Removes a leftover file, unless it can't be locked: then another process may be writing it, or
+ * the file system has no locks. */
 static void remove_left(const char *name)
 {
     int fd = open(name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -51,16 +53,20 @@ static int make(const char *name)
     int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return -errno;
-    /* Another process may take it for left before it is locked, and removes it. */
+    /* Before it is locked, another process may take the file for a leftover and remove it. */
     struct stat st;
     bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
     int rc = fstat(fd, &st) != 0 ? -errno : 0;
-    if (rc == 0 && locked && st.st_nlink > 0)
-        return fd;
-    if (rc < 0)
+    if (rc < 0) {
         unlink(name);
+        goto close;
+    }
+    if (locked && st.st_nlink > 0)
+        return fd;
+    rc = -EEXIST;
+close:
     close(fd);
-    return rc < 0 ? rc : -EEXIST;
+    return rc;
 }
 
 static int make_first_free(struct mr_output *output)
@@ -116,19 +122,20 @@ const char *mr_output_get_name(const struct mr_output *output)
     return output->name;
 }
 
-/* Another file of this name may have come since the caller looked. */
+/* Another file of this name may have appeared since the caller checked. */
 static int put_in_free_place(const struct mr_output *output)
 {
     if (link(output->name, output->path) == 0)
         return unlink(output->name) == 0 ? 0 : -errno;
     if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EMLINK)
         return -errno;
-    if (access(output->path, F_OK) == 0) /* no hard links here */
+    if (access(output->path, F_OK) == 0) /* this file system has no hard links */
         return -EEXIST;
     return rename(output->name, output->path) == 0 ? 0 : -errno;
 }
 
-/* Network file systems report what could not be written when a descriptor is closed; ours holds the lock until the end. */
+/* Network file systems report write errors when a descriptor is closed. A copy is closed, since
+ * ours holds the lock until the end. */
 static int flush(const struct mr_output *output)
 {
     int copy = fcntl(output->fd, F_DUPFD_CLOEXEC, 0);
@@ -138,14 +145,17 @@ static int flush(const struct mr_output *output)
 int mr_output_commit(struct mr_output *output, int replace)
 {
     int rc = flush(output);
-    if (rc == 0 && !replace)
+    if (rc < 0)
+        goto fail;
+    if (!replace)
         rc = put_in_free_place(output);
-    else if (rc == 0 && rename(output->name, output->path) != 0)
+    else if (rename(output->name, output->path) != 0)
         rc = -errno;
-    if (rc == 0) {
-        output->unfinished = false;
-        return 0;
-    }
+    if (rc < 0)
+        goto fail;
+    output->unfinished = false;
+    return 0;
+fail:
     return rc == -EEXIST
                ? mr_error_errno(
                      EEXIST,

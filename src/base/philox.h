@@ -1,6 +1,6 @@
 /*
- * Philox-4x32-10, counter-based random numbers. Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
- * Compiled for the host and for GPUs.
+ * Philox-4x32-10, counter-based random numbers. Salmon, Moraes, Dror, Shaw: Parallel random
+ * numbers: as easy as 1, 2, 3 (SC 2011). Compiled for the host and for GPUs.
  */
 #ifndef MR_BASE_PHILOX_H
 #define MR_BASE_PHILOX_H

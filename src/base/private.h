@@ -1,12 +1,13 @@
 /*
- * MR_PRIVATE marks what libmillrace-profile and libmillrace-train use of libmillrace although no public
- * header declares it. It is exported under the version node MILLRACE_PRIVATE (cmake/Exports.cmake),
- * which promises nothing: the three libraries of one release belong together.
+ * MR_PRIVATE marks functions that libmillrace-profile and libmillrace-train use although no public
+ * header declares them. They are exported under the version node MILLRACE_PRIVATE
+ * (cmake/Exports.cmake), without any stability promise: the three libraries of a release belong
+ * together.
  */
 #ifndef MR_BASE_PRIVATE_H
 #define MR_BASE_PRIVATE_H
 
-/* Defined as nothing where a program compiles a file of ours for itself. */
+/* Defined as empty where a program compiles one of our files itself. */
 #ifndef MR_PRIVATE
 #define MR_PRIVATE __attribute__((visibility("default")))
 #endif

@@ -1,4 +1,5 @@
-/* A bounded queue of pointers under one lock. It carries batches, not samples: a few thousand operations a second. */
+/* A bounded queue of pointers with one lock. It carries batches, not samples: a few thousand
+ * operations per second. */
 #include "base/base.h"
 
 struct mr_queue {

@@ -28,8 +28,9 @@ uint64_t mr_hash(uint64_t h, const void *data, size_t bytes)
     return h;
 }
 
-/* The key is 64 bits and the counter 128: seed and purpose make the key, the rest the counter; a's and b's high words are
- * folded in with c so that none is lost for indices and epochs below 2^48. */
+/* The key has 64 bits and the counter 128: seed and purpose form the key, the rest the counter. The
+ * high words of a and b are combined with c, so that none is lost for indices and epochs below
+ * 2^48. */
 void mr_draw4(uint64_t seed, enum mr_draw purpose, uint64_t a, uint64_t b, uint32_t c,
               uint32_t out[4])
 {
@@ -41,22 +42,23 @@ void mr_draw4(uint64_t seed, enum mr_draw purpose, uint64_t a, uint64_t b, uint3
 }
 
 /*
- * The permutation's parameters for one (n, seed, epoch). They stand in thread-local memory and are made anew when one of the
- * three differs from the call before, so that a call in a run of calls costs the rounds alone.
+ * The permutation's parameters for one (n, seed, epoch). They are cached in thread-local memory and
+ * computed again when one of the three changes, so that consecutive calls cost only the rounds.
  *
- * n <= SMALL: the order itself, drawn by Fisher and Yates' shuffle; a network over so few elements does not reach all
- * orders equally often.
+ * n <= SMALL: the order itself, drawn by Fisher and Yates' shuffle; a network over so few elements
+ * would not reach all orders equally often.
  *
- * Above, a Feistel network over pairs (left, right) of [0, a) x [0, 2^k), with a = ceil(n / 2^k) and 2^k near the square
- * root of n: fewer than 2^k elements lie outside of [0, n), so that hardly ever a second walk is needed. 10 rounds with
- * independent keys; 4 make a strong pseudorandom permutation of random round functions (Luby and Rackoff, SIAM J. Comput.
- * 17(2)), but halves of a few bits need more before no test sees the difference.
+ * Above, a Feistel network over pairs (left, right) of [0, a) x [0, 2^k), with a = ceil(n / 2^k)
+ * and 2^k near the square root of n: fewer than 2^k elements are outside [0, n), so a second walk
+ * is rarely needed. 10 rounds with independent keys; 4 make a strong pseudorandom permutation of
+ * random round functions (Luby and Rackoff, SIAM J. Comput. 17(2)), but halves of a few bits need
+ * more before tests see no difference.
  */
 #define SMALL  64
 #define ROUNDS 10
 
 struct permutation {
-    uint64_t n, seed, epoch; /* n 0: nothing here yet */
+    uint64_t n, seed, epoch; /* n 0: empty */
     uint64_t a;
     unsigned k;
     uint64_t key[ROUNDS];
@@ -83,7 +85,7 @@ static void set_permutation(struct permutation *p, uint64_t n, uint64_t seed, ui
         p->key[i] = mr_mix64(base + i * 0x9E3779B97F4A7C15ull);
 }
 
-/* 32 bits of a half, <= 2^32, and a round's key. The upper bits are the best mixed. */
+/* half: up to 32 bits, <= 2^32; key: of this round. The upper bits of the result are mixed best. */
 static inline uint64_t feistel_round(uint64_t half, uint64_t key)
 {
     uint64_t t = (half + key) * 0xbf58476d1ce4e5b9ull;

@@ -9,7 +9,7 @@
 
 static const char *const schemes[] = {"http://", "https://", "s3://"};
 
-/* Bytes of the scheme that begins here; 0: none. */
+/* Length of the scheme that begins here; 0 if none. */
 static size_t scheme_at(const char *text, size_t n)
 {
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
@@ -27,7 +27,8 @@ static size_t up_to(const char *text, size_t from, size_t n, const char *set)
     return from;
 }
 
-/* Is what follows the host's ':' no port? Then it is a password that holds '/', '?' or '#' as they are. */
+/* If what follows the host's ':' is not a port, it is a password that contains an unescaped '/',
+ * '?' or '#'. */
 static bool no_port(const char *text, size_t from, size_t to)
 {
     const char *colon = memrchr(text + from, ':', to - from);
@@ -92,7 +93,7 @@ static bool ends_in_word(const char *name, size_t n, const char *word)
     return n == bytes || strchr("-_.", name[n - bytes - 1]);
 }
 
-/* By the last word: --token and AWS_SESSION_TOKEN, but not --max-tokens or --token-file. */
+/* Decided by the last word: --token and AWS_SESSION_TOKEN, but not --max-tokens or --token-file. */
 static bool names_secret(const char *name, size_t n)
 {
     static const char *const words[] = {
@@ -111,10 +112,10 @@ static bool names_secret(const char *name, size_t n)
 
 struct mask {
     const char *text;
-    size_t n, at; /* of the text, and how much of it is done */
+    size_t n, at; /* length of the text, and the position */
     char *to;
     size_t used, cap;
-    bool after; /* the value of an option that names a secret comes next */
+    bool after; /* the previous word was an option that names a secret */
 };
 
 static void put(struct mask *m, const char *text, size_t n)
@@ -125,7 +126,7 @@ static void put(struct mask *m, const char *text, size_t n)
     m->used += n;
 }
 
-/* Where a value ends: with its argument when it began with that, else at a blank or a quote. */
+/* The end of a value: of its argument if it began with that, else the next blank or quote. */
 static size_t value_end(const struct mask *m, size_t from, bool whole)
 {
     size_t end = from;
@@ -149,7 +150,7 @@ static void put_url(struct mask *m)
     put(m, from, url.user);
     if (url.host > url.user)
         put(m, "***@", 4);
-    size_t inner = url.host; /* a URL in the path, as proxies have it, is one of its own */
+    size_t inner = url.host; /* a URL in the path, as proxies have it, is masked separately */
     while (inner < url.tail && !scheme_at(from + inner, url.tail - inner))
         inner++;
     put(m, from + url.host, inner - url.host);
@@ -162,12 +163,12 @@ static void put_url(struct mask *m)
     m->at = end;
 }
 
-/* NAME=VALUE, "NAME: VALUE" and --NAME VALUE. begins: with its argument. */
+/* NAME=VALUE, "NAME: VALUE" and --NAME VALUE. begins: at the start of its argument. */
 static void put_name(struct mask *m, bool begins)
 {
     size_t end = m->at;
     while (end < m->n && is_name(m->text[end]) && !scheme_at(m->text + end, m->n - end))
-        end++; /* -ihttp://...: a URL may follow at once */
+        end++; /* -ihttp://...: a URL may follow directly */
     bool secret = names_secret(m->text + m->at, end - m->at), option = m->text[m->at] == '-';
     char next = end < m->n ? m->text[end] : 0;
     put(m, m->text + m->at, end - m->at);
@@ -185,7 +186,7 @@ static void put_name(struct mask *m, bool begins)
     }
 }
 
-/* One step at the beginning of a word. first: of its argument. */
+/* Handles the start of a word. first: of its argument. */
 static void put_word(struct mask *m, bool first)
 {
     if (m->after && m->text[m->at] != '-') {

@@ -1,4 +1,4 @@
-/* The clock, and what this process may use of the machine. */
+/* The clock, and the resources this process may use. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -17,7 +17,8 @@ uint64_t mr_time_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* The mask's size is not known beforehand: the call refuses one that is smaller than the kernel's. */
+/* The size of the mask is not known in advance: the call fails if it is smaller than the
+ * kernel's. */
 static int affinity_count(int online)
 {
     for (int n = 1024; n <= 1 << 18; n *= 4) {
@@ -25,19 +26,16 @@ static int affinity_count(int online)
         if (!set)
             return online;
         size_t bytes = CPU_ALLOC_SIZE((size_t)n);
-        int rc = sched_getaffinity(0, bytes, set);
-        int count = rc == 0 ? CPU_COUNT_S(bytes, set) : 0;
-        int errnum = errno;
+        int errnum = sched_getaffinity(0, bytes, set) != 0 ? errno : 0;
+        int count = errnum ? online : CPU_COUNT_S(bytes, set);
         CPU_FREE(set);
-        if (rc == 0)
-            return count;
         if (errnum != EINVAL)
-            return online;
+            return count;
     }
     return online;
 }
 
-/* The text after "key...:" of the first line that starts with key. */
+/* Reads the text after "key...:" in the first line that starts with key. */
 static bool read_field(const char *path, const char *key, char *out, size_t cap)
 {
     char line[512];
@@ -56,7 +54,7 @@ static bool read_field(const char *path, const char *key, char *out, size_t cap)
     return found;
 }
 
-/* A number of /proc/meminfo; kB become bytes. */
+/* A value from /proc/meminfo; kB are converted to bytes. */
 static uint64_t meminfo(const char *key)
 {
     char text[64];
@@ -98,7 +96,7 @@ static uint64_t lock_limit(void)
     return limit.rlim_cur;
 }
 
-/* The choice in brackets of "always [madvise] never". */
+/* The selected word in brackets, as in "always [madvise] never". */
 static void read_transparent_huge(char *out, size_t cap)
 {
     char line[128] = "";

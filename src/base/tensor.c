@@ -13,7 +13,7 @@ static const struct {
 #undef X
 };
 
-/* What other tools call them. */
+/* Names used by other tools. */
 static const struct {
     const char *name;
     enum mr_dtype dtype;

@@ -1,4 +1,4 @@
-/* Text; numbers in the C locale: a host program may have set one whose decimal point is a comma. */
+/* Text, and numbers in the C locale: the program may have set a locale with a decimal comma. */
 #include "base/base.h"
 
 #include "base/secret.h"
@@ -56,7 +56,7 @@ uint32_t mr_text_code(const char *text, size_t *bytes)
     if (n == 0)
         return MR_NOT_UTF8;
     for (size_t i = 1; i < n; i++) {
-        if ((p[i] & 0xC0) != 0x80) /* stops at the terminating NUL too */
+        if ((p[i] & 0xC0) != 0x80) /* also stops at the terminating NUL */
             return MR_NOT_UTF8;
         code = code << 6 | (p[i] & 0x3Fu);
     }

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Signals that a fault of the thread itself raises, or that profilers need in each thread. */
+/* Signals raised by a fault of the thread itself, or that profilers need in each thread. */
 static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE,  SIGILL,
                                   SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
 
-/* The program's signals are for the program's threads: a worker must not be the one that runs its handlers. */
+/* Blocks other signals: the program's handlers must not run on our threads. */
 int mr_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg)
 {
     sigset_t block, before;

@@ -1,21 +1,21 @@
-/* A thread pool. A counter hands out tasks. */
+/* A thread pool. Tasks are handed out by a counter. */
 #include "base/thread_pool.h"
 
 #include <stdio.h>
 
 struct mr_thread_pool {
-    pthread_mutex_t lock; /* for sleeping only: `turn` publishes what follows */
+    pthread_mutex_t lock; /* only for sleeping: `turn` publishes what follows */
     pthread_cond_t work, done;
-    atomic_ullong turn;    /* how many jobs there were */
+    atomic_ullong turn;    /* number of jobs so far */
     atomic_uint n_working; /* threads that have not finished the current job */
     bool stop;
     uint32_t looks;
     void (*fn)(void *user, uint64_t i, uint32_t who);
     void *user;
     uint64_t n;
-    _Atomic uint64_t next; /* task */
+    _Atomic uint64_t next; /* next task */
     atomic_uint n_named;
-    uint32_t n_started; /* beside the caller */
+    uint32_t n_started; /* without the caller */
     pthread_t thread[];
 };
 
@@ -36,7 +36,7 @@ static void pause_briefly(void)
 #endif
 }
 
-/* Small jobs follow each other closely: looking for a while is much cheaper than waking up. */
+/* Small jobs follow each other closely: spinning briefly is much cheaper than waking up. */
 static bool look_for_turn(struct mr_thread_pool *pool, unsigned long long seen)
 {
     for (uint32_t i = 0; i < pool->looks; i++) {
@@ -81,7 +81,7 @@ static void *work(void *arg)
     }
 }
 
-/* What is not atomic is written before this and read after it. */
+/* Publishes the job: what is not atomic is written before this and read after it. */
 static void next_turn(struct mr_thread_pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
@@ -97,22 +97,21 @@ int mr_thread_pool_create(uint32_t n, const char *name, uint32_t looks, struct m
         return 0;
     size_t bytes = sizeof(struct mr_thread_pool) + (n - 1) * sizeof(pthread_t);
     struct mr_thread_pool *pool = calloc(1, bytes);
-    int rc = 0;
     if (!pool)
         return mr_error_nomem(name, bytes);
     pool->looks = looks;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->done, NULL);
-    while (rc == 0 && pool->n_started < n - 1) {
+    while (pool->n_started < n - 1) {
         char text[16];
         snprintf(text, sizeof text, "%s %u", name, pool->n_started + 1);
-        rc = mr_thread_start(&pool->thread[pool->n_started], text, work, pool);
-        pool->n_started += rc == 0;
-    }
-    if (rc) {
-        mr_thread_pool_destroy(pool);
-        return rc;
+        int rc = mr_thread_start(&pool->thread[pool->n_started], text, work, pool);
+        if (rc < 0) {
+            mr_thread_pool_destroy(pool);
+            return rc;
+        }
+        pool->n_started++;
     }
     *out = pool;
     return 0;
@@ -135,7 +134,7 @@ void mr_thread_pool_destroy(struct mr_thread_pool *pool)
 void mr_thread_pool_run(struct mr_thread_pool *pool, /* NULL: the caller works alone */
                         void (*fn)(void *user, uint64_t i, uint32_t who), void *user, uint64_t n)
 {
-    if (!pool || n < 2) { /* waking costs more than a small part */
+    if (!pool || n < 2) { /* waking threads costs more than a small job */
         for (uint64_t i = 0; i < n; i++)
             fn(user, i, 0);
         return;

@@ -1,4 +1,4 @@
-/* A thread pool for short jobs that are cut into tasks. */
+/* A thread pool for short jobs that consist of many tasks. */
 #ifndef MR_BASE_THREAD_POOL_H
 #define MR_BASE_THREAD_POOL_H
 
@@ -7,11 +7,11 @@
 struct mr_thread_pool;
 
 /*
- * Creates a pool. n: its threads, including the caller's, which the pool does not own; below 2 the
- * caller works alone and out is NULL. name: of the threads, followed by a number. looks: how often an
- * idle thread checks for the next job, some ns each, before it sleeps: MR_THREAD_POOL_LOOKS where
- * one job follows another, 0 where others need the processors meanwhile.
- * Returns 0, -ENOMEM, or -errno of a thread that does not start.
+ * Creates a pool. n: number of threads, including the caller's, which the pool does not own; below
+ * 2 the caller works alone and out is NULL. name: of the threads; a number is appended. looks: how
+ * often an idle thread checks for the next job, a few ns each, before it sleeps:
+ * MR_THREAD_POOL_LOOKS if jobs follow each other closely, 0 if others need the processors. Returns
+ * 0, -ENOMEM, or -errno if a thread does not start.
  */
 #define MR_THREAD_POOL_LOOKS 4000u
 MR_PRIVATE int mr_thread_pool_create(uint32_t n, const char *name, uint32_t looks,

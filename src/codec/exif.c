@@ -1,4 +1,4 @@
-/* The one thing that pictures' EXIF data says to us: which way is up. */
+/* Reads the only EXIF tag we use: the orientation. */
 #include "codec/image_codec.h"
 
 #define ORIENTATION 0x0112 /* its tag */
@@ -12,7 +12,7 @@ struct tiff {
     bool big_endian;
 };
 
-/* A number of 1, 2 or 4 bytes; the caller has checked that it is inside. */
+/* An integer of 1, 2 or 4 bytes; the caller has checked the bounds. */
 static uint32_t number(const struct tiff *t, uint64_t at, unsigned bytes)
 {
     uint32_t value = 0;
@@ -21,7 +21,7 @@ static uint32_t number(const struct tiff *t, uint64_t at, unsigned bytes)
     return value;
 }
 
-/* An entry: tag u16, type u16, count u32, then the value, from the left, in 4 bytes. */
+/* An entry has tag u16, type u16, count u32, then the value, left-aligned in 4 bytes. */
 static int entry_orientation(const struct tiff *t, uint64_t at)
 {
     uint32_t type = number(t, at + 2, 2), value;

@@ -5,17 +5,17 @@
 #include <limits.h>
 #include <zlib.h>
 
-#define RATIO 1032 /* zlib's manual: deflate makes at most 258 bytes of 2 bits */
+#define RATIO 1032 /* zlib's manual: 2 bits produce at most 258 bytes */
 
 enum state { BETWEEN, INSIDE, TRAILING };
 
 struct mr_gunzip {
     z_stream zs;
     enum state state;
-    uint8_t magic[2]; /* the next member's first bytes, as far as seen */
+    uint8_t magic[2]; /* the first bytes of the next member, as far as seen */
     unsigned n_magic, members;
-    bool odd_tail; /* warned of already */
-    uint8_t none;  /* where to, with no room */
+    bool odd_tail; /* already warned about */
+    uint8_t none;  /* target when there is no output buffer */
     uint64_t taken, made;
     const char *name;
 };
@@ -46,7 +46,7 @@ static int damaged(const struct mr_gunzip *z, const char *what)
                         z->name, (unsigned long long)z->taken, (unsigned long long)z->made, what);
 }
 
-/* One call of zlib over the given stretches; counts what went in and out. */
+/* Calls zlib once with the given input and output; counts the bytes of both. */
 static int inflate_part(struct mr_gunzip *z, const uint8_t *in, size_t n_in,
                         struct mr_gunzip_io *io, size_t *used)
 {
@@ -68,7 +68,7 @@ static int inflate_part(struct mr_gunzip *z, const uint8_t *in, size_t n_in,
         z->members++;
         return inflateReset(&z->zs) == Z_OK ? 0 : damaged(z, "zlib refuses to go on");
     case Z_OK:
-    case Z_BUF_ERROR: /* no progress without more input or room */
+    case Z_BUF_ERROR: /* no progress without more input or output space */
         return 0;
     case Z_MEM_ERROR:
         return mr_error_nomem(z->name, 48 * 1024);
@@ -100,7 +100,7 @@ static void skip_tail(struct mr_gunzip *z, struct mr_gunzip_io *io)
     }
 }
 
-/* Not a member's magic: an error at the file's begin, else the tail. */
+/* Not a member's magic: an error at the start of the file, else trailing data. */
 static int begin_tail(struct mr_gunzip *z)
 {
     if (!z->members)
@@ -131,7 +131,7 @@ static int take_between(struct mr_gunzip *z, struct mr_gunzip_io *io)
 int mr_gunzip_step(struct mr_gunzip *z, struct mr_gunzip_io *io)
 {
     int rc = 0;
-    if (!io->out) /* zlib wants a pointer, even to no room */
+    if (!io->out) /* zlib requires a pointer even for zero bytes */
         io->out = &z->none;
     for (;;) {
         size_t in = io->n_in, out = io->n_out;

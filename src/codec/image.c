@@ -1,4 +1,4 @@
-/* Pictures of any format: which it is, and the decoder's room. */
+/* Pictures of any format: detects the format, and owns the decoder's buffers. */
 #include "codec/image_codec.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 #endif
 
 static const struct format {
-    const char *name, *why_not; /* why_not: without a codec */
+    const char *name, *why_not; /* why_not: set if this build has no codec */
     const struct mr_image_codec *codec;
 } formats[MR_N_IMAGE_FORMATS] = {
     [MR_IMAGE_UNKNOWN] = {"unknown", "not a picture: expected JPEG, PNG or WebP", NULL},
@@ -149,7 +149,7 @@ const char *mr_image_why_not(enum mr_image_format format)
     return format_get(format)->codec ? NULL : format_get(format)->why_not;
 }
 
-/* 0, or the error of bytes that cannot be decoded here. */
+/* Finds the codec for the bytes. Returns 0, or the error if they can't be decoded. */
 static int find(const char *name, const void *bytes, uint64_t n, const struct mr_image_codec **out)
 {
     enum mr_image_format format = mr_image_sniff(bytes, n);

@@ -1,29 +1,31 @@
-/* The formats of pictures: one file and one line in image.c's table each. */
+/* The picture formats: each is one file and one line in image.c's table. */
 #ifndef MR_CODEC_IMAGE_CODEC_H
 #define MR_CODEC_IMAGE_CODEC_H
 
 #include "codec/image.h"
 
-/* Room that grows and is used again. */
+/* A buffer that grows and is reused. */
 struct mr_room {
     unsigned char *data;
     uint64_t bytes;
 };
-/* Makes room for at least this much; what was there is lost. Returns 0, -ENOMEM. */
+/* Ensures a capacity of at least `bytes`; the contents are lost. Returns 0 or -ENOMEM. */
 int mr_room_need(struct mr_room *room, uint64_t bytes, const char *name);
 
-/* What a thread keeps open from one sample to the next. */
+/* An object that a thread keeps open from one sample to the next. */
 struct mr_kept {
     const void *owner;
     uint64_t key;
-    void *thing; /* NULL: free */
+    void *thing; /* NULL: unused entry */
     void (*close)(void *thing);
-    uint64_t used; /* the latest has the largest */
+    uint64_t used; /* time of last use; the largest is the latest */
 };
 
-/* The libraries' handles are made anew for each picture: what they would keep of the one before could show in the next. */
+/* The libraries' handles are created for each picture: state kept from one picture could affect the
+ * next. */
 struct mr_decoder {
-    struct mr_room pixels, turned; /* as decoded; after orientation or another change */
+    /* decoded pixels; the result of orientation or another conversion */
+    struct mr_room pixels, turned;
     struct mr_kept kept[MR_DECODER_KEPT];
     uint64_t uses;
 };
@@ -45,13 +47,15 @@ struct mr_image_codec {
     int (*decode)(const struct mr_image_call *call, struct mr_picture *out);
 };
 
-/* Those that this build has libraries for. */
+/* The codecs whose libraries this build has. */
 extern const struct mr_image_codec mr_jpeg_codec, mr_png_codec, mr_webp_codec;
 
-/* The orientation that a TIFF structure (what follows "Exif\0\0") asks for: 1..8, 1 when it is none or damaged. */
+/* Reads the orientation from a TIFF structure (the bytes after "Exif\0\0"): 1..8; 1 if it is
+ * missing or damaged. */
 int mr_exif_orientation(const unsigned char *tiff, uint64_t n);
 
-/* How stored pixels become upright ones: upright = stored, columns and rows reversed, then rows made columns. */
+/* The transformation from stored to upright pixels: reverse columns, reverse rows, then swap rows
+ * and columns. */
 struct mr_turn {
     bool flip_x, flip_y, swap;
 };
@@ -62,24 +66,28 @@ struct mr_region {
     uint32_t x0, y0, x1, y1;
 };
 
-/* Refuses a picture of more pixels than the options allow: 0, MR_ELIMIT. */
+/* Refuses a picture with more pixels than the options allow. Returns 0 or MR_ELIMIT. */
 int mr_image_check_size(const struct mr_image_call *call, uint32_t width, uint32_t height);
-/* Asks for the window of an upright picture; without a choice it is all of it. Returns 0, MR_EMISUSE, choose's error. */
+/* Gets the window of an upright picture from `choose`; without one, the whole picture. Returns 0,
+ * MR_EMISUSE or choose's error. */
 int mr_image_window(const struct mr_image_call *call, uint32_t width, uint32_t height,
                     struct mr_window *out);
-/* What a window needs of an upright picture decoded at eighths / 8: the box and what filters look at around it. */
+/* The region that a window needs of an upright picture decoded at eighths / 8: the box and the
+ * margin that filters read. */
 struct mr_region mr_image_region(const struct mr_window *w, unsigned eighths, uint32_t width,
                                  uint32_t height);
-/* The same region before the turn; width and height: of the upright decoded picture. */
+/* The region in stored orientation; width and height: of the upright decoded picture. */
 struct mr_region mr_region_stored(struct mr_region r, struct mr_turn turn, uint32_t width,
                                   uint32_t height);
 
-/* Turns a decoded region upright: data, stride, width and height of *p. Nothing to do: the pixels stay where they are. */
+/* Turns a decoded region upright: updates data, stride, width and height of *p. If nothing is to be
+ * done the pixels are not copied. */
 int mr_picture_turn(const struct mr_image_call *call, struct mr_turn turn, struct mr_picture *p);
 
-/* Rows of RGBA to 1 or 3 channels by the alpha policy, or of RGB to gray; in place, as rows that follow each other. */
+/* Converts RGBA to 1 or 3 channels by the alpha policy, or RGB to gray; in place, with contiguous
+ * rows. */
 void mr_pixels_reduce(struct mr_picture *p, unsigned char *data, const struct mr_image_opts *opts);
-/* ITU-R 601 luma as Pillow has it. */
+/* ITU-R 601 luma, computed as Pillow does. */
 static inline unsigned char mr_luma(unsigned r, unsigned g, unsigned b)
 {
     return (unsigned char)((r * 19595 + g * 38470 + b * 7471 + 0x8000) >> 16);

@@ -1,4 +1,4 @@
-/* Decoded pixels to what was asked for: turned upright, alpha laid over a ground or dropped, gray. */
+/* Converts decoded pixels to the requested form: upright, alpha blended or dropped, gray. */
 #include "codec/image_codec.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ struct mr_turn mr_turn_of(int orientation)
     return turns[orientation >= 1 && orientation <= 8 ? orientation : 0];
 }
 
-/* One row of output: n pixels from `from` on, `step` bytes apart. */
+/* One output row: n pixels, read from `from` at a distance of `step` bytes. */
 static void gather(unsigned char *to, const unsigned char *from, ptrdiff_t step, uint32_t n,
                    unsigned channels)
 {
@@ -68,14 +68,15 @@ int mr_picture_turn(const struct mr_image_call *call, struct mr_turn turn, struc
     return 0;
 }
 
-/* a * b / 255, rounded as Pillow rounds it. */
+/* a * b / 255, rounded as Pillow does. */
 static unsigned part(unsigned a, unsigned b)
 {
     unsigned x = a * b + 128;
     return ((x >> 8) + x) >> 8;
 }
 
-/* n pixels of 3 or 4 channels to fewer. ground: -1 drops alpha, else the gray that lies under it. */
+/* Converts n pixels of 3 or 4 channels to fewer. ground: gray level to blend over, or -1 to drop
+ * alpha. */
 static void reduce_row(unsigned char *to, int n_to, const unsigned char *from, int n_from,
                        uint32_t n, int ground)
 {

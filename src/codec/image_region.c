@@ -1,11 +1,11 @@
-/* From the window that is wanted to the pixels that must be decoded, in either orientation. */
+/* From the requested window to the pixels that must be decoded, in either orientation. */
 #include "codec/image_codec.h"
 
 #include <math.h>
 
 #define MAX_PIXELS 100000000
-#define SUPPORT                                                                                    \
-    2 /* of the widest filter, bicubic, in pixels of the output or the source, whichever are larger */
+/* radius of the widest filter, bicubic, in pixels of output or source, whichever are larger */
+#define SUPPORT    2
 
 int mr_image_check_size(const struct mr_image_call *call, uint32_t width, uint32_t height)
 {
@@ -18,8 +18,8 @@ int mr_image_check_size(const struct mr_image_call *call, uint32_t width, uint32
         call->name, width, height, (unsigned long long)most);
 }
 
-#define SLACK                                                                                      \
-    1e-6 /* of a pixel: boxes come from products such as 224 * (450 / 224.), which are not exact */
+/* in pixels: boxes come from products such as 224 * (450 / 224.), which are not exact */
+#define SLACK 1e-6
 
 static bool window_fits(const struct mr_window *w, uint32_t width, uint32_t height)
 {
@@ -30,7 +30,7 @@ static bool window_fits(const struct mr_window *w, uint32_t width, uint32_t heig
            w->y + w->h <= (double)w->clip_y + w->clip_h + SLACK;
 }
 
-/* Takes the slack away: what follows may count on a box within its clip. */
+/* Removes rounding errors, so that later code may rely on the box being within its clip. */
 static void settle(double *at, double *size, uint32_t clip, uint32_t clip_size)
 {
     double end = MR_MIN(*at + *size, (double)clip + clip_size);
@@ -65,7 +65,7 @@ int mr_image_window(const struct mr_image_call *call, uint32_t width, uint32_t h
     return 0;
 }
 
-/* One axis: box and clip in full pixels, to decoded pixels [*a, *b). */
+/* For one axis, converts box and clip in full pixels to decoded pixels [*a, *b). */
 static void span(double begin, double size, uint32_t out, uint32_t clip, uint32_t clip_size,
                  unsigned eighths, uint32_t *a, uint32_t *b)
 {
@@ -77,7 +77,7 @@ static void span(double begin, double size, uint32_t out, uint32_t clip, uint32_
              most = (((uint64_t)clip + clip_size) * eighths + 7) / 8;
     *a = (uint32_t)fmax(floor(begin - margin), (double)least);
     *b = (uint32_t)fmin(ceil(end + margin), (double)most);
-    if (*b <= *a) /* a box narrower than rounding */
+    if (*b <= *a) /* a box narrower than the rounding error */
         *b = *a + 1;
 }
 

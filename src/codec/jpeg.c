@@ -1,7 +1,8 @@
-/* JPEG by libjpeg-turbo: scaled decodes, and of a window only the rows and columns that it needs. */
+/* JPEG by libjpeg-turbo: decodes at a reduced scale if possible, and only the rows and columns that
+ * a window needs. */
 #include "codec/image_codec.h"
 
-/* jpeglib.h wants these before it */
+/* jpeglib.h requires these first */
 #include <stddef.h>
 #include <stdio.h>
 /* clang-format off */
@@ -12,26 +13,27 @@
 #include <setjmp.h>
 #include <string.h>
 
-#define MAX_SCANS                                                                                  \
-    100 /* of a progressive picture; encoders write some ten; each one is a pass over all of it */
+/* limit for progressive pictures: encoders write about ten, and each scan is a pass over the whole
+ * picture */
+#define MAX_SCANS    100
 #define LIBRARY_ROOM (64l << 20)
 #define EDGE         2
-#define ROWS         16 /* asked for at a time */
+#define ROWS         16 /* rows per call */
 
 /*
- * One picture's decode. libjpeg's own struct is made anew for each: one that is kept would keep the tables of the picture
- * before it, and a picture that lacks its own would come out by those.
+ * One picture's decode. libjpeg's struct is created for each: if it were kept, a picture without
+ * tables of its own would be decoded with those of the previous one.
  */
 struct job {
     struct jpeg_decompress_struct z;
     struct jpeg_error_mgr errors;
     struct jpeg_source_mgr source;
     struct jpeg_progress_mgr progress;
-    jmp_buf escape; /* out of the library, rc set */
+    jmp_buf escape; /* leaves the library, with rc set */
     int rc;
     const struct mr_image_call *call;
     struct mr_image_info info;
-    bool exif_seen, complete; /* all rows are there */
+    bool exif_seen, complete; /* complete: all rows were read */
     struct mr_picture *out;
 };
 
@@ -45,7 +47,7 @@ static int code_of(int message)
     switch (message) {
     case JERR_OUT_OF_MEMORY:
         return -ENOMEM;
-    case JERR_NO_BACKING_STORE: /* over max_memory_to_use */
+    case JERR_NO_BACKING_STORE: /* more than max_memory_to_use */
         return MR_ELIMIT;
     case JERR_BAD_PRECISION:
     case JERR_SOF_UNSUPPORTED:
@@ -53,7 +55,7 @@ static int code_of(int message)
     case JERR_CONVERSION_NOTIMPL:
     case JERR_NOTIMPL:
     case JERR_NOT_COMPILED:
-    case JERR_EMPTY_IMAGE: /* or a height that comes after the first scan */
+    case JERR_EMPTY_IMAGE: /* or a height that follows the first scan */
     case JERR_FRACT_SAMPLE_NOTIMPL:
         return MR_EUNSUPPORTED;
     default:
@@ -70,15 +72,16 @@ static void error_exit(j_common_ptr z)
     longjmp(j->escape, 1);
 }
 
-/* Warnings are of damage that the decoder has found its way around: the picture counts, as with Pillow. */
+/* Warnings are about damage that the decoder handled: the picture counts as good, as with
+ * Pillow. */
 static void no_message(j_common_ptr z, int level)
 {
     (void)z;
     (void)level;
 }
 
-/* All bytes are there from the begin on: to be asked for more means that they end early. Behind the last row nothing is
- * missed, not even the end's marker. */
+/* All bytes are in memory, so a request for more means that the data end early. After the last row
+ * nothing is missing, not even the end marker. */
 static boolean no_more(j_decompress_ptr z)
 {
     static const JOCTET end[2] = {0xff, JPEG_EOI};
@@ -120,7 +123,7 @@ static void watch_scans(j_common_ptr z)
     longjmp(j->escape, 1);
 }
 
-/* APP1: the first that is EXIF says the orientation. */
+/* APP1: the first one that contains EXIF sets the orientation. */
 static boolean read_app1(j_decompress_ptr z)
 {
     struct job *j = job_of((j_common_ptr)z);
@@ -146,7 +149,7 @@ static void job_begin(struct job *j, const struct mr_image_call *call)
     j->z.client_data = j;
 }
 
-/* The library's calls go by this: fn runs with a way out of them. Returns fn's result, or the error's. */
+/* Runs fn with libjpeg's error exit set up. Returns fn's result, or the library's error. */
 static int guarded(struct job *j, int (*fn)(struct job *j))
 {
     if (!setjmp(j->escape))
@@ -155,8 +158,8 @@ static int guarded(struct job *j, int (*fn)(struct job *j))
     return j->rc;
 }
 
-/* The layouts of components that encoders write. With others the library's crops and skips are not trusted: all of the
- * rows are decoded then, up to the last that is needed. */
+/* The sampling layouts that encoders write. For others the library's cropping and skipping are not
+ * reliable: then all rows are decoded, up to the last one needed. */
 static bool usual_sampling(const struct jpeg_decompress_struct *z)
 {
     const jpeg_component_info *c = z->comp_info;
@@ -209,7 +212,8 @@ static void set_colors(struct job *j)
     z->do_fancy_upsampling = TRUE;
 }
 
-/* A reversed axis must begin with a whole decoded pixel: what is rounded up would lie before the picture's first column. */
+/* A reversed axis must begin with a whole decoded pixel: a partial one would be placed before the
+ * picture's first column. */
 static bool begins_whole(const struct job *j, unsigned eighths)
 {
     struct mr_turn turn = mr_turn_of(j->info.orientation);
@@ -217,7 +221,8 @@ static bool begins_whole(const struct job *j, unsigned eighths)
            (!turn.flip_y || (uint64_t)j->z.image_height * eighths % 8 == 0);
 }
 
-/* 5/8 to 7/8 are left out: libjpeg-turbo has no SIMD code for them, they take longer than the whole. */
+/* 5/8 to 7/8 are left out: libjpeg-turbo has no SIMD code for them, so they are slower than a full
+ * decode. */
 static unsigned choose_scale(const struct job *j, const struct mr_window *w)
 {
     static const unsigned scales[] = {1, 2, 3, 4};
@@ -230,7 +235,7 @@ static unsigned choose_scale(const struct job *j, const struct mr_window *w)
     return 8;
 }
 
-/* Rows until `end` of the output, into room of `stride` bytes a row. */
+/* Reads rows up to output row `end` into a buffer with `stride` bytes per row. */
 static void read_rows(struct jpeg_decompress_struct *z, unsigned char *to, uint64_t stride,
                       uint32_t end)
 {
@@ -243,7 +248,7 @@ static void read_rows(struct jpeg_decompress_struct *z, unsigned char *to, uint6
     }
 }
 
-/* Pillow's conversion of CMYK, inverted as Adobe writes it, in place to rows that follow each other. */
+/* Pillow's conversion of CMYK, inverted as Adobe writes it; in place, to contiguous rows. */
 static void cmyk_convert(struct mr_picture *p, unsigned char *data, int channels)
 {
     unsigned char *to = data;
@@ -271,8 +276,8 @@ static void cmyk_convert(struct mr_picture *p, unsigned char *data, int channels
 }
 
 /*
- * Leaves out columns and rows. Columns go by whole iMCUs; at their edges chroma would be interpolated without its
- * neighbours, so that EDGE more are decoded on each side.
+ * Skips columns and rows outside the region. Columns are skipped in whole iMCUs; at their edges
+ * chroma would be interpolated without its neighbours, so EDGE more are decoded on each side.
  * [out] x, y: the first column and row that will be read.
  */
 static void leave_out(struct jpeg_decompress_struct *z, unsigned eighths, struct mr_region r,
@@ -311,7 +316,7 @@ static int decode_pixels(struct job *j, unsigned eighths, struct mr_region r)
                                   .width = r.x1 - r.x0,
                                   .height = r.y1 - r.y0,
                                   .channels = (uint32_t)pixel};
-    if (z->output_scanline == z->output_height) { /* what follows the pixels may still be damaged */
+    if (z->output_scanline == z->output_height) { /* data after the pixels may still be damaged */
         j->complete = true;
         jpeg_finish_decompress(z);
     }
@@ -325,10 +330,12 @@ static int decode_picture(struct job *j)
     struct jpeg_decompress_struct *z = &j->z;
     struct mr_window w;
     int rc = read_header(j);
-    if (rc == 0)
-        rc = mr_image_check_size(j->call, j->info.width, j->info.height);
-    if (rc == 0)
-        rc = mr_image_window(j->call, j->info.width, j->info.height, &w);
+    if (rc < 0)
+        return rc;
+    rc = mr_image_check_size(j->call, j->info.width, j->info.height);
+    if (rc < 0)
+        return rc;
+    rc = mr_image_window(j->call, j->info.width, j->info.height, &w);
     if (rc != 0)
         return rc;
     unsigned eighths = choose_scale(j, &w);
@@ -339,20 +346,23 @@ static int decode_picture(struct job *j)
     z->scale_denom = 8;
     z->progress = &j->progress;
     j->progress.progress_monitor = watch_scans;
-    /* coefficients of progressive pictures: 2 bytes each, 4 components at most */
+    /* progressive pictures: coefficients of 2 bytes each, at most 4 components */
     z->mem->max_memory_to_use = LIBRARY_ROOM + 8l * z->image_width * z->image_height;
     jpeg_start_decompress(z);
     uint32_t width = turn.swap ? z->output_height : z->output_width;
     uint32_t height = turn.swap ? z->output_width : z->output_height;
     rc = decode_pixels(j, eighths, mr_region_stored(r, turn, width, height));
-    if (rc == 0)
-        rc = mr_picture_turn(j->call, turn, j->out);
+    if (rc < 0)
+        return rc;
+    rc = mr_picture_turn(j->call, turn, j->out);
+    if (rc < 0)
+        return rc;
     j->out->x = r.x0;
     j->out->y = r.y0;
     j->out->scale_x = j->out->scale_y = eighths / 8.;
     j->out->full_width = j->info.width;
     j->out->full_height = j->info.height;
-    return rc;
+    return 0;
 }
 
 static int probe(const char *name, const unsigned char *bytes, uint64_t n,
@@ -362,9 +372,10 @@ static int probe(const char *name, const unsigned char *bytes, uint64_t n,
     struct job j;
     job_begin(&j, &call);
     int rc = guarded(&j, read_header);
-    if (rc == 0)
-        *out = j.info;
-    return rc;
+    if (rc < 0)
+        return rc;
+    *out = j.info;
+    return 0;
 }
 
 static int decode(const struct mr_image_call *call, struct mr_picture *out)
@@ -374,9 +385,10 @@ static int decode(const struct mr_image_call *call, struct mr_picture *out)
     job_begin(&j, call);
     j.out = &picture;
     int rc = guarded(&j, decode_picture);
-    if (rc == 0)
-        *out = picture;
-    return rc;
+    if (rc != 0)
+        return rc;
+    *out = picture;
+    return 0;
 }
 
 const struct mr_image_codec mr_jpeg_codec = {.probe = probe, .decode = decode};

@@ -1,6 +1,6 @@
 /*
- * The header of an npy file: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } as Python writes it, and no more
- * of Python than that.
+ * Parses the header of an npy file as Python writes it, {'descr': '<f4', 'fortran_order': False,
+ * 'shape': (3, 4), }, and accepts no other Python.
  */
 #include "codec/npy.h"
 
@@ -40,8 +40,8 @@ int mr_npy_preamble(const char *name, const uint8_t *b, uint64_t have, uint64_t 
 }
 
 struct parser {
-    const char *name;            /* the file's, for errors */
-    const char *begin, *p, *end; /* the text; p: where we are */
+    const char *name;            /* the file's name, for errors */
+    const char *begin, *p, *end; /* the text; p: current position */
 };
 
 static int unexpected(const struct parser *s, const char *want)
@@ -79,7 +79,7 @@ static bool accept_word(struct parser *s, const char *word)
     return true;
 }
 
-/* A quoted text without escapes, into out. */
+/* Parses a quoted string without escapes into out. */
 static int parse_string(struct parser *s, const char *want, char *out, size_t cap)
 {
     skip_space(s);
@@ -100,7 +100,8 @@ static int parse_string(struct parser *s, const char *want, char *out, size_t ca
     return 0;
 }
 
-/* Decimal digits from *text on, at least one. false: none, or too large. */
+/* Parses decimal digits at *text, at least one. Returns false if there are none or the number is
+ * too large. */
 static bool parse_digits(const char **text, const char *end, uint64_t *out)
 {
     const char *p = *text;
@@ -115,7 +116,7 @@ static bool parse_digits(const char **text, const char *end, uint64_t *out)
     return true;
 }
 
-/* (), (3,), (3, 4), and Python 2's (3L,). */
+/* (), (3,), (3, 4), or Python 2's (3L,). */
 static int parse_shape(struct parser *s, struct mr_npy_head *out)
 {
     bool comma = true;
@@ -150,7 +151,7 @@ static int refuse(const struct parser *s, const char *descr, const char *why)
     return mr_error_set(MR_EUNSUPPORTED, "%s: dtype '%s': %s: refused", s->name, descr, why);
 }
 
-/* Number types: the letter, the size, ours. */
+/* Number types: NumPy's letter, size, our dtype. */
 static const struct {
     char kind;
     uint8_t bytes;
@@ -177,7 +178,7 @@ static int number_type(const struct parser *s, const char *descr, char kind, uin
     return refuse(s, descr, "unknown type");
 }
 
-/* S<n>, U<n> and V<n>: bytes and code points with a dimension of their own. */
+/* S<n>, U<n> and V<n>: bytes or code points, with a dimension of their own. */
 static int string_type(const struct parser *s, const char *descr, char kind, uint64_t size,
                        struct mr_npy_head *out)
 {
@@ -190,7 +191,7 @@ static int string_type(const struct parser *s, const char *descr, char kind, uin
     return 0;
 }
 
-/* "<f4": order, kind, size; times have a unit behind: "<M8[ns]". */
+/* "<f4": order, kind, size; times have a unit appended: "<M8[ns]". */
 static int parse_descr(const struct parser *s, const char *descr, struct mr_npy_head *out)
 {
     const char *p = descr, *end = descr + strlen(descr);
@@ -241,7 +242,7 @@ static int parse_order(struct parser *s, struct mr_npy_head *out)
     return out->fortran || accept_word(s, "False") ? 0 : unexpected(s, "True or False");
 }
 
-/* One key and its value. seen: bits of the keys that were there. */
+/* Parses one key and its value. seen: one bit per key found so far. */
 static int parse_entry(struct parser *s, unsigned *seen, struct mr_npy_head *out)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* PNG by libspng: always all of the picture. */
+/* PNG by libspng, always the whole picture. */
 #include "codec/image_codec.h"
 
 #include <errno.h>
@@ -6,7 +6,8 @@
 
 #define SIDE        0x7fffffff /* PNG's own limit */
 #define CHUNK_BYTES (64u << 20)
-#define CACHE_BYTES (64u << 20) /* of texts, profiles and the like, which we do not look at */
+/* limit for texts, profiles and similar chunks, which we don't use */
+#define CACHE_BYTES (64u << 20)
 
 static int png_error(const char *name, int code)
 {
@@ -27,7 +28,7 @@ static int png_error(const char *name, int code)
     }
 }
 
-/* 0, or the error. [out] ctx to be freed on success. */
+/* [out] ctx: free it on success. Returns 0 or an error. */
 static int open_png(const char *name, const unsigned char *bytes, uint64_t n, spng_ctx **ctx,
                     struct mr_image_info *info)
 {
@@ -38,18 +39,20 @@ static int open_png(const char *name, const unsigned char *bytes, uint64_t n, sp
     if (!c)
         return mr_error_nomem(name, 0);
     int rc = spng_set_image_limits(c, SIDE, SIDE);
-    if (rc == 0)
-        rc = spng_set_chunk_limits(c, CHUNK_BYTES, CACHE_BYTES);
-    if (rc == 0)
-        rc = spng_set_png_buffer(c, bytes, n);
-    if (rc == 0)
-        rc = spng_get_ihdr(c, &head);
-    if (rc == 0)
-        rc = spng_decode_chunks(c); /* those before the pixels */
-    if (rc) {
-        spng_ctx_free(c);
-        return png_error(name, rc);
-    }
+    if (rc)
+        goto fail;
+    rc = spng_set_chunk_limits(c, CHUNK_BYTES, CACHE_BYTES);
+    if (rc)
+        goto fail;
+    rc = spng_set_png_buffer(c, bytes, n);
+    if (rc)
+        goto fail;
+    rc = spng_get_ihdr(c, &head);
+    if (rc)
+        goto fail;
+    rc = spng_decode_chunks(c); /* the chunks before the pixels */
+    if (rc)
+        goto fail;
     int orientation =
         spng_get_exif(c, &exif) == 0 ? mr_exif_orientation((void *)exif.data, exif.length) : 1;
     bool swap = mr_turn_of(orientation).swap;
@@ -61,9 +64,12 @@ static int open_png(const char *name, const unsigned char *bytes, uint64_t n, sp
                                    .bits = head.bit_depth};
     *ctx = c;
     return 0;
+fail:
+    spng_ctx_free(c);
+    return png_error(name, rc);
 }
 
-/* [out] p: RGB, or RGBA when alpha counts. */
+/* [out] p: RGB, or RGBA if alpha is needed. */
 static int decode_pixels(const struct mr_image_call *call, spng_ctx *c,
                          const struct mr_image_info *info, struct mr_picture *p)
 {
@@ -80,8 +86,9 @@ static int decode_pixels(const struct mr_image_call *call, spng_ctx *c,
     if (rc < 0)
         return rc;
     rc = spng_decode_image(c, room->data, bytes, format, rgba ? SPNG_DECODE_TRNS : 0);
-    if (rc == 0)
-        rc = spng_decode_chunks(c);
+    if (rc)
+        return png_error(call->name, rc);
+    rc = spng_decode_chunks(c);
     if (rc)
         return png_error(call->name, rc);
     bool swap = mr_turn_of(info->orientation).swap;
@@ -104,16 +111,21 @@ static int decode_opened(const struct mr_image_call *call, spng_ctx *c, struct m
     if (call->opts->ignore_orientation)
         info->orientation = 1;
     int rc = mr_image_check_size(call, info->width, info->height);
-    if (rc == 0)
-        rc = mr_image_window(call, info->width, info->height, &w);
-    if (rc == 0)
-        rc = decode_pixels(call, c, info, p);
-    if (rc == 0)
-        rc = mr_picture_turn(call, mr_turn_of(info->orientation), p);
+    if (rc < 0)
+        return rc;
+    rc = mr_image_window(call, info->width, info->height, &w);
+    if (rc != 0)
+        return rc;
+    rc = decode_pixels(call, c, info, p);
+    if (rc < 0)
+        return rc;
+    rc = mr_picture_turn(call, mr_turn_of(info->orientation), p);
+    if (rc < 0)
+        return rc;
     p->scale_x = p->scale_y = 1;
     p->full_width = info->width;
     p->full_height = info->height;
-    return rc;
+    return 0;
 }
 
 static int decode(const struct mr_image_call *call, struct mr_picture *out)
@@ -126,9 +138,10 @@ static int decode(const struct mr_image_call *call, struct mr_picture *out)
         return rc;
     rc = decode_opened(call, c, &info, &p);
     spng_ctx_free(c);
-    if (rc == 0)
-        *out = p;
-    return rc;
+    if (rc != 0)
+        return rc;
+    *out = p;
+    return 0;
 }
 
 static int probe(const char *name, const unsigned char *bytes, uint64_t n,
@@ -136,9 +149,10 @@ static int probe(const char *name, const unsigned char *bytes, uint64_t n,
 {
     spng_ctx *c;
     int rc = open_png(name, bytes, n, &c, out);
-    if (rc == 0)
-        spng_ctx_free(c);
-    return rc;
+    if (rc < 0)
+        return rc;
+    spng_ctx_free(c);
+    return 0;
 }
 
 const struct mr_image_codec mr_png_codec = {.probe = probe, .decode = decode};

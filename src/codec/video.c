@@ -11,7 +11,7 @@
     "libavcodec-dev and libswscale-dev and build again, or name it in MILLRACE_VIDEO_MODULE"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static const struct mr_video_module *module; /* constant after once, as is why_not */
+static const struct mr_video_module *module; /* constant after once, like why_not */
 static char why_not[600] = INSTALL;
 
 static const struct mr_video_module *load(const char *path)
@@ -19,7 +19,7 @@ static const struct mr_video_module *load(const char *path)
     static const struct mr_video_host host = {.error = mr_error_set};
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        const char *why = dlerror(); /* the module, or one of libav's libraries, is missing */
+        const char *why = dlerror(); /* the module or one of libav's libraries is missing */
         snprintf(why_not, sizeof why_not, INSTALL ": %s", why ? why : "no such file");
         return NULL;
     }

@@ -1,4 +1,4 @@
-/* WebP by libwebp: of a window only what it needs, at full size. */
+/* WebP by libwebp: decodes only what a window needs, at full size. */
 #include "codec/image_codec.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 #include <webp/decode.h>
 #include <webp/demux.h>
 
-#define EDGE 2 /* chroma at a crop's edges would be interpolated without its neighbours */
+#define EDGE 2 /* at the edges of a crop, chroma would be interpolated without its neighbours */
 
 static int webp_error(const char *name, VP8StatusCode code)
 {
@@ -26,7 +26,7 @@ static int webp_error(const char *name, VP8StatusCode code)
     }
 }
 
-/* EXIF is a chunk of its own, mostly behind the pixels. */
+/* EXIF is a separate chunk, usually after the pixels. */
 static int orientation_of(const unsigned char *bytes, uint64_t n)
 {
     WebPData data = {bytes, n};
@@ -67,7 +67,7 @@ static int probe(const char *name, const unsigned char *bytes, uint64_t n,
     return 0;
 }
 
-/* The crop that holds r with its edges, from even places on. */
+/* The crop that contains r and its edges, from even coordinates. */
 static struct mr_region widen(struct mr_region r, uint32_t width, uint32_t height)
 {
     r.x0 = (r.x0 > EDGE ? r.x0 - EDGE : 0) & ~1u;
@@ -77,7 +77,8 @@ static struct mr_region widen(struct mr_region r, uint32_t width, uint32_t heigh
     return r;
 }
 
-/* [out] p: the region of the stored picture, RGB, or RGBA when alpha counts, reduced to what is asked for. */
+/* [out] p: the region of the stored picture, as RGB, or RGBA if alpha is needed, converted to the
+ * requested channels. */
 static int decode_pixels(const struct mr_image_call *call, struct mr_region r,
                          struct mr_region crop, bool rgba, struct mr_picture *p)
 {
@@ -131,8 +132,9 @@ static int decode(const struct mr_image_call *call, struct mr_picture *out)
         info.height = stored_height;
     }
     rc = mr_image_check_size(call, info.width, info.height);
-    if (rc == 0)
-        rc = mr_image_window(call, info.width, info.height, &w);
+    if (rc < 0)
+        return rc;
+    rc = mr_image_window(call, info.width, info.height, &w);
     if (rc != 0)
         return rc;
     struct mr_region upright = mr_image_region(&w, 8, info.width, info.height);
@@ -140,8 +142,9 @@ static int decode(const struct mr_image_call *call, struct mr_picture *out)
     bool rgba =
         call->opts->channels == 4 || (info.channels == 4 && call->opts->alpha != MR_ALPHA_DROP);
     rc = decode_pixels(call, r, widen(r, stored_width, stored_height), rgba, &p);
-    if (rc == 0)
-        rc = mr_picture_turn(call, turn, &p);
+    if (rc < 0)
+        return rc;
+    rc = mr_picture_turn(call, turn, &p);
     if (rc < 0)
         return rc;
     p.x = upright.x0;

@@ -1,4 +1,4 @@
-/* The core of data sets: opening by format, the checks that every format's result must pass, and the plain read. */
+/* The core of data sets: opens a format, checks its result, and reads samples without an engine. */
 #include "dataset/dataset.h"
 
 #include <stddef.h>
@@ -6,14 +6,14 @@
 
 #define MAX_SAMPLES (1ull << 62)
 
-/* An older caller's struct is shorter than the table's. */
+/* A caller compiled against an older header passes a struct shorter than the table's. */
 void mr_dataset_opts_fill(const struct mr_dataset_ops *ops, void *opts, size_t size)
 {
     _Alignas(max_align_t) unsigned char full[MR_MAX_OPTS_BYTES] = {0};
     if (ops->options)
         mr_options_init(
             ops->options,
-            full); /* fails only on a default that does not parse: a test asks all tables */
+            full); /* fails only if a default does not parse; a test checks all tables */
     mr_opts_copy(opts, size, full, ops->opts_size);
 }
 
@@ -106,7 +106,7 @@ static uint64_t hash_u64(uint64_t h, uint64_t x)
     return mr_hash(h, &x, sizeof x);
 }
 
-/* What open has hashed already says what the format's name, the length and the fields do not. */
+/* What open() hashed adds what format name, length and fields don't cover. */
 static uint64_t fingerprint(const struct mr_dataset *ds)
 {
     uint64_t h = mr_hash(ds->fingerprint, ds->ops->name, strlen(ds->ops->name));
@@ -122,20 +122,23 @@ static uint64_t fingerprint(const struct mr_dataset *ds)
     return mr_mix64(h);
 }
 
-/* The front of each file: sets of one shape are told apart by what is in them. (The end of a .gz would have to be waited for.) */
+/* Hashes the front of each file, to tell data sets of the same shape apart. (The size of a .gz is
+ * left out: it is not known until all of it is unpacked.) */
 #define FRONT_BYTES 65536
 static int hash_front(struct mr_dataset *ds, int id, unsigned char *front)
 {
     uint64_t bytes = MR_MIN(mr_files_bytes(ds->files, id), FRONT_BYTES);
     int rc = mr_interrupt_check(mr_files_name(ds->files, id));
-    if (rc == 0)
-        rc = mr_files_read(ds->files, id, 0, front, bytes);
-    if (rc == 0)
-        ds->fingerprint = mr_hash(ds->fingerprint, front, bytes);
-    return rc;
+    if (rc < 0)
+        return rc;
+    rc = mr_files_read(ds->files, id, 0, front, bytes);
+    if (rc < 0)
+        return rc;
+    ds->fingerprint = mr_hash(ds->fingerprint, front, bytes);
+    return 0;
 }
 
-/* Lazy files are not looked at now: their data set hashes what it knows of them. */
+/* Lazy files are not read here: their data set hashes what it knows of them. */
 static int hash_fronts(struct mr_dataset *ds)
 {
     struct mr_files_kinds kinds;
@@ -166,7 +169,7 @@ static int finish(struct mr_dataset *ds)
     return rc;
 }
 
-/* Values that a URI cannot give, but a struct can. */
+/* Enum values that a struct can hold but a URI cannot. */
 static int check_choices(const struct mr_dataset_ops *ops, const void *opts)
 {
     for (const struct mr_option *o = ops->options; o && o->name; o++) {
@@ -183,7 +186,7 @@ static int check_choices(const struct mr_dataset_ops *ops, const void *opts)
     return 0;
 }
 
-/* The caller's struct may be of an older, shorter version: what it lacks takes the defaults. */
+/* The caller's struct may be an older, shorter version: missing members get their defaults. */
 static int copy_opts(const struct mr_dataset_ops *ops, const void *opts, void **out)
 {
     size_t size = *(const size_t *)opts;
@@ -206,14 +209,15 @@ static int copy_opts(const struct mr_dataset_ops *ops, const void *opts, void **
     return rc;
 }
 
-/* URLs with credentials become names: nothing that is made of the options later holds a secret. */
+/* Replaces URLs that contain credentials by names, so that nothing derived from the options
+ * contains a secret. */
 static int hide_urls(struct mr_dataset *ds, void *opts)
 {
     for (const struct mr_option *o = ds->ops->options; o && o->name && !ds->ops->many_urls; o++) {
         const char **text = (const char **)((char *)opts + o->offset);
         if (o->type != MR_OPT_STRING || !*text || ds->n_hidden == MR_MAX_HIDDEN)
             continue;
-        int rc = mr_url_hold(*text, text);
+        int rc = mr_url_acquire(*text, text);
         if (rc < 0)
             return rc;
         if (rc > 0)
@@ -222,7 +226,7 @@ static int hide_urls(struct mr_dataset *ds, void *opts)
     return 0;
 }
 
-/* files: of the mixture that it is a part of, or NULL. */
+/* files: the file table of the mixture if this is a part of one, else NULL. */
 static int make(const struct mr_dataset_ops *ops, const void *opts, struct mr_files *files,
                 struct mr_dataset **out)
 {
@@ -248,18 +252,23 @@ static int make(const struct mr_dataset_ops *ops, const void *opts, struct mr_fi
     }
     mr_interruptible_begin();
     rc = mr_interrupt_check(ops->name);
-    if (rc >= 0)
-        rc = hide_urls(ds, copy);
-    if (rc >= 0)
-        rc = ops->open(ds, copy);
-    if (rc >= 0)
-        rc = finish(ds);
+    if (rc < 0)
+        goto end;
+    rc = hide_urls(ds, copy);
+    if (rc < 0)
+        goto end;
+    rc = ops->open(ds, copy);
+    if (rc < 0)
+        goto end;
+    rc = finish(ds);
+    if (rc < 0)
+        goto end;
     mr_interruptible_end();
-    if (rc >= 0) {
-        *out = ds;
-        rc = 0;
-        goto free_copy;
-    }
+    free(copy);
+    *out = ds;
+    return 0;
+end:
+    mr_interruptible_end();
 free_ds:
     mr_dataset_close(ds);
 free_copy:
@@ -443,13 +452,17 @@ int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row
     mr_sample_init(ds, row, &sample);
     mr_interruptible_begin();
     int rc = mr_interrupt_check(ds->text);
-    if (rc == 0 && mr_dataset_decodes(ds))
-        rc = mr_decoder_create(&sample.decoder);
-    if (rc == 0)
-        rc = mr_sample_read(ds, index, &sample, owned);
+    if (rc < 0)
+        goto end;
+    rc = mr_dataset_decodes(ds) ? mr_decoder_create(&sample.decoder) : 0;
+    if (rc < 0)
+        goto end;
+    rc = mr_sample_read(ds, index, &sample, owned);
+    if (rc < 0)
+        goto end;
+    copy_out(ds, &sample, row, dim);
+end:
     mr_interruptible_end();
-    if (rc >= 0)
-        copy_out(ds, &sample, row, dim);
     for (int e = 0; e < MR_MAX_EXTENTS; e++)
         free(owned[e]);
     mr_decoder_destroy(sample.decoder);

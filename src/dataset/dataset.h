@@ -1,5 +1,20 @@
 /*
- * The data set's side of the engine: where samples lie and how bytes become tensors.
+ * Data sets as the engine sees them: where samples are and how their bytes become tensors.
+ *
+ * A format (idx, tar, csv, ...) is a const struct mr_dataset_ops in a file of its own, listed in
+ * uri.c. It does no I/O per sample. There are two kinds:
+ *
+ * - locate() and decode(): locate() names the byte ranges (struct mr_extent) that make up sample i,
+ *   the engine reads them by whatever means it has (page cache, io_uring, HTTP, GPUDirect), and
+ *   decode() turns them into tensors. If every extent is a field in its final form, decode() is not
+ *   called.
+ * - get(): the data set produces the sample itself: callbacks, videos, generated numbers. The
+ *   engine can't read ahead for these.
+ *
+ * Opening runs in this order: mr_uri_parse() chooses the format and fills its options struct,
+ * mr_dataset_make() calls ops->open(), checks the field specs, and computes the fingerprint that a
+ * saved loader state must match. After that a data set is immutable: locate(), decode() and get()
+ * run on all worker threads at once, without a lock.
  */
 #ifndef MR_DATASET_DATASET_H
 #define MR_DATASET_DATASET_H
@@ -11,35 +26,39 @@
 
 #define MR_MAX_EXTENTS MR_MAX_FIELDS /* byte ranges of one sample */
 
-/* One byte range; bytes MR_WHOLE (offset 0, field -1): all of the file, however long. field >= 0: these bytes are that field as it is (C order, this machine's byte order, spec's size): the
- * engine may use or copy them without decode. */
+/* One byte range. bytes == MR_WHOLE (with offset 0 and field -1): the whole file, whatever its
+ * size. field >= 0: the bytes are that field in its final form (C order, native byte order, the
+ * spec's size), so the engine may use or copy them without calling decode. */
 struct mr_extent {
     int file;
     int field;
     uint64_t offset, bytes;
 };
 
-/* What an extent's read brought. */
+/* The bytes of an extent. */
 struct mr_bytes {
     const void *data;
     uint64_t n;
 };
 
 /*
- * One sample on its way. For each field: data points to the bytes. Before decode or get, data == room, a buffer of the
- * spec's bytes, and dim is the spec's shape; the data set writes there, or points data at bytes that stay valid until the
- * sample is done (an input of decode, its own memory, the decoder's).
+ * A sample while it is being made. For each field, data points to its bytes. Before decode() or
+ * get(), data == room, a buffer of the spec's size, and dim is the spec's shape. The data set
+ * writes into that buffer, or points data at bytes that stay valid until the sample is finished (an
+ * input of decode, its own memory, the decoder's).
  *
- * Pictures (fields in ds->pictures) have no room: their size is not known before. mr_sample_decode() decodes the part that
- * the chain wants of them, and sets data, dim (of what was decoded) and picture.
+ * Pictures (fields in ds->pictures) have no buffer: their size is not known in advance.
+ * mr_sample_decode() decodes the region that the transform chain needs, and sets data, dim (of the
+ * decoded region) and picture.
  */
 struct mr_sample {
-    /* What random choices are keyed by: mr_draw4(seed, MR_DRAW_DATASET, index, epoch, ...). Of a mixture's part the index is the
-     * mixture's, so that a sample that comes twice in an epoch is not the same twice. */
+    /* The key of random choices: mr_draw4(seed, MR_DRAW_DATASET, index, epoch, ...). For a part of
+     * a mixture, index is the mixture's, so that a sample that occurs twice in an epoch draws
+     * different numbers. */
     uint64_t index, epoch, seed;
-    struct mr_decoder *
-        decoder; /* the calling thread's; NULL for data sets without pictures that do not want one */
-    mr_window_choice *choose; /* what is wanted of the picture; NULL: all of it */
+    /* the calling thread's; NULL if the data set has no pictures and does not set wants_decoder */
+    struct mr_decoder *decoder;
+    mr_window_choice *choose; /* chooses the region of a picture to decode; NULL: all of it */
     void *choose_user;
     struct {
         const void *data;
@@ -47,44 +66,52 @@ struct mr_sample {
         uint64_t dim[MR_MAX_RANK];
     } field[MR_MAX_FIELDS];
     struct mr_picture picture; /* of field ds->picture, once decoded */
-    struct mr_bytes
-        *stored; /* not NULL: pictures stay as they are stored, and where that is goes here */
+    /* if not NULL, pictures are not decoded: their stored bytes are described here */
+    struct mr_bytes *stored;
 };
 
 struct mr_dataset_ops {
     const char *name;
     const char *summary;
-    /* URI options; the options struct is the public mr_*_opts; positional[0] is the path. NULL: not to be had by URI. */
+    /* URI options, for the public mr_*_opts; positional[0] is the path. NULL: can't be opened by
+     * URI. */
     const struct mr_option *options;
     const char *const *positional;
     size_t opts_size, state_size;
-    bool many_urls; /* its path may be several URLs: it hides their credentials itself */
-    /* What this build or machine lacks of the format, with what to install; NULL: nothing. Optional. */
+    bool many_urls; /* the path may be a list of URLs: open() hides their credentials itself */
+    /* What is missing on this machine or in this build to use the format, and what to install; NULL
+     * if nothing. Optional. */
     const char *(*lacks)(void);
-    /* Required. May a path without format prefix be this format? Optional: NULL is no. */
+    /* Returns whether a path without a format prefix may be of this format. Optional. */
     bool (*sniff)(const char *path);
-    /* Required: fills ds->n, n_fields, field, text and adds files; hashes into ds->fingerprint what format, n and fields do
-     * not say. May set ds->ops to a variant of itself. On failure the core closes and destroys. */
+    /* Required. Fills ds->n, n_fields, field and text, adds files, and hashes into ds->fingerprint
+     * what format name, n and fields don't cover. May set ds->ops to a variant of itself. If it
+     * fails, the core calls close and frees ds. */
     int (*open)(struct mr_dataset *ds, const void *opts);
-    void (*close)(
-        struct mr_dataset *ds); /* frees what state holds, also after a failed open; optional */
-    /* Where the path ends in a URI's text, when it is no path. Optional. */
+    /* frees what is in state, also after a failed open; optional */
+    void (*close)(struct mr_dataset *ds);
+    /* Returns the length of the path at the start of a URI's text. Optional: for formats whose
+     * "path" is not a path. */
     size_t (*path_length)(const char *text);
-    /* Either locate (and decode, when some extent has field < 0) ... decode gets the bytes of every extent, in locate's
-     * order; of extents with field >= 0 it sets the field's data to them where they are not NULL. */
+    /* Required unless get() is set. Returns the number of extents, >= 1, or 0 for get(). */
     int (*locate)(const struct mr_dataset *ds, uint64_t index,
-                  struct mr_extent out[MR_MAX_EXTENTS]); /* count, >= 1 */
+                  struct mr_extent out[MR_MAX_EXTENTS]);
+    /* Required if an extent can have field < 0. in: the bytes of every extent, in the order of
+     * locate(). For an extent with field >= 0 it sets the field's data, unless its bytes are NULL.
+     */
     int (*decode)(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
                   struct mr_sample *out);
-    /* ... or get; or both: get then gives the samples for which locate returns 0. */
+    /* Required unless locate() is set. If both are, get() makes the samples for which locate()
+     * returns 0. */
     int (*get)(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out);
-    /* The name of the file that get() reads a sample from, for the list of bad ones; NULL: none. Optional. */
+    /* Returns the name of the file that get() reads a sample from, for the list of bad samples;
+     * NULL if none. Optional. */
     const char *(*file)(const struct mr_dataset *ds, uint64_t index);
 };
 
-#define MR_MAX_HIDDEN 8 /* options of one format that may be URLs */
+#define MR_MAX_HIDDEN 8 /* options of one format that may contain URLs */
 
-/* A class that labels name. */
+/* A class name, for data sets whose labels have names. */
 struct mr_class {
     const char *name;
     uint64_t n; /* samples */
@@ -96,48 +123,52 @@ struct mr_dataset {
     uint64_t n;
     int n_fields;
     struct mr_spec field[MR_MAX_FIELDS];
-    int picture; /* the field that is a picture (u8, height x width x channels, the first two varying); -1: none */
-    bool
-        picture_bounded; /* its spec's height and width were given by the user; else they are only a guess */
-    bool wants_decoder;         /* get keeps things in the thread's decoder */
-    bool draws;                 /* samples differ from epoch to epoch */
+    /* the field that is a picture (u8, height x width x channels; the first two vary), or -1 */
+    int picture;
+    /* the user gave the spec's height and width; otherwise they are only a guess */
+    bool picture_bounded;
+    bool wants_decoder;         /* get() keeps state in the thread's decoder */
+    bool draws;                 /* samples depend on the epoch */
     struct mr_image_opts image; /* how pictures are decoded */
     struct mr_files *files;
-    bool part;      /* of a mixture, whose files these are, too */
-    int first_file; /* the fronts of the files from this one on go into the fingerprint */
+    bool part;      /* part of a mixture, which owns `files` */
+    int first_file; /* files from this id on have their fronts hashed into the fingerprint */
     uint64_t n_classes;
-    const struct mr_class
-        *class; /* the format's own, freed by its close; NULL: labels have no names */
+    /* n_classes, owned by the format, freed by its close(); NULL: labels have no names */
+    const struct mr_class *class;
     uint64_t fingerprint;
-    const char *hidden[MR_MAX_HIDDEN]; /* names of URLs in the options, held until it is closed */
+    /* names that replace URLs in the options, owned until close */
+    const char *hidden[MR_MAX_HIDDEN];
     int n_hidden;
     char text[160];
 };
 
-/* Opens by ops and public options struct: what every mr_dataset_open_* does. */
+/* Opens a data set by ops and public options struct: the body of every mr_dataset_open_*. */
 int mr_dataset_make(const struct mr_dataset_ops *ops, const void *opts, struct mr_dataset **out);
-/* The same for a part of a mixture: by URI, its files in a table that is there already and outlives it, or nearly. */
+/* The same for a part of a mixture: by URI, with its files in the table of the mixture, which
+ * outlives it. */
 int mr_dataset_open_part(const char *uri, struct mr_files *files, struct mr_dataset **out);
-/* Will a worker's samples need a struct mr_decoder? */
+/* Returns whether workers need a struct mr_decoder for the samples. */
 bool mr_dataset_decodes(const struct mr_dataset *ds);
 
-/* Are n and the fields' specs such that the engine can work with them? Returns 0, MR_EMISUSE or MR_ELIMIT; who: what the
- * error text starts with. mr_dataset_make() asks after open. */
+/* Checks that n and the fields' specs are within what the engine can handle. who: start of the
+ * error text. Returns 0, MR_EMISUSE or MR_ELIMIT. mr_dataset_make() calls it after open(). */
 int mr_dataset_check(const struct mr_dataset *ds, const char *who);
 
-/* Fills a caller's options struct of `size` bytes with its format's defaults: what every mr_*_opts_fill() does. */
+/* Fills a caller's options struct of `size` bytes with its format's defaults: the body of every
+ * mr_*_opts_fill(). */
 void mr_dataset_opts_fill(const struct mr_dataset_ops *ops, void *opts, size_t size);
-#define MR_MAX_OPTS_BYTES 4096 /* of any format's struct */
+#define MR_MAX_OPTS_BYTES 4096 /* upper bound for any format's options struct */
 
-/* Reads a URI into its format and a malloc'd options struct, to be freed with mr_uri_free(). Looks at the disk only to
- * find where the path ends and which format it has. */
+/* Parses a URI into its format and a malloc'd options struct; free that with mr_uri_free().
+ * Accesses the disk only to find the end of the path and to recognise the format. */
 int mr_uri_parse(const char *uri, const struct mr_dataset_ops **out_ops, void **out_opts);
 void mr_uri_free(const struct mr_dataset_ops *ops, void *opts);
 
-/* What "formats: ..." says in error texts. Returns buf. */
+/* Writes the list of formats that error texts show. Returns buf. */
 const char *mr_format_names(char *buf, size_t cap);
 
-/* The name of a data field that the format does not name: "image" for u8 of rank 2 and more, else "x". */
+/* Sets the default name of a data field: "image" for u8 of rank 2 or more, else "x". */
 void mr_field_name(struct mr_spec *spec);
 
 /* Checks a shape that a user gave: rank 0..MR_MAX_RANK, no dimension 0. Returns 0 or MR_EOPTION. */
@@ -146,23 +177,25 @@ int mr_shape_check(const struct mr_shape *shape, const char *who);
 /* The part of a path after its last '/'. */
 const char *mr_base_name(const char *path);
 
-/* Writes count elements of width 2, 4 or 8 bytes with each one's bytes reversed. dst == src is allowed. */
+/* Copies count elements of width 2, 4 or 8 bytes and reverses the bytes of each. dst == src is
+ * allowed. */
 void mr_swap_copy(void *dst, const void *src, uint64_t count, uint32_t width);
 
-/* Records of one size, one after the other in one file: one field of idx, npy, raw and array data sets. */
+/* Fixed-size records, one after the other in one file: one field of idx, npy, raw and array data
+ * sets. */
 struct mr_records {
     int file;
-    uint32_t swap; /* width of the elements whose bytes are in the other order; 0: none */
-    uint64_t offset, stride, bytes; /* of record 0; from one to the next; of one */
+    uint32_t swap; /* element width if the file's byte order is not native, else 0 */
+    uint64_t offset, stride, bytes; /* offset of record 0; distance between records; size of one */
 };
-/* What locate and decode of such data sets do: field f is records[f]. */
+/* locate() and decode() of such data sets: field f is records[f]. */
 int mr_records_locate(const struct mr_records *records, int n, uint64_t index,
                       struct mr_extent out[MR_MAX_EXTENTS]);
 int mr_records_decode(const struct mr_records *records, int n, const struct mr_bytes in[],
                       struct mr_sample *out);
 
-/* The bytes of an extent if they are in memory: 1 and [out] out; 0: they must be read, out->n is how
- * many, or MR_WHOLE while that is not known; negative: the error. */
+/* Gets the bytes of an extent if they are in memory. Returns 1 with [out] out; 0 if they must be
+ * read: out->n is then how many, or MR_WHOLE while that is not known; or a negative error. */
 static inline int mr_extent_view(const struct mr_dataset *ds, const struct mr_extent *at,
                                  struct mr_bytes *out)
 {
@@ -171,26 +204,28 @@ static inline int mr_extent_view(const struct mr_dataset *ds, const struct mr_ex
         return mr_files_view_whole(ds->files, at->file, &out->n, &out->data);
     return mr_files_view(ds->files, at->file, at->offset, at->bytes, &out->data);
 }
-/* The same, but reads them on this thread if need be. [out] owned: what to free() then. Returns 0 or
- * the error. */
+/* The same, but reads them on this thread if necessary. [out] owned: memory to free() when done.
+ * Returns 0 or an error. */
 int mr_extent_fetch(const struct mr_dataset *ds, const struct mr_extent *at, struct mr_bytes *out,
                     void **owned);
 
-/* Reads one sample on this thread. owned: zeroed; the caller frees what stands there when it is done with the sample. */
+/* Reads one sample on this thread. owned: zeroed by the caller, who frees its elements when done
+ * with the sample. */
 int mr_sample_read(const struct mr_dataset *ds, uint64_t index, struct mr_sample *sample,
                    void *owned[MR_MAX_EXTENTS]);
 
-/* Presets a sample's room and dims, and zeroes what is around them; rooms[f] NULL where the engine expects a view. */
+/* Zeroes a sample and sets its buffers and dims. rooms[f]: NULL if the engine expects a view. */
 void mr_sample_init(const struct mr_dataset *ds, void *const rooms[], struct mr_sample *out);
 
-/* What data sets with pictures have in common (pictures.c). Makes field f a picture; its name is the caller's to set. */
+/* Shared by data sets with pictures (pictures.c). Makes field f a picture; the caller sets its
+ * name. */
 void mr_picture_declare(struct mr_dataset *ds, int f, const struct mr_picture_opts *opts);
-/* Decodes the bytes of a picture (in: a whole file) into its field, as the sample's `choose` wants it. name: of the file,
- * for errors. Returns what mr_image_decode() does. */
+/* Decodes a picture (in: a whole file) into its field; the sample's `choose` selects the region.
+ * name: of the file, for errors. Returns the result of mr_image_decode(). */
 int mr_sample_decode(const struct mr_dataset *ds, const char *name, const struct mr_bytes *in,
                      struct mr_sample *out);
 
-/* Rows of a data set's option table, for its struct's member `m` of struct mr_picture_opts. */
+/* Option table rows for member `m`, a struct mr_picture_opts, of a data set's options struct. */
 extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
 #define MR_PICTURE_OPTIONS(T, m)                                                                   \
     {.name = "color",                                                                              \

@@ -1,10 +1,12 @@
 /*
- * Mixtures: samples of several data sets, by weight. The parts' files stand in the mixture's table, so that the engine reads
- * them all alike.
+ * Mixtures: samples of several data sets, by weight. The parts' files are in the mixture's file
+ * table, so the engine reads them like any other.
  *
- * Which part a place belongs to is worked out once for a period of as many places as the reduced weights add up to, and
- * repeats. Within it, occurrence c (from 0) of a part with weight w of P has a window, [floor(c P / w), ceil((c + 1) P / w)),
- * and each place goes to the part whose open window ends first: so each has its share of every prefix to within one.
+ * The assignment of positions to parts is computed once for a period, as many positions as the
+ * reduced weights add up to, and repeats. Within it, occurrence c (from 0) of a part with weight w
+ * of P has a window, [floor(c P / w), ceil((c + 1) P / w)), and each position goes to the part
+ * whose open window ends first. So in every prefix, each part's count is within one of its exact
+ * share.
  */
 #include "dataset/dataset.h"
 
@@ -14,8 +16,8 @@
 
 #define MAX_PARTS  64
 #define MAX_PERIOD (1u << 20)
-#define MAX_DEPTH  8        /* brackets within each other, and so mixtures */
-#define UNIT       1000000u /* a weight of 1: six digits behind the point */
+#define MAX_DEPTH  8        /* nesting of brackets, and so of mixtures */
+#define UNIT       1000000u /* a weight of 1: six decimal places */
 
 struct part {
     struct mr_dataset *ds;
@@ -26,14 +28,14 @@ struct state {
     struct part part[MAX_PARTS];
     int n_parts;
     uint64_t period;
-    uint8_t *source; /* of each place in the period */
-    uint32_t *count; /* how often its part occurs before it in the period */
+    uint8_t *source; /* part of each position in the period */
+    uint32_t *count; /* how often that part occurs in the period before the position */
     struct mr_class *class;
 };
 
 /* ---- the text ---- */
 
-/* Bytes up to the next comma that stands in no brackets. [out] depth: of the deepest bracket, if not NULL. */
+/* Bytes up to the next comma outside brackets. [out] deepest: nesting depth; may be NULL. */
 static size_t item_length(const char *text, int *deepest)
 {
     size_t n = 0;
@@ -49,14 +51,14 @@ static size_t item_length(const char *text, int *deepest)
     return n;
 }
 
-/* "0.7*": its bytes, 0 for none. */
+/* The length of "0.7*"; 0 if there is none. */
 static size_t weight_length(const char *text)
 {
     size_t n = strspn(text, "0123456789.");
     return n > 0 && text[n] == '*' ? n + 1 : 0;
 }
 
-/* The parts go on for as long as items begin with a weight; options follow. */
+/* The list of parts ends at the first item without a weight; options follow. */
 static size_t path_length(const char *text)
 {
     size_t n = item_length(text, NULL);
@@ -110,10 +112,14 @@ static int open_part(struct mr_dataset *ds, const char *item, size_t length)
         return mr_error_set(MR_ELIMIT, "mix: more than %d parts", MAX_PARTS);
     struct part *p = &st->part[st->n_parts];
     int rc = parse_item(item, length, &p->weight, &uri);
-    if (rc == 0)
-        rc = mr_dataset_open_part(uri, ds->files, &p->ds);
+    if (rc < 0)
+        goto free_uri;
+    rc = mr_dataset_open_part(uri, ds->files, &p->ds);
+    if (rc < 0)
+        goto free_uri;
+    st->n_parts++;
+free_uri:
     free(uri);
-    st->n_parts += rc == 0;
     return rc;
 }
 
@@ -161,7 +167,7 @@ static int reduce_weights(struct state *st)
     return 0;
 }
 
-/* The part that place t of the period goes to. done: each one's occurrences before it. */
+/* Returns the part for position t of the period. done: occurrences of each part before t. */
 static int choose(const struct state *st, uint64_t t, const uint32_t *done)
 {
     uint64_t first = UINT64_MAX;
@@ -191,7 +197,7 @@ static int make_period(struct state *st)
     return 0;
 }
 
-/* The place after the one where each sample of each part has occurred. */
+/* The number of positions after which every sample of every part has occurred. */
 static int least_length(const struct state *st, uint64_t *out)
 {
     *out = 0;
@@ -219,7 +225,7 @@ static const struct mr_dataset *find(const struct mr_dataset *ds, uint64_t i, ui
     return p->ds;
 }
 
-/* ---- do the parts agree? ---- */
+/* ---- compatibility of the parts ---- */
 
 static bool join_field(struct mr_spec *to, const struct mr_spec *from)
 {
@@ -265,7 +271,7 @@ static int join_fields(struct mr_dataset *ds, const struct mr_dataset *part, int
     return 0;
 }
 
-/* Labels must mean the same, where they have names. */
+/* Parts whose labels have names must agree on them. */
 static int join_classes(struct mr_dataset *ds)
 {
     struct state *st = ds->state;
@@ -307,21 +313,22 @@ static int join(struct mr_dataset *ds)
     ds->picture = first->picture;
     ds->picture_bounded = first->picture_bounded;
     ds->image = first->image;
-    int rc = 0;
-    for (int k = 0; k < st->n_parts && rc == 0; k++) {
+    for (int k = 0; k < st->n_parts; k++) {
         const struct part *p = &st->part[k];
         const uint64_t is[] = {p->weight, p->ds->fingerprint};
-        rc = join_fields(ds, p->ds, k + 1);
+        int rc = join_fields(ds, p->ds, k + 1);
+        if (rc < 0)
+            return rc;
         ds->wants_decoder |= mr_dataset_decodes(p->ds);
         ds->draws |= p->ds->draws;
         ds->fingerprint = mr_hash(ds->fingerprint, is, sizeof is);
     }
-    return rc == 0 ? join_classes(ds) : rc;
+    return join_classes(ds);
 }
 
 /* ---- samples ---- */
 
-/* The part's own bounds, which may be smaller than the mixture's. */
+/* Sets the part's own bounds, which may be smaller than the mixture's. */
 static void preset(const struct mr_dataset *part, struct mr_sample *out)
 {
     for (int f = 0; f < part->n_fields; f++)
@@ -360,18 +367,22 @@ static int open_mix(struct mr_dataset *ds, const void *options)
     if (!o->parts || !o->parts[0])
         return mr_error_set(MR_EOPTION, "mix: no parts: expected mix:WEIGHT*URI,WEIGHT*URI");
     int rc = open_parts(ds, o->parts);
-    if (rc == 0)
-        rc = reduce_weights(st);
-    if (rc == 0)
-        rc = make_period(st);
-    if (rc == 0)
-        rc = join(ds);
-    if (rc == 0 && o->length == 0)
-        rc = least_length(st, &ds->n);
     if (rc < 0)
         return rc;
-    ds->n = o->length ? o->length : ds->n;
-    ds->first_file = mr_files_length(ds->files); /* the parts have hashed theirs */
+    rc = reduce_weights(st);
+    if (rc < 0)
+        return rc;
+    rc = make_period(st);
+    if (rc < 0)
+        return rc;
+    rc = join(ds);
+    if (rc < 0)
+        return rc;
+    ds->n = o->length;
+    rc = o->length == 0 ? least_length(st, &ds->n) : 0;
+    if (rc < 0)
+        return rc;
+    ds->first_file = mr_files_length(ds->files); /* the parts have hashed their own files */
     bool reads = false;
     for (int k = 0; k < st->n_parts; k++)
         reads |= st->part[k].ds->ops->locate != NULL;
@@ -420,7 +431,7 @@ static const char *const positional[] = {"parts", NULL};
 
 const struct mr_dataset_ops mr_dataset_mix = {MIX, .locate = locate, .decode = decode};
 
-/* When no part is read. */
+/* For mixtures of which no part is read. */
 static const struct mr_dataset_ops no_reads = {MIX};
 
 void mr_mix_opts_fill(struct mr_mix_opts *opts, size_t size)

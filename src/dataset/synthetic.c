@@ -1,8 +1,8 @@
 /*
- * Samples made from their index: for measuring the engine without files, and for tests.
+ * Samples computed from their index: to measure the engine without files, and for tests.
  *
- * The numbers of sample i are Philox blocks under a key that is itself drawn from (seed, i): the same bytes whoever asks
- * and whenever, and any sample without the ones before it.
+ * The numbers of sample i are Philox blocks under a key that is itself drawn from (seed, i). So a
+ * sample's bytes don't depend on thread or order, and each can be made without the ones before it.
  */
 #include "dataset/dataset.h"
 
@@ -10,22 +10,23 @@
 #include <string.h>
 #include <time.h>
 
-/* What a draw of a sample is for: mr_draw4()'s c. */
+/* Purpose of a draw for a sample: argument c of mr_draw4(). */
 enum { DRAW_KEY, DRAW_LABEL, DRAW_LENGTH };
 
 struct state {
     struct mr_synthetic_opts opts;
-    int file; /* with a delay: the null file */
+    int file; /* with a delay: a file that reads as zeros */
     uint64_t bytes;
 };
 
 /* ---- numbers ---- */
 
-/* Blocks made side by side: one vector register of the widest machine per counter word. */
+/* Blocks computed side by side: one vector register of the widest machine per counter word. */
 #define LANES 16
 #define GROUP (LANES * 4)
 
-/* A sample's stream of 32-bit words. Word w is output w % GROUP / LANES of block w / GROUP * LANES + w % LANES. */
+/* A sample's stream of 32-bit words. Word w is output w % GROUP / LANES of block
+ * w / GROUP * LANES + w % LANES. */
 struct stream {
     uint32_t key[2], high[2]; /* high: the counter's upper words */
 };
@@ -68,15 +69,15 @@ MR_CLONES static void draw_group(const struct stream *s, uint64_t block, uint32_
     memcpy(out + 3 * LANES, c3, sizeof c3);
 }
 
-/* ---- one word, or two, to one number ---- */
+/* ---- words to numbers ---- */
 
-/* Round to nearest even; no infinity or NaN comes in. */
+/* Rounds to nearest even; x is finite. */
 static uint16_t to_f16(float x)
 {
     uint32_t u;
     memcpy(&u, &x, sizeof u);
     uint32_t sign = u >> 16 & 0x8000u, magnitude = u & 0x7fffffffu;
-    if (magnitude >= 0x47800000u) /* 65536 and more */
+    if (magnitude >= 0x47800000u) /* 65536 or more */
         return (uint16_t)(sign | 0x7c00u);
     if (magnitude < 0x38800000u) { /* below 2^-14: a multiple of 2^-24 */
         float scaled = (x < 0 ? -x : x) * 0x1p24f;
@@ -95,7 +96,7 @@ static uint16_t to_bf16(float x)
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
-/* ln x for 0 < x < 1, to 1e-14: without libm, whose last bit differs from machine to machine. */
+/* ln x for 0 < x < 1, to 1e-14. libm is not used: its last bit differs between machines. */
 static double natural_log(double x)
 {
     uint64_t u;
@@ -114,7 +115,7 @@ static double natural_log(double x)
     return 2 * s * sum + e * 0.69314718055994531;
 }
 
-/* Horner; n coefficients, the highest power's first. */
+/* Horner's method; n coefficients, highest power first. */
 static double polynomial(const double *c, int n, double x)
 {
     double sum = c[0];
@@ -123,7 +124,8 @@ static double polynomial(const double *c, int n, double x)
     return sum;
 }
 
-/* The inverse of the normal distribution function, to a relative 1.2e-9 (P. J. Acklam's rational approximation). */
+/* The inverse of the normal distribution function, with a relative error of 1.2e-9 (P. J. Acklam's
+ * rational approximation). */
 static double normal_quantile(double p)
 {
     static const double a[] = {-3.969683028665376e+01, 2.209460984245205e+02,
@@ -149,7 +151,7 @@ static double normal_quantile(double p)
 
 /* ---- words to elements ---- */
 
-/* Words that make one element of this dtype (a complex number's part counts as one); 1 for what is smaller. */
+/* Words per element of this dtype (per part of a complex number); 1 for smaller ones. */
 static uint32_t part_words(enum mr_dtype dtype)
 {
     return dtype == MR_F64 || dtype == MR_C128 ? 2 : 1;
@@ -175,7 +177,7 @@ static void put_u16(void *out, uint64_t i, uint16_t x)
     memcpy((char *)out + i * sizeof x, &x, sizeof x);
 }
 
-/* 24, 53, 11 and 8 bits: as many as the type holds exactly below 1, so that none rounds up to it. */
+/* 24, 53, 11 and 8 bits: as many as the type holds exactly below 1, so that none rounds up to 1. */
 MR_CLONES static void uniform(enum mr_dtype dtype, const uint32_t *w, uint32_t n, void *out)
 {
     if (dtype == MR_F32 || dtype == MR_C64)
@@ -192,7 +194,7 @@ MR_CLONES static void uniform(enum mr_dtype dtype, const uint32_t *w, uint32_t n
             put_u16(out, i, to_bf16((float)(w[i] >> 24) * 0x1p-8f));
 }
 
-/* Word i, of which the first of the pair decides for wide types: the quantile has 32 bits in any case. */
+/* Uses word i; for 64-bit types the first of the pair. The quantile has 32 bits in any case. */
 static void normal(enum mr_dtype dtype, const uint32_t *w, uint32_t n, void *out)
 {
     uint32_t step = part_words(dtype);
@@ -232,7 +234,8 @@ static void fill_random(const struct state *st, uint64_t index, uint64_t bytes, 
         out[i] &= 1;
 }
 
-/* One element that says the index: integers modulo their range, floats rounded, complex numbers with no imaginary part. */
+/* One element that encodes the index: integers modulo their range, floats rounded, complex numbers
+ * with imaginary part 0. */
 static void index_element(enum mr_dtype dtype, uint64_t index, char out[16])
 {
     memset(out, 0, 16);
@@ -309,7 +312,8 @@ static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *ou
 static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS])
 {
     const struct state *st = ds->state;
-    (void)index; /* all lie at 0: neighbours in the file would be read as one, with one delay */
+    /* all at offset 0: neighbours in the file would be merged into one read with one delay */
+    (void)index;
     out[0] = (struct mr_extent){.file = st->file, .field = -1, .offset = 0, .bytes = 0};
     return 1;
 }
@@ -366,14 +370,17 @@ static int open_synthetic(struct mr_dataset *ds, const void *options)
     mr_field_name(&ds->field[0]);
     ds->field[1] = (struct mr_spec){.name = "label", .dtype = MR_I64};
     rc = mr_dataset_check(ds, "synthetic");
-    if (rc >= 0)
-        rc = mr_spec_bytes(&ds->field[0], &st->bytes);
-    if (rc >= 0 && o->delay_ns) {
-        ds->ops = &delayed;
-        rc = st->file = mr_files_add_null(ds->files, "synthetic", 0, o->delay_ns);
-    }
     if (rc < 0)
         return rc;
+    rc = mr_spec_bytes(&ds->field[0], &st->bytes);
+    if (rc < 0)
+        return rc;
+    if (o->delay_ns) {
+        ds->ops = &delayed;
+        rc = st->file = mr_files_add_null(ds->files, "synthetic", 0, o->delay_ns);
+        if (rc < 0)
+            return rc;
+    }
     uint64_t content[] = {(uint64_t)o->values, o->classes, o->seed, o->min_length};
     ds->fingerprint = mr_hash(ds->fingerprint, content, sizeof content);
     char spec[96];
@@ -415,7 +422,7 @@ const struct mr_dataset_ops mr_dataset_synthetic = {
     .get = get,
 };
 
-/* With a delay the engine has something to read, which is where the latency is. */
+/* With a delay, samples have an extent, so that the engine reads and thus waits. */
 static const struct mr_dataset_ops delayed = {
     .name = "synthetic",
     .summary = "samples made from their index, with simulated read latency and work",

@@ -1,7 +1,8 @@
 /*
  * Data sets by URI: [FORMAT:]PATH[,option=value...].
  *
- * A path may hold colons and commas: the longest front part, up to a comma or the end, that is on the disk is the path.
+ * A path may contain colons and commas: it ends at the end of the text or at a comma, such that it
+ * is the longest one that exists on disk.
  */
 #include "dataset/dataset.h"
 
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Those that can be had by URI, in the order in which they are asked whether a path is theirs. */
+/* The formats that can be opened by URI, in the order in which sniff() asks them. */
 static const struct mr_dataset_ops *const formats[] = {
     &mr_dataset_idx,         &mr_dataset_npy,    &mr_dataset_raw,  &mr_dataset_tar,
     &mr_dataset_safetensors, &mr_dataset_folder, &mr_dataset_list, &mr_dataset_csv,
@@ -54,7 +55,7 @@ static bool on_disk(const char *path)
     return stat(path, &st) == 0;
 }
 
-/* Bytes up to the first comma that stands in no braces (shards-{a,b}.tar). */
+/* Bytes up to the first comma outside braces (shards-{a,b}.tar). */
 static size_t up_to_comma(const char *text)
 {
     size_t n = 0;
@@ -63,7 +64,8 @@ static size_t up_to_comma(const char *text)
     return n;
 }
 
-/* Is the text up to its first '=' or ',' an option of this format (NULL: of any)? */
+/* Returns whether the text up to its first '=' or ',' names an option of this format (NULL: of
+ * any). */
 static bool names_option(const struct mr_dataset_ops *ops, const char *text)
 {
     size_t length = strcspn(text, "=,");
@@ -75,7 +77,7 @@ static bool names_option(const struct mr_dataset_ops *ops, const char *text)
     return false;
 }
 
-/* A URL cannot be looked for; it ends at the first comma that an option follows. */
+/* A URL's existence can't be checked: it ends at the first comma that is followed by an option. */
 static size_t url_length(const struct mr_dataset_ops *ops, const char *text)
 {
     size_t n = up_to_comma(text);
@@ -84,7 +86,7 @@ static size_t url_length(const struct mr_dataset_ops *ops, const char *text)
     return n;
 }
 
-/* Where text's path ends: at a comma or at its end. Returns -ENOMEM, or 0. */
+/* Finds the end of the path: at a comma or at the end of the text. Returns 0 or -ENOMEM. */
 static int path_length(const struct mr_dataset_ops *ops, const char *text, size_t *out)
 {
     if (ops && ops->path_length) {
@@ -121,18 +123,18 @@ static const struct mr_dataset_ops *find_format(const char *name, size_t length)
     return NULL;
 }
 
-/* Which format is the path of? */
+/* Finds the format of a path. */
 static int sniff(const char *path, const struct mr_dataset_ops **out)
 {
     char names[128], shown[512];
     struct stat st;
     bool url = mr_store_is_remote(path);
     if (!url && stat(path, &st) != 0 && strpbrk(path, "{*?") && mr_dataset_tar.sniff(path)) {
-        *out = &mr_dataset_tar; /* the name of many files */
+        *out = &mr_dataset_tar; /* a list of names */
         return 0;
     }
     if (!url && stat(path, &st) != 0) {
-        int errnum = errno; /* before it is lost in formatting */
+        int errnum = errno; /* saved, since formatting may change it */
         return mr_error_errno(errnum, "%s (no format was given; formats: %s)", path,
                               mr_format_names(names, sizeof names));
     }
@@ -151,7 +153,7 @@ static int sniff(const char *path, const struct mr_dataset_ops **out)
                         mr_format_names(names, sizeof names));
 }
 
-/* Does text begin with "option=" of this format, where its path would stand? */
+/* Returns whether text begins with "option=" of this format instead of a path. */
 static bool starts_with_option(const struct mr_dataset_ops *ops, const char *text)
 {
     size_t length = strcspn(text, "=,");
@@ -163,11 +165,11 @@ static bool starts_with_option(const struct mr_dataset_ops *ops, const char *tex
     return false;
 }
 
-/* A URI cut into its parts. format NULL: by the path. path NULL: none; else malloc'd. */
+/* The parts of a URI. format NULL: decided by the path. path: malloc'd; NULL if missing. */
 struct uri {
     const struct mr_dataset_ops *format;
     char *path;
-    const char *options; /* within the text; "" for none */
+    const char *options; /* within the text; "" if none */
 };
 
 static int split_path(const char *text, struct uri *out)
@@ -181,7 +183,7 @@ static int split_path(const char *text, struct uri *out)
     return out->path ? 0 : mr_error_nomem("data set", length + 1);
 }
 
-/* text: behind "FORMAT:". */
+/* text: after "FORMAT:". */
 static int split_after_format(const char *text, struct uri *out)
 {
     const char *name = out->format->name;
@@ -235,12 +237,12 @@ static int fill(const struct mr_dataset_ops *format, const struct uri *uri, void
 {
     char who[32];
     snprintf(who, sizeof who, "%s:", format->name);
-    int rc = 0;
-    if (uri->path)
-        rc = mr_options_set(format->options, opts, who, format->positional[0], uri->path);
-    if (rc >= 0 && uri->options[0])
-        rc = mr_options_parse(format->options, opts, who, uri->options, NULL);
-    return rc;
+    if (uri->path) {
+        int rc = mr_options_set(format->options, opts, who, format->positional[0], uri->path);
+        if (rc < 0)
+            return rc;
+    }
+    return uri->options[0] ? mr_options_parse(format->options, opts, who, uri->options, NULL) : 0;
 }
 
 /* [out] opts: malloc'd and filled. */
@@ -263,12 +265,18 @@ int mr_uri_parse(const char *text, const struct mr_dataset_ops **out_ops, void *
     struct uri uri = {.options = ""};
     int rc = split(text, &uri);
     const struct mr_dataset_ops *format = uri.format;
-    if (rc >= 0 && !format)
+    if (rc < 0)
+        goto free_path;
+    if (!format) {
         rc = sniff(uri.path, &format);
-    if (rc >= 0)
-        rc = make_opts(format, &uri, out_opts);
-    if (rc >= 0)
-        *out_ops = format;
+        if (rc < 0)
+            goto free_path;
+    }
+    rc = make_opts(format, &uri, out_opts);
+    if (rc < 0)
+        goto free_path;
+    *out_ops = format;
+free_path:
     free(uri.path);
     return rc;
 }

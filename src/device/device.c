@@ -93,15 +93,18 @@ static int parse_options(const struct mr_device_ops *ops, const char *text, void
     if (!values)
         return mr_error_nomem("device options", ops->opts_size);
     int rc = mr_options_init(ops->options, values);
-    if (!rc && text && *text)
+    if (rc < 0)
+        goto fail;
+    if (text && *text)
         rc = mr_options_parse(ops->options, values, who, text, ops->positional);
-    if (rc < 0) {
-        mr_options_free(ops->options, values);
-        free(values);
-        return rc;
-    }
+    if (rc < 0)
+        goto fail;
     *out = values;
     return 0;
+fail:
+    mr_options_free(ops->options, values);
+    free(values);
+    return rc;
 }
 
 static int open_with(const struct mr_device_ops *ops, const void *opts, struct mr_device **out)

@@ -36,7 +36,7 @@ void mr_device_file_memory_end(struct mr_device *dev, void *memory)
     dev->ops->file_unregister(dev, memory);
 }
 
-/* What stops short in the middle of a file goes on. */
+/* Continues a short read in the middle of a file. */
 int64_t mr_device_file_read(struct mr_device *dev, void *file, uint64_t offset, void *memory,
                             uint64_t at, uint64_t bytes)
 {

@@ -22,9 +22,10 @@ int mr_graph_begin(struct mr_stream *stream)
     if (!stream->dev->ops->graph_begin)
         return mr_error_set(MR_EUNSUPPORTED, "device %s: it has no graphs", stream->dev->ops->name);
     rc = stream->dev->ops->graph_begin(stream);
-    if (rc == 0)
-        atomic_store(&stream->recording, true);
-    return rc;
+    if (rc < 0)
+        return rc;
+    atomic_store(&stream->recording, true);
+    return 0;
 }
 
 int mr_graph_end(struct mr_stream *stream, struct mr_graph **out)

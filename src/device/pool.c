@@ -28,8 +28,8 @@ struct block {
 
 struct mr_pool {
     struct mr_device *dev;
-    pthread_mutex_t
-        lock; /* guards all below; a back's locks are taken under it, never the other way */
+    /* guards all below; a back's locks are taken under it, never the other way */
+    pthread_mutex_t lock;
     struct block *used[N_BUCKETS];
     struct block *cached[MR_N_MEMORY];
     struct mr_memory_counters count[MR_N_MEMORY];

@@ -158,7 +158,8 @@ static bool claim(struct mr_worker *w)
 static uint32_t free_reads(const struct mr_worker *w)
 {
     uint32_t depth = atomic_load_explicit(&w->ahead.depth, memory_order_relaxed);
-    return MR_MIN(mr_reader_room(w->reader), depth - MR_MIN(mr_reader_in_flight(w->reader), depth));
+    return MR_MIN(mr_reader_space(w->reader),
+                  depth - MR_MIN(mr_reader_in_flight(w->reader), depth));
 }
 
 /* Whole files may be larger than the first one: what has landed then is used before more is read,

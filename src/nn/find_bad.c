@@ -42,7 +42,8 @@ static int check_param(struct mr_net *net, struct mr_stream *stream, uint32_t wh
                  net->param_element);
 }
 
-/* Is what node i made overwritten by a residual's sum? Then that is looked at, behind the way around. */
+/* Is what node i made overwritten by a residual's sum? Then that is looked at, behind the way
+ * around. */
 static bool is_summand(const struct mr_net *net, uint32_t i)
 {
     for (uint32_t k = i + 1; k < net->n_nodes; k++)

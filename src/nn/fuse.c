@@ -11,7 +11,7 @@ static uint32_t users(const struct mr_net *net, uint32_t tensor)
     return n;
 }
 
-/* Does a node of this kind follow, which alone reads what node i makes? */
+/* Is the next node of this kind, and the only one that reads node i's output? */
 static bool follows(const struct mr_net *net, uint32_t i, enum mr_node_kind kind)
 {
     return i + 1 < net->n_nodes && net->node[i + 1].kind == kind &&

@@ -1,6 +1,7 @@
 /*
- * Initial parameters, with PyTorch's distributions: linear and convolution layers draw weights and biases from
- * U(-1/sqrt(fan_in), 1/sqrt(fan_in)) (its kaiming_uniform with a = sqrt(5): He et al. 2015), norms begin with 1 and 0.
+ * Initial parameters, with PyTorch's distributions: linear and convolution layers draw weights and
+ * biases from U(-1/sqrt(fan_in), 1/sqrt(fan_in)) (its kaiming_uniform with a = sqrt(5): He et al.
+ * 2015), norms begin with 1 and 0.
  */
 #include "nn/net.h"
 

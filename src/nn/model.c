@@ -122,7 +122,8 @@ static int add_layer(struct mr_model_builder *b, char *item)
     return no_such(b, item);
 }
 
-/* Where the layer at p ends: at a comma outside of braces that a new layer's name follows ("k=3" still belongs to it). */
+/* Where the layer at p ends: at a comma outside of braces that a new layer's name follows ("k=3"
+ * still belongs to it). */
 static size_t layer_bytes(const char *p, size_t left)
 {
     int depth = 0;

@@ -10,7 +10,8 @@ struct mr_model_args {
     int bias, channels;
     double share, epsilon, momentum;
     const char *name; /* of the layer, as it is written */
-    int which; /* of those that are added alike: an average or a maximum, an activation, a logarithm or not */
+    /* of those that are added alike: an average or a maximum, an activation, a logarithm or not */
+    int which;
 };
 
 struct mr_model_builder {
@@ -18,8 +19,8 @@ struct mr_model_builder {
     uint32_t at;     /* the tensor that the next layer reads */
     uint32_t number; /* of the layer in the text, from 1 */
     uint32_t depth;
-    uint32_t
-        fence; /* the input of the latest residual: its producer is done, since the way around reads it, too */
+    /* the input of the latest residual: its producer is done, since the way around reads it, too */
+    uint32_t fence;
 };
 
 /* model_nodes.c: the layer behind the last. Return 0, MR_EOPTION, MR_ESHAPE, MR_ELIMIT. */

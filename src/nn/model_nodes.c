@@ -13,7 +13,8 @@ const char *mr_shape_text(const struct mr_nn_tensor *t, char buf[32])
     return buf;
 }
 
-/* A parameter of these dimensions behind the others, at a place that 16-byte loads reach in every precision. */
+/* A parameter of these dimensions behind the others, at a place that 16-byte loads reach in every
+ * precision. */
 static uint32_t add_param(struct mr_net_param *list, uint32_t *n, uint64_t *n_flat,
                           const char *layer, const char *what, int rank, const uint64_t *dim,
                           int decays)
@@ -38,7 +39,8 @@ static uint32_t param(struct mr_net *net, const char *layer, const char *what, i
     return add_param(net->param, &net->n_params, &net->n_flat, layer, what, rank, dim, rank > 1);
 }
 
-/* A new node behind the others, with an output tensor of this shape. NULL when there are too many. */
+/* A new node behind the others, with an output tensor of this shape. NULL when there are too
+ * many. */
 static struct mr_node *add_node(struct mr_model_builder *b, enum mr_node_kind kind, uint32_t c,
                                 uint32_t h, uint32_t w)
 {
@@ -181,8 +183,8 @@ int mr_model_add_norm(struct mr_model_builder *b, const struct mr_model_args *a)
     return 0;
 }
 
-/* An activation joins the product or norm before it; but GELU, whose gradient wants what went into it, and the first of a
- * residual's body. */
+/* An activation joins the product or norm before it; but GELU, whose gradient wants what went into
+ * it, and the first of a residual's body. */
 int mr_model_add_act(struct mr_model_builder *b, const struct mr_model_args *a)
 {
     enum mr_act act = (enum mr_act)a->which;
@@ -261,7 +263,8 @@ int mr_model_add_softmax(struct mr_model_builder *b, const struct mr_model_args 
     return 0;
 }
 
-/* The way around a residual's body: nothing where shapes are equal, else a 1x1 convolution and a norm (He et al. 2015, B). */
+/* The way around a residual's body: nothing where shapes are equal, else a 1x1 convolution and a
+ * norm (He et al. 2015, B). */
 static int add_shortcut(struct mr_model_builder *b, uint32_t from, uint32_t to)
 {
     struct mr_nn_tensor in = b->net->tensor[from], out = b->net->tensor[to];
@@ -279,7 +282,8 @@ static int add_shortcut(struct mr_model_builder *b, uint32_t from, uint32_t to)
               : mr_model_add_norm(b, &(struct mr_model_args){.epsilon = 1e-5, .momentum = 0.1});
 }
 
-/* The sum overwrites the body's output: no backward pass may read it. What a flatten gives may be another node's output. */
+/* The sum overwrites the body's output: no backward pass may read it. What a flatten gives may be
+ * another node's output. */
 static bool can_be_added_to(const struct mr_net *net, uint32_t body)
 {
     const struct mr_node *last = &net->node[net->n_nodes - 1];

@@ -83,7 +83,8 @@ static uint32_t readers(const struct mr_net *net, uint32_t tensor)
     return n;
 }
 
-/* Tensors that are the input's bytes under another name: flattened NCHW that nothing else reads, as its gradient is the other's. */
+/* Tensors that are the input's bytes under another name: flattened NCHW that nothing else reads, as
+ * its gradient is the other's. */
 static bool is_alias(const struct mr_net *net, const struct mr_node *node)
 {
     return node->kind == MR_NODE_FLATTEN &&
@@ -98,7 +99,8 @@ static void *take(struct mr_net *net, uint64_t *at, uint64_t bytes)
     return p;
 }
 
-/* Places in a picture, and the pictures of a batch that is pooled, are counted in 32 bits, signed on GPUs. */
+/* Places in a picture, and the pictures of a batch that is pooled, are counted in 32 bits, signed
+ * on GPUs. */
 static int check_shapes(const struct mr_net *net)
 {
     char shape[32];

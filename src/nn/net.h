@@ -1,8 +1,9 @@
 /*
- * A net as a list of nodes over tensors, in the order of the forward pass; the backward pass goes the other way.
+ * A net as a list of nodes over tensors, in the order of the forward pass; the backward pass goes
+ * the other way.
  *
- * A tensor has one producer. Where it has several consumers (a residual's input) their gradients are added up: the one whose
- * backward comes first writes, the others add.
+ * A tensor has one producer. Where it has several consumers (a residual's input) their gradients
+ * are added up: the one whose backward comes first writes, the others add.
  */
 #ifndef MR_NN_NET_H
 #define MR_NN_NET_H
@@ -44,9 +45,10 @@ struct mr_node {
     uint32_t number; /* dropouts: which, keys its draws */
     uint32_t fused;  /* of a pool: nodes from here that run as one; 0: alone */
     bool inside;     /* one of those, not the first */
-    bool
-        undone; /* a convolution: the pool behind it undoes its activation, and sums its bias' gradient; dropout: the linear
-                        layer before it does it backward */
+    /* Part of its backward pass runs in another layer. A convolution: the pool behind it undoes its
+     * activation and sums its bias' gradient. Dropout: the linear layer before it does all of
+     * it. */
+    bool undone;
     void *saved; /* norms: the batch's mean and 1/deviation */
 };
 
@@ -91,7 +93,8 @@ void mr_net_fuse(struct mr_net *net);
 /* net_run.c: the pool of a node, for batches of n. */
 struct mr_nn_pool mr_net_pool_of(const struct mr_net *net, const struct mr_node *node, uint32_t n);
 
-/* net_run.c: makes it the one that calls of the backend use; MR_EMISUSE where it is none of the device's. */
+/* net_run.c: makes it the one that calls of the backend use; MR_EMISUSE where it is none of the
+ * device's. */
 int mr_net_use_stream(const struct mr_net *net, struct mr_stream *stream, const char *call);
 
 /* net_run.c: plans what the backend wants planned. */

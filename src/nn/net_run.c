@@ -150,8 +150,8 @@ static int forward_node(struct pass *p, const struct mr_node *node)
     return MR_EMISUSE;
 }
 
-/* Where a node writes its input's gradient: NULL for the net's own input and aliases of it, scratch when another consumer's is
- * there already. */
+/* Where a node writes its input's gradient: NULL for the net's own input and aliases of it, scratch
+ * when another consumer's is there already. */
 static void *input_grad(const struct pass *p, const struct mr_node *node)
 {
     void *own = p->net->tensor[node->in].grad;
@@ -317,7 +317,7 @@ int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr
     return rc ? rc : train_pass(&p, batch);
 }
 
-/* The input and the labels lie where the pass writes only after it has read them. */
+/* The pass writes to the memory of its input and labels only after it has read them. */
 int mr_net_warm_up(struct mr_net *net, struct mr_stream *stream)
 {
     struct pass p = {.net = net, .n = net->opts.max_batch, .training = true, .warming = true};
@@ -395,7 +395,8 @@ int mr_net_query_totals(struct mr_net *net, struct mr_stream *stream, struct mr_
     return rc ? rc : net->ops->get_totals(net->backend, out);
 }
 
-/* The low half of a count is 0 exactly when the count is: 2^32 batches are more than lie between two looks. */
+/* The low half of a count is 0 exactly when the count is: 2^32 batches are more than lie between
+ * two looks. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "the low half of n_not_finite lies first");
 

@@ -1,7 +1,8 @@
 /*
- * What layers are computed by: a backend's table. The net (net_run.c) knows shapes and which buffers; a backend
- * (cpu*.c for f32 and f64, cuda*.c) knows how. All buffers are the device's, all calls enqueue (or compute at once on "cpu").
- * A product's activation is fused where a layer is followed by one (`act`): backward gets y, the output after it.
+ * What layers are computed by: a backend's table. The net (net_run.c) knows shapes and which
+ * buffers; a backend (cpu*.c for f32 and f64, cuda*.c) knows how. All buffers are the device's, all
+ * calls enqueue (or compute at once on "cpu"). A product's activation is fused where a layer is
+ * followed by one (`act`): backward gets y, the output after it.
  */
 #ifndef MR_NN_OPS_H
 #define MR_NN_OPS_H
@@ -56,21 +57,23 @@ struct mr_nn_ops {
                 struct mr_nn_backend **out);
     void (*close)(struct mr_nn_backend *b);
     void (*use_stream)(struct mr_nn_backend *b, struct mr_stream *stream);
-    /* Bytes of an activation's element: 2, 4 or 8. [out] out_layout: the layout that it wants pictures in. */
+    /* Bytes of an activation's element: 2, 4 or 8. [out] out_layout: the layout that it wants
+     * pictures in. */
     size_t (*element)(struct mr_nn_backend *b, enum mr_layout *out_layout);
     uint64_t (*memory)(
         const struct mr_nn_backend *b); /* bytes of the device's memory that it holds by now */
     const char *(*runs_on)(struct mr_nn_backend *b,
                            int product); /* product: 0 elementwise, 1 linear, 2 conv */
 
-    /* Told before training, once for each shape that will come, so that algorithms are chosen and workspace is taken. */
+    /* Told before training, once for each shape that will come, so that algorithms are chosen and
+     * workspace is taken. */
     int (*plan_conv)(struct mr_nn_backend *b, const struct mr_nn_conv *conv);
 
     int drops; /* linear_backward() knows l->drop */
     int (*linear_forward)(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x,
                           const void *w, const void *bias, void *y);
-    /* dy is overwritten with the gradient before the activation; dx NULL: not wanted; dw, db (f32/f64 flat) are written, or
-     * added to with `accumulate`. */
+    /* dy is overwritten with the gradient before the activation; dx NULL: not wanted; dw, db
+     * (f32/f64 flat) are written, or added to with `accumulate`. */
     int (*linear_backward)(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x,
                            const void *w, const void *y, void *dy, void *dx, void *dw, void *db,
                            int accumulate);
@@ -83,7 +86,8 @@ struct mr_nn_ops {
                         void *y);
     int (*pool_backward)(struct mr_nn_backend *b, const struct mr_nn_pool *p, const void *x,
                          const void *dy, void *dx);
-    /* fits NULL: a backend without. dx: the gradient before the activation; db: its sums by channel, or NULL. */
+    /* fits NULL: a backend without. dx: the gradient before the activation; db: its sums by
+     * channel, or NULL. */
     int (*pool_drop_fits)(const struct mr_nn_pool *p);
     int (*pool_drop_forward)(struct mr_nn_backend *b, const struct mr_nn_pool_drop *d,
                              const void *x, void *y);
@@ -99,14 +103,15 @@ struct mr_nn_ops {
                        void *y);
     int (*act_backward)(struct mr_nn_backend *b, enum mr_act act, uint64_t count, const void *x,
                         const void *y, const void *dy, void *dx);
-    /* Philox keyed by (seed, layer) and counted by (step, element): nothing is stored, backward draws again. Elements
-     * are numbered as NCHW lies, whatever the backend's layout: samples of c x hw. per: elements that share a draw (hw for
-     * 2d dropout, else 1). */
+    /* Philox keyed by (seed, layer) and counted by (step, element): nothing is stored, backward
+     * draws again. Elements are numbered as NCHW lies, whatever the backend's layout: samples of c
+     * x hw. per: elements that share a draw (hw for 2d dropout, else 1). */
     int (*dropout)(struct mr_nn_backend *b, uint64_t seed, uint32_t layer, double p, uint64_t count,
                    uint32_t c, uint32_t hw, uint32_t per, const void *x, void *y);
     int (*add)(struct mr_nn_backend *b, uint64_t count, const void *x, void *y); /* y += x */
-    /* Softmax and log-softmax over `classes`, and their losses: adds to the totals; dx: gradient of the mean loss with respect to
-     * the layer's input, times *loss_scale; NULL: not training. labels NULL: only out. out: f32/f64 outputs, NULL: not wanted. */
+    /* Softmax and log-softmax over `classes`, and their losses: adds to the totals; dx: gradient of
+     * the mean loss with respect to the layer's input, times *loss_scale; NULL: not training.
+     * labels NULL: only out. out: f32/f64 outputs, NULL: not wanted. */
     int (*softmax)(struct mr_nn_backend *b, uint32_t n, uint32_t classes, int log, const void *x,
                    void *y);
     int (*softmax_backward)(struct mr_nn_backend *b, uint32_t n, uint32_t classes, int log,
@@ -114,13 +119,16 @@ struct mr_nn_ops {
     int (*loss)(struct mr_nn_backend *b, enum mr_loss loss, uint32_t n, uint32_t classes,
                 const void *x, const void *labels, enum mr_dtype label_dtype,
                 const float *loss_scale, void *dx, void *out);
-    /* Batches into activations: u8 by 1/255, f32, f64, bf16, fp16; from the batch's layout into the backend's own. */
+    /* Batches into activations: u8 by 1/255, f32, f64, bf16, fp16; from the batch's layout into the
+     * backend's own. */
     int (*input)(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t hw, enum mr_layout from,
                  const void *in, enum mr_dtype dtype, void *x);
-    /* Of backends whose layout is NHWC: between it and NCHW, for flattening: y[n, c, hw] = x[n, hw, c] with to_nchw, else back. */
+    /* Of backends whose layout is NHWC: between it and NCHW, for flattening: y[n, c, hw] = x[n, hw,
+     * c] with to_nchw, else back. */
     int (*permute)(struct mr_nn_backend *b, uint32_t n, uint32_t c, uint32_t hw, int to_nchw,
                    const void *x, void *y);
-    /* Low precision alone, else NULL: the copy of the parameters that the products of a pass read. */
+    /* Low precision alone, else NULL: the copy of the parameters that the products of a pass
+     * read. */
     int (*refresh)(struct mr_nn_backend *b, uint64_t count, const void *params, void *low);
     int (*step_done)(struct mr_nn_backend *b); /* increments the step counter that dropout reads */
     int (*set_step)(struct mr_nn_backend *b, uint64_t step);

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What lies between scale and good in the backend's state. */
+/* The bytes between scale and good in the backend's state. */
 struct scaling {
     float scale, inverse;
     uint32_t skip, good;

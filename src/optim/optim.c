@@ -61,19 +61,21 @@ static int set_parts(struct mr_optim *o, const struct mr_optim_group *groups, ui
 {
     const struct mr_optim_group all = {.n = o->n};
     uint64_t from = 0;
-    int rc = 0;
     o->n_parts = n_groups ? n_groups : 1;
     o->parts = calloc(o->n_parts, sizeof *o->parts);
     if (!o->parts)
         return mr_error_nomem("optimizer's groups", o->n_parts * sizeof *o->parts);
-    for (uint32_t i = 0; i < o->n_parts && rc == 0; i++) {
+    for (uint32_t i = 0; i < o->n_parts; i++) {
         const struct mr_optim_group *g = n_groups ? &groups[i] : &all;
-        rc = check_group(g, i, from, o->n);
-        if (rc == 0)
-            rc = set_part(o, i, g);
+        int rc = check_group(g, i, from, o->n);
+        if (rc < 0)
+            return rc;
+        rc = set_part(o, i, g);
+        if (rc < 0)
+            return rc;
         from = g->begin + g->n;
     }
-    return rc;
+    return 0;
 }
 
 /* Zeros. Huge pages: a step goes through all of it, and would wait for the page tables. */
@@ -125,46 +127,60 @@ static int create_records(struct mr_optim *o, struct mr_stream *stream)
     for (uint32_t i = 0; i < o->n_parts; i++)
         first[i] = (struct mr_optim_record){.lr = o->parts[i].lr, .mu_product = 1};
     int rc = create(o, stream, bytes, (void **)&o->records);
-    if (rc == 0)
-        rc = put(o, stream, o->records, first, bytes);
-    if (rc == 0)
-        rc = create(o, stream, o->n_parts * sizeof *o->tickets, (void **)&o->tickets);
-    if (rc == 0 && o->n_norms)
+    if (rc < 0)
+        goto end;
+    rc = put(o, stream, o->records, first, bytes);
+    if (rc < 0)
+        goto end;
+    rc = create(o, stream, o->n_parts * sizeof *o->tickets, (void **)&o->tickets);
+    if (rc < 0)
+        goto end;
+    if (o->n_norms)
         rc = create(o, stream, o->n_norms * sizeof *o->norms, (void **)&o->norms);
-    if (rc == 0 && !o->host)
-        rc = mr_stream_synchronize(stream); /* before `first` goes */
+    if (rc < 0)
+        goto end;
+    if (!o->host)
+        rc = mr_stream_synchronize(stream); /* before `first` is freed */
+end:
     free(first);
     return rc;
 }
 
-/* Adagrad's sums start where the options say, group by group. */
-static int fill_sums(struct mr_optim *o, struct mr_stream *stream)
+static int fill_part(struct mr_optim *o, const struct mr_optim_part *p, struct mr_stream *stream)
 {
     enum { CHUNK = 8192 };
-    double buffer[CHUNK];
-    int rc = 0;
-    for (uint32_t i = 0; i < o->n_parts && rc == 0; i++) {
-        const struct mr_optim_part *p = &o->parts[i];
-        double value = p->opts.initial_accumulator_value;
-        if (value == 0)
-            continue;
-        for (uint32_t k = 0; k < CHUNK; k++)
-            if (o->dtype == MR_F64)
-                buffer[k] = value;
-            else
-                ((float *)(void *)buffer)[k] = (float)value;
-        for (uint64_t at = p->begin; at < p->end && rc == 0; at += CHUNK)
-            rc = put(o, stream, (char *)o->array[0].data + at * mr_optim_size(o), buffer,
+    double buffer[CHUNK], value = p->opts.initial_accumulator_value;
+    for (uint32_t k = 0; k < CHUNK; k++)
+        if (o->dtype == MR_F64)
+            buffer[k] = value;
+        else
+            ((float *)(void *)buffer)[k] = (float)value;
+    for (uint64_t at = p->begin; at < p->end; at += CHUNK) {
+        int rc = put(o, stream, (char *)o->array[0].data + at * mr_optim_size(o), buffer,
                      MR_MIN(p->end - at, (uint64_t)CHUNK) * mr_optim_size(o));
-        if (rc == 0 && !o->host)
-            rc = mr_stream_synchronize(stream);
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return o->host ? 0 : mr_stream_synchronize(stream);
+}
+
+/* Initial values of Adagrad's sums, one per group. */
+static int fill_sums(struct mr_optim *o, struct mr_stream *stream)
+{
+    for (uint32_t i = 0; i < o->n_parts; i++) {
+        const struct mr_optim_part *p = &o->parts[i];
+        int rc = p->opts.initial_accumulator_value == 0 ? 0 : fill_part(o, p, stream);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
 }
 
 static int create_arrays(struct mr_optim *o, struct mr_stream *stream)
 {
     int rc = create_records(o, stream);
+    if (rc < 0)
+        return rc;
     for (uint32_t i = 0; i < o->n_parts; i++)
         for (int k = 0; k < mr_optim_n_states(o->parts[i].update); k++) {
             int which = o->parts[i].state_of[k];
@@ -172,22 +188,28 @@ static int create_arrays(struct mr_optim *o, struct mr_stream *stream)
         }
     if (o->opts.accumulate > 1)
         o->array[MR_OPTIM_STATES].name = "accumulated";
-    for (int k = 0; k <= MR_OPTIM_STATES && rc == 0; k++)
-        if (o->array[k].name)
-            rc = create(o, stream, o->n * mr_optim_size(o), &o->array[k].data);
-    if (rc == 0)
-        rc = fill_sums(o, stream);
-    return rc;
+    for (int k = 0; k <= MR_OPTIM_STATES; k++) {
+        if (!o->array[k].name)
+            continue;
+        rc = create(o, stream, o->n * mr_optim_size(o), &o->array[k].data);
+        if (rc < 0)
+            return rc;
+    }
+    return fill_sums(o, stream);
 }
 
 static int create_memory(struct mr_optim *o)
 {
     struct mr_stream *stream = NULL;
     int rc = o->host ? 0 : mr_stream_create(o->device, "optim", &stream);
-    if (rc == 0)
-        rc = create_arrays(o, stream);
-    if (rc == 0 && stream)
+    if (rc < 0)
+        return rc;
+    rc = create_arrays(o, stream);
+    if (rc < 0)
+        goto end;
+    if (stream)
         rc = mr_stream_synchronize(stream);
+end:
     mr_stream_destroy(stream);
     return rc;
 }
@@ -247,7 +269,7 @@ static int check_create(const void *spec, enum mr_dtype dtype, uint64_t n_params
     return 0;
 }
 
-/* The options are there already. */
+/* The options are already set. */
 static int open_optim(struct mr_optim *o, struct mr_device *device,
                       const struct mr_optim_group *groups, uint32_t n_groups)
 {
@@ -278,16 +300,21 @@ static int create_optim(struct mr_device *device, const char *spec,
     o->dtype = dtype;
     o->n = n_params;
     int rc = mr_optim_parse_spec(spec ? spec : opts->name, &o->ops, &o->opts);
-    if (rc == 0 && !spec) {
+    if (rc < 0)
+        goto fail;
+    if (!spec) {
         o->opts = *opts;
         rc = check_opts(o->ops, opts);
     }
-    if (rc == 0)
-        rc = open_optim(o, device, groups, n_groups);
     if (rc < 0)
-        mr_optim_destroy(o);
-    else
-        *out = o;
+        goto fail;
+    rc = open_optim(o, device, groups, n_groups);
+    if (rc < 0)
+        goto fail;
+    *out = o;
+    return 0;
+fail:
+    mr_optim_destroy(o);
     return rc;
 }
 
@@ -399,9 +426,11 @@ int mr_optim_set_lr(struct mr_optim *optim, uint32_t group, double lr)
 int mr_optim_follow(struct mr_optim *optim, const struct mr_schedule *schedule, uint64_t step,
                     uint64_t epoch)
 {
-    int rc = 0;
-    for (uint32_t i = 0; i < optim->n_parts && rc == 0; i++)
-        rc = mr_optim_set_lr(optim, i,
-                             mr_schedule_lr(schedule, optim->parts[i].opts.lr, step, epoch));
-    return rc;
+    for (uint32_t i = 0; i < optim->n_parts; i++) {
+        double lr = mr_schedule_lr(schedule, optim->parts[i].opts.lr, step, epoch);
+        int rc = mr_optim_set_lr(optim, i, lr);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
 }

@@ -85,8 +85,8 @@ struct mr_optim {
     uint64_t n;
     uint32_t n_parts;
     struct mr_optim_part *parts;
-    struct mr_optim_array
-        array[MR_OPTIM_STATES + 1];  /* the last: "accumulated"; data NULL: not there */
+    /* the last: "accumulated"; data NULL: not there */
+    struct mr_optim_array array[MR_OPTIM_STATES + 1];
     struct mr_optim_record *records; /* n_parts */
     uint32_t *tickets;               /* n_parts */
     double *norms;                   /* n_norms */

@@ -77,12 +77,18 @@ int mr_optim_parse_more(const struct mr_optim_ops *ops, const char *who, const c
     int rc = mr_options_parse(ops->options, &values, who, text, NULL);
     if (rc == MR_EOPTION && !all_known(ops->options, text))
         rc = list_options(ops->options);
-    if (rc == 0 && values.betas)
+    if (rc < 0)
+        goto end;
+    if (values.betas)
         rc = read_betas(who, values.betas, &values.opts);
-    if (rc == 0 && ops->check)
+    if (rc < 0)
+        goto end;
+    if (ops->check)
         rc = ops->check(&values.opts);
-    if (rc == 0)
-        *opts = values.opts;
+    if (rc < 0)
+        goto end;
+    *opts = values.opts;
+end:
     mr_options_free(ops->options, &values);
     return rc;
 }
@@ -91,15 +97,18 @@ static int defaults(const struct mr_optim_ops *ops, struct mr_optim_opts *out)
 {
     struct mr_optim_values values = {0};
     int rc = mr_options_init(ops->options, &values);
-    if (rc == 0 && values.betas)
-        rc = read_betas(ops->name, values.betas, &values.opts);
-    mr_options_free(ops->options, &values);
     if (rc < 0)
-        return rc;
+        goto end;
+    if (values.betas)
+        rc = read_betas(ops->name, values.betas, &values.opts);
+    if (rc < 0)
+        goto end;
     *out = values.opts;
     out->size = sizeof *out;
     snprintf(out->name, sizeof out->name, "%s", ops->name);
-    return 0;
+end:
+    mr_options_free(ops->options, &values);
+    return rc;
 }
 
 int mr_optim_parse_spec(const char *spec, const struct mr_optim_ops **out_ops,
@@ -111,12 +120,14 @@ int mr_optim_parse_spec(const char *spec, const struct mr_optim_ops **out_ops,
     if (!ops)
         return no_such(spec, n);
     int rc = defaults(ops, out);
+    if (rc < 0)
+        return rc;
     snprintf(who, sizeof who, "%s:", ops->name);
-    if (rc == 0)
-        rc = mr_optim_parse_more(ops, who, spec[n] ? spec + n + 1 : "", out);
-    if (rc == 0)
-        *out_ops = ops;
-    return rc;
+    rc = mr_optim_parse_more(ops, who, spec[n] ? spec + n + 1 : "", out);
+    if (rc < 0)
+        return rc;
+    *out_ops = ops;
+    return 0;
 }
 
 int mr_optim_parse(const char *spec, struct mr_optim_opts *out)

@@ -64,13 +64,14 @@ static int parse_one(const char *text, size_t n, const struct mr_schedule_ops **
         to_options(text + name + 1, n - name - 1, args);
     snprintf(who, sizeof who, "schedule %s:", ops->name);
     *out = (struct mr_schedule_values){0};
-    int rc = mr_options_init(ops->options, out);
-    if (rc == 0)
-        rc = mr_options_parse(ops->options, out, who, args, ops->positional);
-    if (rc == 0 && ops->check)
-        rc = ops->check(ops->name, out);
     *out_ops = ops;
-    return rc;
+    int rc = mr_options_init(ops->options, out);
+    if (rc < 0)
+        return rc;
+    rc = mr_options_parse(ops->options, out, who, args, ops->positional);
+    if (rc < 0)
+        return rc;
+    return ops->check ? ops->check(ops->name, out) : 0;
 }
 
 static int parse(const char *text, struct mr_schedule *s)
@@ -89,11 +90,13 @@ static int parse(const char *text, struct mr_schedule *s)
         text += n + 1;
         n = strcspn(text, ",");
         rc = parse_one(text, n, &s->ops, &s->values);
+        if (rc < 0)
+            return rc;
     }
-    if (rc == 0 && (s->ops == &mr_schedule_warmup || text[n]))
+    if (s->ops == &mr_schedule_warmup || text[n])
         return mr_error_set(MR_EOPTION,
                             "schedule: \"%s\": expected one schedule, or warmup:N and one", text);
-    return rc;
+    return 0;
 }
 
 int mr_schedule_parse(const char *text, struct mr_schedule **out)
@@ -104,12 +107,13 @@ int mr_schedule_parse(const char *text, struct mr_schedule **out)
     if (!s)
         return mr_error_nomem("schedule", sizeof *s);
     int rc = parse(text, s);
-    s->seen.best = s->values.max ? -INFINITY : INFINITY;
-    if (rc < 0)
+    if (rc < 0) {
         free(s);
-    else
-        *out = s;
-    return rc;
+        return rc;
+    }
+    s->seen.best = s->values.max ? -INFINITY : INFINITY;
+    *out = s;
+    return 0;
 }
 
 void mr_schedule_destroy(struct mr_schedule *schedule)

@@ -6,7 +6,7 @@
 
 #define RECORD_NUMBERS (sizeof(struct mr_optim_record) / sizeof(double))
 
-/* The i-th array that is there; MR_OPTIM_STATES + 1: the records; -1: no such. */
+/* The i-th existing array; MR_OPTIM_STATES + 1: the records; -1: no such array. */
 static int nth(const struct mr_optim *o, uint32_t i)
 {
     for (int k = 0; k <= MR_OPTIM_STATES; k++)
@@ -58,7 +58,7 @@ static int find(struct mr_optim *o, const char *call, uint32_t i, uint64_t bytes
     return mr_optim_check_stream(o, stream, call);
 }
 
-/* After what is in the stream. */
+/* After all work that is already in the stream. */
 static int copy_out(struct mr_optim *o, void *to, const void *from, uint64_t bytes,
                     struct mr_stream *stream)
 {
@@ -70,14 +70,29 @@ static int copy_out(struct mr_optim *o, void *to, const void *from, uint64_t byt
     return rc < 0 ? rc : mr_stream_synchronize(stream);
 }
 
+static int copy_in(struct mr_optim *o, void *to, const void *from, uint64_t bytes,
+                   struct mr_stream *stream)
+{
+    if (o->host) {
+        memcpy(to, from, bytes);
+        return 0;
+    }
+    int rc = mr_copy_async(stream, to, MR_DEVICE, from, MR_PAGEABLE, bytes);
+    return rc < 0 ? rc : mr_stream_synchronize(stream);
+}
+
 int mr_optim_state_read(struct mr_optim *optim, uint32_t i, void *out, uint64_t bytes,
                         struct mr_stream *stream)
 {
     void *data = NULL;
     int rc = find(optim, "mr_optim_state_read", i, bytes, stream, &data);
-    if (rc == 0 && data == (void *)optim->records)
+    if (rc < 0)
+        return rc;
+    if (data == (void *)optim->records)
         rc = mr_optim_push(optim, stream);
-    return rc < 0 ? rc : copy_out(optim, out, data, bytes, stream);
+    if (rc < 0)
+        return rc;
+    return copy_out(optim, out, data, bytes, stream);
 }
 
 static bool is_count(double v)
@@ -111,18 +126,16 @@ static int write_records(struct mr_optim *o, const void *data, uint64_t bytes,
         return mr_error_nomem("optimizer's groups", bytes);
     memcpy(r, data, bytes);
     int rc = check_records(o, r);
-    if (rc == 0 && o->host)
-        memcpy(o->records, r, bytes);
-    else if (rc == 0)
-        rc = mr_copy_async(stream, o->records, MR_DEVICE, r, MR_PAGEABLE, bytes);
-    if (rc == 0 && !o->host)
-        rc = mr_stream_synchronize(stream);
-    if (rc == 0) {
-        for (uint32_t i = 0; i < o->n_parts; i++)
-            o->parts[i].lr = r[i].lr;
-        o->pending = (uint64_t)fabs(r[0].pending);
-        o->dirty = false;
-    }
+    if (rc < 0)
+        goto end;
+    rc = copy_in(o, o->records, r, bytes, stream);
+    if (rc < 0)
+        goto end;
+    for (uint32_t i = 0; i < o->n_parts; i++)
+        o->parts[i].lr = r[i].lr;
+    o->pending = (uint64_t)fabs(r[0].pending);
+    o->dirty = false;
+end:
     free(r);
     return rc;
 }
@@ -136,12 +149,7 @@ int mr_optim_state_write(struct mr_optim *optim, uint32_t i, const void *data, u
         return rc;
     if (to == (void *)optim->records)
         return write_records(optim, data, bytes, stream);
-    if (optim->host) {
-        memcpy(to, data, bytes);
-        return 0;
-    }
-    rc = mr_copy_async(stream, to, MR_DEVICE, data, MR_PAGEABLE, bytes);
-    return rc < 0 ? rc : mr_stream_synchronize(stream);
+    return copy_in(optim, to, data, bytes, stream);
 }
 
 int mr_optim_query_step(struct mr_optim *optim, uint32_t group, struct mr_stream *stream,
@@ -152,8 +160,9 @@ int mr_optim_query_step(struct mr_optim *optim, uint32_t group, struct mr_stream
         return mr_error_set(MR_EMISUSE, "mr_optim_query_step: group %u of %u", group,
                             optim->n_parts);
     int rc = mr_optim_check_stream(optim, stream, "mr_optim_query_step");
-    if (rc == 0)
-        rc = copy_out(optim, &r, &optim->records[group], sizeof r, stream);
+    if (rc < 0)
+        return rc;
+    rc = copy_out(optim, &r, &optim->records[group], sizeof r, stream);
     if (rc < 0)
         return rc;
     if (out_step)

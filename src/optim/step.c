@@ -132,16 +132,20 @@ static void host_step(struct mr_optim *o, void *params, const void *grads, enum 
 static int launch_step(struct mr_optim *o, void *params, const void *grads,
                        enum mr_dtype grad_dtype, struct mr_stream *stream)
 {
-    int rc = 0;
-    for (uint32_t i = 0; i < o->n_parts && o->n_norms > 0 && rc == 0; i++) {
+    for (uint32_t i = 0; i < o->n_parts && o->n_norms > 0; i++) {
         struct mr_optim_norm_args norm = norm_args_of(o, i, grads, grad_dtype);
-        rc = mr_launch_kernel(stream, mr_optim_norm_kernel[is_f64(o)], &norm, NULL);
+        int rc = mr_launch_kernel(stream, mr_optim_norm_kernel[is_f64(o)], &norm, NULL);
+        if (rc < 0)
+            return rc;
     }
-    for (uint32_t i = 0; i < o->n_parts && rc == 0; i++) {
+    for (uint32_t i = 0; i < o->n_parts; i++) {
         struct mr_optim_args args = args_of(o, i, params, grads, grad_dtype);
-        rc = mr_launch_kernel(stream, mr_optim_kernel(o->parts[i].update, is_f64(o)), &args, NULL);
+        const struct mr_kernel *kernel = mr_optim_kernel(o->parts[i].update, is_f64(o));
+        int rc = mr_launch_kernel(stream, kernel, &args, NULL);
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 static bool recording(const struct mr_stream *stream)
@@ -170,18 +174,18 @@ static int accumulate(struct mr_optim *o, const void *grads, struct mr_stream *s
         .n_records = o->n_parts,
         .first = o->pending == 0,
     };
-    int rc = 0;
     if (by_launch(o, stream)) {
-        rc = mr_launch_kernel(stream, mr_optim_add_kernel[is_f64(o)], &add, NULL);
+        int rc = mr_launch_kernel(stream, mr_optim_add_kernel[is_f64(o)], &add, NULL);
+        if (rc < 0)
+            return rc;
     } else {
         struct host_work w = {.add = &add, .f64 = is_f64(o)};
         mr_thread_pool_run(o->pool, host_add, &w, chunks(add.n));
         for (uint32_t i = 0; i < o->n_parts; i++)
             o->records[i].pending = mr_optim_pending(&add, o->records[i].pending);
     }
-    if (rc == 0)
-        o->pending++;
-    return rc;
+    o->pending++;
+    return 0;
 }
 
 int mr_optim_push(struct mr_optim *optim, struct mr_stream *stream)
@@ -194,16 +198,17 @@ int mr_optim_push(struct mr_optim *optim, struct mr_stream *stream)
             MR_EMISUSE,
             "optimizer: learning rates were set and not pushed: a graph would keep them: call "
             "mr_optim_push() before mr_graph_begin()");
-    for (uint32_t at = 0; at < optim->n_parts && rc == 0; at += MR_OPTIM_SET) {
+    for (uint32_t at = 0; at < optim->n_parts; at += MR_OPTIM_SET) {
         struct mr_optim_set_args set = {.records = optim->records + at,
                                         .n = MR_MIN(optim->n_parts - at, (uint32_t)MR_OPTIM_SET)};
         for (uint32_t i = 0; i < set.n; i++)
             set.lr[i] = optim->parts[at + i].lr;
         rc = mr_launch_kernel(stream, mr_optim_set_kernel, &set, NULL);
+        if (rc < 0)
+            return rc;
     }
-    if (rc == 0)
-        optim->dirty = false;
-    return rc;
+    optim->dirty = false;
+    return 0;
 }
 
 int mr_optim_step(struct mr_optim *optim, void *params, const void *grads, struct mr_stream *stream)
@@ -212,9 +217,12 @@ int mr_optim_step(struct mr_optim *optim, void *params, const void *grads, struc
     if (!params || !grads)
         return mr_error_set(MR_EMISUSE, "mr_optim_step: params or grads is NULL");
     int rc = mr_optim_check_stream(optim, stream, "mr_optim_step");
-    if (rc == 0)
-        rc = mr_optim_push(optim, stream);
-    if (rc == 0 && optim->opts.accumulate > 1) {
+    if (rc < 0)
+        return rc;
+    rc = mr_optim_push(optim, stream);
+    if (rc < 0)
+        return rc;
+    if (optim->opts.accumulate > 1) {
         rc = accumulate(optim, grads, stream);
         if (rc < 0 || optim->pending < optim->opts.accumulate)
             return rc;
@@ -222,8 +230,6 @@ int mr_optim_step(struct mr_optim *optim, void *params, const void *grads, struc
         grads = optim->array[MR_OPTIM_STATES].data;
         grad_dtype = optim->dtype;
     }
-    if (rc < 0)
-        return rc;
     if (by_launch(optim, stream))
         return launch_step(optim, params, grads, grad_dtype, stream);
     host_step(optim, params, grads, grad_dtype);

@@ -1,4 +1,4 @@
-/* Locks, waiting and memory by the kernel's own calls, which nobody wraps. */
+/* Locks, waiting and memory by direct system calls, which are not wrapped. */
 #include "recorder/private.h"
 
 #include <errno.h>
@@ -8,7 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A sanitizer must see that memory came and went, or takes the next owner's writes for a race with the last one's. */
+/* A sanitizer must see that memory came and went, or takes the next owner's writes for a race with
+ * the last one's. */
 #ifdef __SANITIZE_THREAD__
 #define MMAP   mmap
 #define MUNMAP munmap

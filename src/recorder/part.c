@@ -1,4 +1,5 @@
-/* The part: made when there is something to write, each chunk by one system call, given up when the disk is full. */
+/* The part: made when there is something to write, each chunk by one system call, given up when the
+ * disk is full. */
 #include "recorder/private.h"
 
 #include "base/secret.h"
@@ -18,7 +19,8 @@
 
 static char texts[128 * 1024 + 64]; /* one of the longest fits */
 
-/* A full disk may come as SIGXFSZ, which ends programs: it is taken off again before anyone sees it. */
+/* A full disk may come as SIGXFSZ, which ends programs: it is taken off again before anyone sees
+ * it. */
 static ssize_t write_quietly(int fd, const struct iovec *pieces, int n)
 {
     sigset_t all, before, full;
@@ -49,8 +51,8 @@ static int open_file(int flags)
     return fd;
 }
 
-/* The program may have closed the number, and opened something else under it. A part that was removed is not ours any more:
- * `millrace profile` has gone on without us. */
+/* The program may have closed the number, and opened something else under it. A part that was
+ * removed is not ours any more: `millrace profile` has gone on without us. */
 static bool still_ours(void)
 {
     struct stat now;
@@ -87,7 +89,8 @@ static bool append(struct iovec *pieces, int n, size_t bytes)
         record_core.size += done;
         return true;
     }
-    /* Half a chunk is none: what was whole stays, and perhaps there is room to say why no more comes. */
+    /* Half a chunk is none: what was whole stays, and perhaps there is room to say why no more
+     * comes. */
     (void)!ftruncate(record_core.fd, record_core.size);
     return false;
 }
@@ -165,7 +168,8 @@ static void write_process(void)
     record_part_write(MR_PART_PROCESS, sizeof process, 1, &process, sizeof process);
 }
 
-/* The part is made when there is something to write, which is a call's or a range's end: it begins before that did. */
+/* The part is made when there is something to write, which is a call's or a range's end: it begins
+ * before that did. */
 int record_part_create(void)
 {
     uint64_t now = clock_ns(CLOCK_MONOTONIC),

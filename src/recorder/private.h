@@ -1,8 +1,9 @@
 /*
  * What the files of the recorder's core share.
  *
- * Locks are words of our own on futexes: the wrappers of pthread functions in this library may not be entered from here, and a
- * forked child can make them new. Order: record.start, then record.drain, then one of strings, threads, pool.
+ * Locks are words of our own on futexes: the wrappers of pthread functions in this library may not
+ * be entered from here, and a forked child can make them new. Order: record.start, then
+ * record.drain, then one of strings, threads, pool.
  */
 #ifndef MR_RECORDER_PRIVATE_H
 #define MR_RECORDER_PRIVATE_H
@@ -21,16 +22,18 @@ void record_unlock(struct record_lock *lock);
 /* Waits while *word == value, at most this long; 0: for ever. */
 void record_wait(atomic_uint *word, unsigned value, uint64_t ns);
 void record_wake(atomic_uint *word);
-/* Waits until *stage is so, for at most this long; who sets it wakes `wake` after. Whether it is. */
+/* Waits until *stage is so, for at most this long; who sets it wakes `wake` after. Whether it
+ * is. */
 bool record_wait_for(atomic_uint *stage, unsigned until, atomic_uint *wake, uint64_t ns);
 
-/* Memory straight from the kernel, zeroed: malloc may be the program's own and call what we wrap. */
+/* Memory straight from the kernel, zeroed: malloc may be the program's own and call what we
+ * wrap. */
 void *record_map(size_t bytes);
 void record_unmap(void *memory, size_t bytes);
 
 /*
- * A thread's records: a chain of blocks, each filled by its thread and emptied by whoever holds record.drain. In a block a record
- * stands behind a word that says its type and bytes.
+ * A thread's records: a chain of blocks, each filled by its thread and emptied by whoever holds
+ * record.drain. In a block a record stands behind a word that says its type and bytes.
  */
 #define RECORD_BLOCK (64 * 1024)
 struct record_block {
@@ -70,7 +73,7 @@ struct record_config {
 };
 extern struct record_config record_config; /* constant once the library is loaded */
 
-/* Everything that a forked child makes anew. */
+/* Everything that a forked child creates again. */
 struct record_core {
     atomic_uint state, generation;
     struct record_lock start, drain, threads_lock, pool_lock;
@@ -80,8 +83,8 @@ struct record_core {
     atomic_uint n_blocks;        /* in use */
     atomic_uint wake;            /* counts up when the writer has reason to look */
     atomic_uint_fast64_t n_lost; /* records for which there was no room */
-    uint64_t
-        begin_ns; /* the module was loaded, or the process forked off: before all that it records; 0: not told */
+    /* the module was loaded, or the process forked off: before all that it records; 0: not told */
+    uint64_t begin_ns;
     pid_t pid;
     int fd;
     dev_t dev;
@@ -94,14 +97,15 @@ extern struct record_core record_core;
 /* Counts records that there was no room for. */
 void record_lose(uint32_t n);
 
-/* record_gate.c */
-void record_gate_open_file(void);
-bool record_gate_is_gated(void);
-bool record_gate_open(void);
-void record_gate_poll(void); /* tells the listener */
-void record_gate_forked(void);
+/* capture.c */
+void record_capture_init(void);
+bool record_capture_is_limited(void);
+bool record_capture_is_on(void);
+void record_capture_poll(void); /* tells the listener */
+void record_capture_forked(void);
 
-/* record_strings.c: texts that are not in the part yet, as records of strings, a piece at a time; 0: none is left. */
+/* record_strings.c: texts that are not in the part yet, as records of strings, a piece at a time;
+ * 0: none is left. */
 size_t record_strings_take(char *to, size_t bytes, uint32_t *out_n);
 bool record_strings_busy(void); /* this thread adds one */
 void record_strings_forked(void);

@@ -14,9 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_BLOCKS                                                                                 \
-    4096 /* 256 MiB that the disk did not take yet; what comes on top is lost and counted */
-#define MAX_POOL 256
+/* 256 MiB that the disk did not take yet; what comes on top is lost and counted */
+#define MAX_BLOCKS 4096
+#define MAX_POOL   256
 
 struct record_config record_config;
 struct record_core record_core = {.fd = -1};
@@ -70,7 +70,7 @@ bool record_ever_wants(uint32_t trace)
 
 bool record_wants(uint32_t trace)
 {
-    return record_ever_wants(trace) && !record_inside && record_gate_open();
+    return record_ever_wants(trace) && !record_inside && record_capture_is_on();
 }
 
 static struct record_block *block_get(void)
@@ -141,7 +141,8 @@ static struct record_thread *thread_of_mine(void)
     return mine.thread;
 }
 
-/* The writer takes over what is left. Destructors of others that still record begin anew, with another key's turn. */
+/* The writer takes over what is left. Destructors of others that still record begin anew, with
+ * another key's turn. */
 static void thread_ended(void *thread)
 {
     if (mine.thread != thread || mine.generation != record_generation())
@@ -414,7 +415,7 @@ static void forked(void)
     unsigned state = atomic_load(&record_core.state), generation = record_generation();
     record_part_forked();
     record_strings_forked();
-    record_gate_forked();
+    record_capture_forked();
     record_names_forked();
     record_core = (struct record_core){
         .fd = -1, .state = state == RECORD_ON ? RECORD_IDLE : state, .begin_ns = record_now()};
@@ -459,13 +460,14 @@ __attribute__((constructor)) static void loaded(void)
     record_inside = true;
     record_core.begin_ns = record_now();
     configure(folder);
-    record_gate_open_file();
+    record_capture_init();
     have_key = pthread_key_create(&at_thread_end, thread_ended) == 0;
     pthread_atfork(NULL, NULL, forked);
     record_inside = false;
 }
 
-/* exit() in a signal handler may have come while this thread held the recorder's locks: then what was not written is lost. */
+/* exit() in a signal handler may have come while this thread held the recorder's locks: then what
+ * was not written is lost. */
 __attribute__((destructor)) static void unloaded(void)
 {
     if (!record_is_busy())

@@ -27,7 +27,7 @@ static struct {
     uint32_t n;
     size_t bytes;
     char *arena;
-    size_t room;
+    size_t left;
     struct text *newest, *pending; /* pending: the first that is not in the part */
 } strings;
 
@@ -73,7 +73,8 @@ static void insert(struct table *table, struct text *text)
     atomic_store_explicit(&table->slots[i], text, memory_order_release);
 }
 
-/* Who still searches the old table finds what it knew; so old tables stay, as much memory as the last one in all. */
+/* Who still searches the old table finds what it knew; so old tables stay, as much memory as the
+ * last one in all. */
 static struct table *grown(struct table *old)
 {
     uint32_t n = old ? old->n * 2 : FIRST;
@@ -95,16 +96,16 @@ static struct text *allocate(uint32_t bytes)
     size_t need = (sizeof(struct text) + bytes + 7) & ~(size_t)7;
     if (strings.bytes + need > MAX_BYTES)
         return NULL;
-    if (need > strings.room) {
+    if (need > strings.left) {
         char *arena = record_map(ARENA);
         if (!arena)
             return NULL;
         strings.arena = arena;
-        strings.room = ARENA;
+        strings.left = ARENA;
     }
     struct text *text = (struct text *)(void *)strings.arena;
     strings.arena += need;
-    strings.room -= need;
+    strings.left -= need;
     strings.bytes += need;
     return text;
 }

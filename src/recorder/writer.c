@@ -1,4 +1,5 @@
-/* The writer: gathers what threads have put, by type, and writes it, as buffers fill and every flush interval. */
+/* The writer: gathers what threads have put, by type, and writes it, as buffers fill and every
+ * flush interval. */
 #include "recorder/private.h"
 
 #include <dirent.h>
@@ -13,10 +14,11 @@
 #include <unistd.h>
 
 #define GATHERED   (64 * 1024)
-#define GATE_NS    50000000ull
+#define CAPTURE_NS 50000000ull
 #define NAMES_NS   2000000000ull /* between looks at the threads' names */
-#define N_NAMES    1024u /* remembered; of one that is not, the kernel's is told again at each look */
-#define N_PROBES   8u    /* places that a name may have */
+/* remembered; of one that is not, the kernel's is told again at each look */
+#define N_NAMES    1024u
+#define N_PROBES   8u /* places that a name may have */
 #define STACK_SIZE (1024 * 1024)
 
 static struct {
@@ -62,18 +64,19 @@ static void tell_lost(void)
 /* The thread's place, or one for it that a given name does not have; NULL: those have them all. */
 static struct name *name_of(uint32_t tid)
 {
-    struct name *room = NULL;
+    struct name *slot = NULL;
     for (uint32_t i = 0; i < N_PROBES; i++) {
         struct name *name = &names[(tid + i) % N_NAMES];
         if (name->tid == tid)
             return name;
-        if (!name->given && (!room || (room->tid && !name->tid)))
-            room = name;
+        if (!name->given && (!slot || (slot->tid && !name->tid)))
+            slot = name;
     }
-    return room;
+    return slot;
 }
 
-/* A name that the program put itself. Tracks are no threads of the kernel's: there is nothing to keep theirs from. */
+/* A name that the program put itself. Tracks are no threads of the kernel's: there is nothing to
+ * keep theirs from. */
 static void take(enum mr_part_type type, const void *record, uint32_t bytes)
 {
     const struct mr_part_thread *thread = record;
@@ -161,10 +164,10 @@ static void *write_on(void *unused)
         if (atomic_load(&record_core.state) == RECORD_ON)
             record_drain();
         record_unlock(&record_core.drain);
-        if (record_gate_is_gated())
-            record_gate_poll();
+        if (record_capture_is_limited())
+            record_capture_poll();
         record_wait(&record_core.wake, seen,
-                    record_gate_is_gated() && flush_ns > GATE_NS ? GATE_NS : flush_ns);
+                    record_capture_is_limited() && flush_ns > CAPTURE_NS ? CAPTURE_NS : flush_ns);
     }
     return NULL;
 }

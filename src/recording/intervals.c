@@ -9,7 +9,7 @@ void mr_intervals_add(struct mr_intervals *list, uint64_t start_ns, uint64_t end
 {
     if (end_ns <= start_ns || list->lost)
         return;
-    if (mr_grow("intervals", &list->at, &list->room, list->n + 1, sizeof *list->at) < 0) {
+    if (mr_grow("intervals", &list->at, &list->capacity, list->n + 1, sizeof *list->at) < 0) {
         list->lost = true;
         return;
     }

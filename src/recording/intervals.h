@@ -1,9 +1,10 @@
 /*
  * Sets of time as lists of intervals [start, end) in ns.
  *
- * A united list is sorted, its intervals do not touch and none is empty; all functions but mr_intervals_add() want and make
- * such lists. Memory that ran out is remembered in `lost`, passes from what a list was made of, and is looked at once at the
- * end. Zeroed memory is an empty list. Threads: none of its own.
+ * A united list is sorted, its intervals do not touch and none is empty; all functions but
+ * mr_intervals_add() want and make such lists. Memory that ran out is remembered in `lost`, passes
+ * from what a list was made of, and is looked at once at the end. Zeroed memory is an empty list.
+ * Threads: none of its own.
  */
 #ifndef MR_RECORDING_INTERVALS_H
 #define MR_RECORDING_INTERVALS_H
@@ -18,7 +19,7 @@ struct mr_interval {
 
 struct mr_intervals {
     struct mr_interval *at;
-    uint64_t n, room;
+    uint64_t n, capacity;
     bool lost;
 };
 

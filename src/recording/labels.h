@@ -1,8 +1,8 @@
 /*
  * Names of copies, memory and calls, for every table, finding and picture.
  *
- * Two sets of numbers are in use. Rows of the database have the export's, with long labels; events in
- * memory have CUPTI's, where 0 is "unknown", with short ones.
+ * Two sets of numbers are in use. Rows of the database have the export's, with long labels; events
+ * in memory have CUPTI's, where 0 is "unknown", with short ones.
  */
 #ifndef MR_RECORDING_LABELS_H
 #define MR_RECORDING_LABELS_H

@@ -5,43 +5,72 @@
 #include <string.h>
 #include <sys/stat.h>
 
-int mr_load_rows(struct mr_load *load, const char *table, const char *const *columns,
-                 uint32_t n_columns, int (*row)(struct mr_load *load, sqlite3_stmt *values))
+static int select_text(struct mr_load *load, const struct mr_load_source *source, char *sql,
+                       size_t cap)
 {
-    if (!mr_recording_has(load->recording, table, NULL))
-        return 0;
-    char sql[1024] = "SELECT ";
-    size_t n = strlen(sql);
-    for (uint32_t i = 0; i < n_columns; i++) {
-        bool is_row = !strcmp(columns[i], "rowid"),
-             there = is_row || mr_recording_has(load->recording, table, columns[i]);
-        if (!there && !strcmp(columns[i], "start"))
+    size_t n = (size_t)snprintf(sql, cap, "SELECT ");
+    for (uint32_t i = 0; i < MR_LOAD_COLUMNS && source->columns[i]; i++) {
+        const char *column = source->columns[i];
+        bool is_row = !strcmp(column, "rowid"),
+             exists = is_row || mr_recording_has(load->recording, source->table, column);
+        if (!exists && !strcmp(column, "start"))
             return mr_error_set(MR_EFORMAT,
                                 "%s: its table %s has no column start: made by a program of "
                                 "another version, or damaged",
-                                load->recording->path, table);
-        const char *quote = there && !is_row ? "\"" : "";
-        n += (size_t)snprintf(sql + n, sizeof(sql) - n, "%s%s%s%s", i ? ", " : "", quote,
-                              there ? columns[i] : "NULL", quote);
+                                load->recording->path, source->table);
+        const char *quote = exists && !is_row ? "\"" : "";
+        n += (size_t)snprintf(sql + n, cap - n, "%s%s%s%s", i ? ", " : "", quote,
+                              exists ? column : "NULL", quote);
     }
-    snprintf(sql + n, sizeof(sql) - n, " FROM %s", table);
-    load->table = table;
-    sqlite3_stmt *values;
-    if (sqlite3_prepare_v2(load->recording->db, sql, -1, &values, NULL) != SQLITE_OK)
-        return mr_recording_error(load->recording->db, load->recording->path, table);
-    int rc = 0, step;
+    snprintf(sql + n, cap - n, " FROM %s", source->table);
+    return 0;
+}
+
+static int read_rows(struct mr_load *load, const struct mr_load_source *source,
+                     sqlite3_stmt *values)
+{
     uint64_t n_rows = 0;
-    while ((step = sqlite3_step(values)) == SQLITE_ROW && rc == 0) {
-        rc = row(load, values);
-        if (rc == 0 && ++n_rows > load->rows_most)
-            rc = mr_error_set(MR_EFORMAT,
-                              "%s: %s: the database is damaged: a table has more rows than bytes",
-                              load->recording->path, table);
+    int step;
+    while ((step = sqlite3_step(values)) == SQLITE_ROW) {
+        int rc = source->row(load, values);
+        if (rc < 0)
+            return rc;
+        if (++n_rows > load->rows_most)
+            return mr_error_set(MR_EFORMAT,
+                                "%s: %s: the database is damaged: a table has more rows than bytes",
+                                load->recording->path, source->table);
     }
-    if (rc == 0 && step != SQLITE_DONE)
-        rc = mr_recording_error(load->recording->db, load->recording->path, table);
+    return step == SQLITE_DONE
+               ? 0
+               : mr_recording_error(load->recording->db, load->recording->path, source->table);
+}
+
+static int load_source(struct mr_load *load, const struct mr_load_source *source)
+{
+    char sql[1024];
+    sqlite3_stmt *values;
+    struct mr_recording *recording = load->recording;
+    if (!mr_recording_has(recording, source->table, NULL))
+        return 0;
+    int rc = select_text(load, source, sql, sizeof(sql));
+    if (rc < 0)
+        return rc;
+    load->table = source->table;
+    if (sqlite3_prepare_v2(recording->db, sql, -1, &values, NULL) != SQLITE_OK)
+        return mr_recording_error(recording->db, recording->path, source->table);
+    rc = read_rows(load, source, values);
     sqlite3_finalize(values);
     return rc;
+}
+
+int mr_load_sources(struct mr_load *load, const struct mr_load_source *sources, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        int rc = load_source(load, &sources[i]);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
 }
 
 uint64_t mr_load_u64(sqlite3_stmt *values, int column)
@@ -62,12 +91,12 @@ void mr_load_span(sqlite3_stmt *values, int start, int end, uint64_t *out_start,
     *out_end = MR_MIN(MR_MAX(mr_load_u64(values, end), *out_start), most);
 }
 
-int mr_load_room(struct mr_load *load, void *array, uint64_t n, uint64_t *room, size_t bytes)
+int mr_load_grow(struct mr_load *load, void *array, uint64_t n, uint64_t *capacity, size_t bytes)
 {
     if (n >= UINT32_MAX - 1)
         return mr_error_set(MR_ELIMIT, "%s: %s has more than %llu rows; look at a part of it",
                             load->recording->path, load->table, (unsigned long long)n);
-    return mr_grow(load->recording->path, array, room, n + 1, bytes);
+    return mr_grow(load->recording->path, array, capacity, n + 1, bytes);
 }
 
 /* A text of another id's: an integer is a number of StringIds, a text is itself. */
@@ -101,12 +130,13 @@ int mr_load_process(struct mr_load *load, int64_t global, uint16_t *out)
     *out = (uint16_t)*index;
     if (!is_new || recording->n_processes == UINT16_MAX)
         return 0;
-    int rc = mr_load_room(load, &recording->processes, recording->n_processes,
-                          &load->processes_room, sizeof(*recording->processes));
-    if (rc == 0)
-        recording->processes[recording->n_processes++] = (struct mr_rec_process){
-            .pid = (uint32_t)((uint64_t)global >> 24 & 0xffffff), .killed = 2};
-    return rc;
+    int rc = mr_load_grow(load, &recording->processes, recording->n_processes,
+                          &load->processes_capacity, sizeof(*recording->processes));
+    if (rc < 0)
+        return rc;
+    recording->processes[recording->n_processes++] =
+        (struct mr_rec_process){.pid = (uint32_t)((uint64_t)global >> 24 & 0xffffff), .killed = 2};
+    return 0;
 }
 
 int mr_load_thread(struct mr_load *load, int64_t global, uint32_t *out)
@@ -121,12 +151,14 @@ int mr_load_thread(struct mr_load *load, int64_t global, uint32_t *out)
         return 0;
     struct mr_rec_thread thread = {.tid = (uint32_t)(global & 0xffffff)};
     int rc = mr_load_process(load, global, &thread.process);
-    if (rc == 0)
-        rc = mr_load_room(load, &recording->threads, recording->n_threads, &load->threads_room,
-                          sizeof(thread));
-    if (rc == 0)
-        recording->threads[recording->n_threads++] = thread;
-    return rc;
+    if (rc < 0)
+        return rc;
+    rc = mr_load_grow(load, &recording->threads, recording->n_threads, &load->threads_capacity,
+                      sizeof(thread));
+    if (rc < 0)
+        return rc;
+    recording->threads[recording->n_threads++] = thread;
+    return 0;
 }
 
 static int device_add(struct mr_load *load, const struct mr_rec_device *device)
@@ -134,11 +166,12 @@ static int device_add(struct mr_load *load, const struct mr_rec_device *device)
     struct mr_recording *recording = load->recording;
     if (recording->n_devices == UINT16_MAX)
         return 0;
-    int rc = mr_load_room(load, &recording->devices, recording->n_devices, &load->devices_room,
+    int rc = mr_load_grow(load, &recording->devices, recording->n_devices, &load->devices_capacity,
                           sizeof(*recording->devices));
-    if (rc == 0)
-        recording->devices[recording->n_devices++] = *device;
-    return rc;
+    if (rc < 0)
+        return rc;
+    recording->devices[recording->n_devices++] = *device;
+    return 0;
 }
 
 /* A device without a row of its own gets one that is only a number. */
@@ -212,9 +245,9 @@ static int process_row(struct mr_load *load, sqlite3_stmt *values)
 {
     uint16_t process;
     int rc = mr_load_process(load, sqlite3_column_int64(values, 0), &process);
-    if (rc == 0)
-        rc = mr_load_text(load, values, 1, &load->recording->processes[process].name);
-    return rc;
+    if (rc < 0)
+        return rc;
+    return mr_load_text(load, values, 1, &load->recording->processes[process].name);
 }
 
 static int our_process_row(struct mr_load *load, sqlite3_stmt *values)
@@ -233,17 +266,18 @@ static int thread_row(struct mr_load *load, sqlite3_stmt *values)
 {
     uint32_t thread;
     int rc = mr_load_thread(load, sqlite3_column_int64(values, 0), &thread);
-    return rc == 0 ? mr_load_text(load, values, 1, &load->recording->threads[thread].name) : rc;
+    return rc < 0 ? rc : mr_load_text(load, values, 1, &load->recording->threads[thread].name);
 }
 
 static int note_add(struct mr_load *load, const struct mr_rec_note *note)
 {
     struct mr_recording *recording = load->recording;
-    int rc =
-        mr_load_room(load, &recording->notes, recording->n_notes, &load->notes_room, sizeof(*note));
-    if (rc == 0)
-        recording->notes[recording->n_notes++] = *note;
-    return rc;
+    int rc = mr_load_grow(load, &recording->notes, recording->n_notes, &load->notes_capacity,
+                          sizeof(*note));
+    if (rc < 0)
+        return rc;
+    recording->notes[recording->n_notes++] = *note;
+    return 0;
 }
 
 static int our_note_row(struct mr_load *load, sqlite3_stmt *values)
@@ -252,12 +286,14 @@ static int our_note_row(struct mr_load *load, sqlite3_stmt *values)
     uint16_t process;
     int64_t global = sqlite3_column_int64(values, 0);
     int rc = global ? mr_load_process(load, global, &process) : 0; /* 0: the merging's own */
-    note.process = rc == 0 && global ? process : MR_NONE;
-    if (rc == 0)
-        rc = mr_load_text(load, values, 1, &note.name);
-    if (rc == 0)
-        rc = mr_load_text(load, values, 2, &note.text);
-    return rc == 0 ? note_add(load, &note) : rc;
+    if (rc < 0)
+        return rc;
+    note.process = global ? process : MR_NONE;
+    rc = mr_load_text(load, values, 1, &note.name);
+    if (rc < 0)
+        return rc;
+    rc = mr_load_text(load, values, 2, &note.text);
+    return rc < 0 ? rc : note_add(load, &note);
 }
 
 /* The export's own: from severity 2 on they are warnings and errors. */
@@ -267,39 +303,55 @@ static int diagnostic_row(struct mr_load *load, sqlite3_stmt *values)
     if (sqlite3_column_type(values, 0) == SQLITE_INTEGER && sqlite3_column_int64(values, 0) < 2)
         return 0;
     int rc = mr_texts_add(load->texts, "warning", 7, &note.name, NULL);
-    if (rc == 0)
-        rc = mr_load_text(load, values, 1, &note.text);
-    return rc == 0 ? note_add(load, &note) : rc;
+    if (rc < 0)
+        return rc;
+    rc = mr_load_text(load, values, 1, &note.text);
+    return rc < 0 ? rc : note_add(load, &note);
 }
 
-#define ROWS(load, table, row, ...)                                                                \
-    mr_load_rows(load, table, (const char *const[]){__VA_ARGS__},                                  \
-                 sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *), row)
+/* Read in this order: MILLRACE_PROCESSES before PROCESSES, which only adds names. */
+static const struct mr_load_source devices_of[] = {
+    {"StringIds", string_row, {"id", "value"}},
+    {"TARGET_INFO_GPU",
+     gpu_row,
+     {"id", "name", "computeMajor", "computeMinor", "smCount", "asyncEngines", "totalMemory",
+      "memoryBandwidth"}},
+    {"TARGET_INFO_CUDA_DEVICE", cuda_device_row, {"gpuId", "cudaId", "pid"}},
+};
+static const struct mr_load_source our_processes[] = {
+    {"MILLRACE_PROCESSES", our_process_row, {"globalPid", "commandId", "start", "end", "exited"}},
+};
+static const struct mr_load_source process_names[] = {
+    {"PROCESSES", process_row, {"globalPid", "name"}},
+    {"ThreadNames", thread_row, {"globalTid", "nameId"}},
+};
+static const struct mr_load_source our_notes[] = {
+    {"MILLRACE_NOTES", our_note_row, {"globalPid", "nameId", "textId", "value"}},
+};
+static const struct mr_load_source diagnostics[] = {
+    {"DIAGNOSTIC_EVENT", diagnostic_row, {"severity", "text"}},
+};
 
 int mr_load_names(struct mr_load *load)
 {
+    bool ours = load->recording->ours;
     int rc = mr_texts_init(load->texts);
-    if (rc == 0)
-        rc = mr_texts_add(load->texts, "?", 1, &load->unknown, NULL);
-    if (rc == 0)
-        rc = ROWS(load, "StringIds", string_row, "id", "value");
-    if (rc == 0)
-        rc = ROWS(load, "TARGET_INFO_GPU", gpu_row, "id", "name", "computeMajor", "computeMinor",
-                  "smCount", "asyncEngines", "totalMemory", "memoryBandwidth");
-    if (rc == 0)
-        rc = ROWS(load, "TARGET_INFO_CUDA_DEVICE", cuda_device_row, "gpuId", "cudaId", "pid");
-    if (rc == 0 && load->recording->ours)
-        rc = ROWS(load, "MILLRACE_PROCESSES", our_process_row, "globalPid", "commandId", "start",
-                  "end", "exited");
-    if (rc == 0)
-        rc = ROWS(load, "PROCESSES", process_row, "globalPid", "name");
-    if (rc == 0)
-        rc = ROWS(load, "ThreadNames", thread_row, "globalTid", "nameId");
-    if (rc == 0 && load->recording->ours)
-        rc = ROWS(load, "MILLRACE_NOTES", our_note_row, "globalPid", "nameId", "textId", "value");
-    else if (rc == 0)
-        rc = ROWS(load, "DIAGNOSTIC_EVENT", diagnostic_row, "severity", "text");
-    return rc;
+    if (rc < 0)
+        return rc;
+    rc = mr_texts_add(load->texts, "?", 1, &load->unknown, NULL);
+    if (rc < 0)
+        return rc;
+    rc = mr_load_sources(load, devices_of, MR_COUNT(devices_of));
+    if (rc < 0)
+        return rc;
+    rc = ours ? mr_load_sources(load, our_processes, MR_COUNT(our_processes)) : 0;
+    if (rc < 0)
+        return rc;
+    rc = mr_load_sources(load, process_names, MR_COUNT(process_names));
+    if (rc < 0)
+        return rc;
+    return ours ? mr_load_sources(load, our_notes, MR_COUNT(our_notes))
+                : mr_load_sources(load, diagnostics, MR_COUNT(diagnostics));
 }
 
 static void load_free(struct mr_load *load)
@@ -326,14 +378,17 @@ int mr_recording_load(struct mr_recording *recording)
         return mr_error_set(MR_EFORMAT, "%s: loading failed before; open it again",
                             recording->path);
     int rc = mr_load_names(&load);
-    if (rc == 0)
-        rc = mr_load_events(&load);
-    if (rc == 0)
-        rc = mr_load_join(&load);
+    if (rc < 0)
+        goto end;
+    rc = mr_load_events(&load);
+    if (rc < 0)
+        goto end;
+    rc = mr_load_join(&load);
+end:
     rc = mr_recording_result(recording, rc);
     load_free(&load);
     recording->strings = load.texts->text;
     recording->n_strings = load.texts->n;
-    recording->loaded = rc == 0;
+    recording->loaded = rc >= 0;
     return rc;
 }

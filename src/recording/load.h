@@ -24,18 +24,25 @@ struct mr_load {
     uint8_t *classes;        /* of texts that are calls' names: enum mr_call_class + 1 */
     uint32_t n_classes;
     uint32_t unknown; /* the text "?" */
-    uint64_t ops_room, apis_room, syncs_room, ranges_room, os_room, threads_room, processes_room,
-        devices_room, notes_room;
+    uint64_t ops_capacity, apis_capacity, syncs_capacity, ranges_capacity, os_capacity,
+        threads_capacity, processes_capacity, devices_capacity, notes_capacity;
     const char *table;  /* that is being read */
     uint64_t rows_most; /* that a table of a file of this size can have */
 };
 
-/*
- * Reads the columns of a table, NULL in place of those that are not there; no rows when the table is missing. "rowid" is the
- * row's number. row: returns 0 or an error, which ends the reading.
- */
-int mr_load_rows(struct mr_load *load, const char *table, const char *const *columns,
-                 uint32_t n_columns, int (*row)(struct mr_load *load, sqlite3_stmt *values));
+#define MR_LOAD_COLUMNS 16
+
+/* A table, or some of its rows, and the function that takes a row. */
+struct mr_load_source {
+    const char *table;
+    int (*row)(struct mr_load *load, sqlite3_stmt *values); /* returns 0 or an error */
+    /* NULL at the end. A column that the table lacks reads as NULL; "rowid" is the row's number. */
+    const char *columns[MR_LOAD_COLUMNS];
+};
+
+/* Reads the rows of n sources in their order, up to the first error. A missing table has no
+ * rows. */
+int mr_load_sources(struct mr_load *load, const struct mr_load_source *sources, size_t n);
 
 /* Numbers out of foreign rows: never negative, and as large as fits. */
 uint64_t mr_load_u64(sqlite3_stmt *values, int column);
@@ -50,7 +57,7 @@ int mr_load_thread(struct mr_load *load, int64_t global, uint32_t *out);
 int mr_load_device(struct mr_load *load, int64_t global_pid, uint32_t id, uint16_t *out);
 
 /* Room for one more item of `bytes` in an array of n. Returns 0 or -ENOMEM with the error set. */
-int mr_load_room(struct mr_load *load, void *array, uint64_t n, uint64_t *room, size_t bytes);
+int mr_load_grow(struct mr_load *load, void *array, uint64_t n, uint64_t *capacity, size_t bytes);
 
 /* Tables of who and where, then of events, then what follows from all of them. */
 int mr_load_names(struct mr_load *load);

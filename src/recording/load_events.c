@@ -27,7 +27,8 @@ static uint64_t now_end(struct mr_load *load, uint64_t end)
     return end;
 }
 
-/* Files of old exporters name no process with what devices did: with one process there is no question. */
+/* Files of old exporters name no process with what devices did: with one process there is no
+ * question. */
 static int op_process(struct mr_load *load, sqlite3_stmt *values, struct mr_rec_op *op)
 {
     if (sqlite3_column_type(values, OP_PID) == SQLITE_NULL && load->recording->n_processes == 1) {
@@ -46,7 +47,8 @@ static enum mr_mem_kind memory_kind(sqlite3_stmt *values, int column)
                                                      : (enum mr_mem_kind)(kind + 1);
 }
 
-/* [out] op: when 1 is returned; 0: the row has no times. Until all are joined, `api` holds the correlation. */
+/* [out] op: when 1 is returned; 0: the row has no times. Until all are joined, `api` holds the
+ * correlation. */
 static int op_of_row(struct mr_load *load, sqlite3_stmt *values, struct mr_rec_op *op)
 {
     if (sqlite3_column_int64(values, OP_START) == 0 && sqlite3_column_int64(values, OP_END) == 0) {
@@ -64,19 +66,22 @@ static int op_of_row(struct mr_load *load, sqlite3_stmt *values, struct mr_rec_o
     uint32_t low = (uint32_t)node; /* its number in the graph, which may be 0 */
     op->graph_node = node != 0 && low == 0 ? 1 : low;
     int rc = op_process(load, values, op);
-    if (rc == 0)
-        rc = mr_load_device(load, sqlite3_column_int64(values, OP_PID),
-                            mr_load_u32(values, OP_DEVICE), &op->device);
+    if (rc < 0)
+        return rc;
+    rc = mr_load_device(load, sqlite3_column_int64(values, OP_PID), mr_load_u32(values, OP_DEVICE),
+                        &op->device);
     return rc < 0 ? rc : 1;
 }
 
 static int op_add(struct mr_load *load, const struct mr_rec_op *op)
 {
     struct mr_recording *recording = load->recording;
-    int rc = mr_load_room(load, &recording->ops, recording->n_ops, &load->ops_room, sizeof(*op));
-    if (rc == 0)
-        recording->ops[recording->n_ops++] = *op;
-    return rc;
+    int rc =
+        mr_load_grow(load, &recording->ops, recording->n_ops, &load->ops_capacity, sizeof(*op));
+    if (rc < 0)
+        return rc;
+    recording->ops[recording->n_ops++] = *op;
+    return 0;
 }
 
 static int kernel_row(struct mr_load *load, sqlite3_stmt *values)
@@ -87,7 +92,7 @@ static int kernel_row(struct mr_load *load, sqlite3_stmt *values)
         return rc;
     int column = sqlite3_column_type(values, OP_MORE) == SQLITE_NULL ? OP_MORE + 1 : OP_MORE;
     rc = mr_load_text(load, values, column, &op.name);
-    return rc == 0 ? op_add(load, &op) : rc;
+    return rc < 0 ? rc : op_add(load, &op);
 }
 
 static int copy_row(struct mr_load *load, sqlite3_stmt *values)
@@ -119,7 +124,8 @@ static int set_row(struct mr_load *load, sqlite3_stmt *values)
     return op_add(load, &op);
 }
 
-/* A whole launch of a graph, where its nodes were not recorded: work of the device, like a kernel. */
+/* A whole launch of a graph, where its nodes were not recorded: work of the device, like a
+ * kernel. */
 static int graph_row(struct mr_load *load, sqlite3_stmt *values)
 {
     struct mr_rec_op op = {.kind = MR_OP_KERNEL};
@@ -129,7 +135,7 @@ static int graph_row(struct mr_load *load, sqlite3_stmt *values)
     op.detail = MR_NONE;
     op.graph_node = MR_NONE;
     rc = mr_texts_add(load->texts, "CUDA graph", 10, &op.name, NULL);
-    return rc == 0 ? op_add(load, &op) : rc;
+    return rc < 0 ? rc : op_add(load, &op);
 }
 
 static int class_of(struct mr_load *load, uint32_t name, uint8_t *out)
@@ -167,12 +173,15 @@ static int api_row(struct mr_load *load, sqlite3_stmt *values)
     mr_load_span(values, 0, 1, &api.start_ns, &api.end_ns);
     now_end(load, api.end_ns);
     int rc = mr_load_text(load, values, 5, &api.name);
-    if (rc == 0)
-        rc = class_of(load, api.name, &api.class);
-    if (rc == 0)
-        rc = mr_load_thread(load, sqlite3_column_int64(values, 3), &api.thread);
-    if (rc == 0)
-        rc = mr_load_room(load, &recording->apis, recording->n_apis, &load->apis_room, sizeof(api));
+    if (rc < 0)
+        return rc;
+    rc = class_of(load, api.name, &api.class);
+    if (rc < 0)
+        return rc;
+    rc = mr_load_thread(load, sqlite3_column_int64(values, 3), &api.thread);
+    if (rc < 0)
+        return rc;
+    rc = mr_load_grow(load, &recording->apis, recording->n_apis, &load->apis_capacity, sizeof(api));
     if (rc < 0)
         return rc;
     api.driver = is_driver(load, sqlite3_column_int64(values, 2), api.name);
@@ -193,12 +202,14 @@ static int sync_row(struct mr_load *load, sqlite3_stmt *values)
     mr_load_span(values, 0, 1, &sync.start_ns, &sync.end_ns);
     now_end(load, sync.end_ns);
     int rc = mr_load_process(load, sqlite3_column_int64(values, 6), &sync.process);
-    if (rc == 0)
-        rc = mr_load_room(load, &recording->syncs, recording->n_syncs, &load->syncs_room,
-                          sizeof(sync));
-    if (rc == 0)
-        recording->syncs[recording->n_syncs++] = sync;
-    return rc;
+    if (rc < 0)
+        return rc;
+    rc = mr_load_grow(load, &recording->syncs, recording->n_syncs, &load->syncs_capacity,
+                      sizeof(sync));
+    if (rc < 0)
+        return rc;
+    recording->syncs[recording->n_syncs++] = sync;
+    return 0;
 }
 
 static uint64_t domain_key(int64_t global, int64_t domain)
@@ -221,9 +232,11 @@ static int domain_row(struct mr_load *load, sqlite3_stmt *values)
     if (sqlite3_column_int64(values, RANGE_TYPE) != MR_RANGE_DOMAIN)
         return 0;
     int rc = range_text(load, values, &name);
+    if (rc < 0)
+        return rc;
     uint64_t key = domain_key(sqlite3_column_int64(values, RANGE_TID),
                               sqlite3_column_int64(values, RANGE_DOMAIN));
-    return rc < 0 ? rc : mr_map_at(&load->domains, key, name, NULL) ? 0 : -ENOMEM;
+    return mr_map_at(&load->domains, key, name, NULL) ? 0 : -ENOMEM;
 }
 
 static int range_row(struct mr_load *load, sqlite3_stmt *values)
@@ -243,14 +256,17 @@ static int range_row(struct mr_load *load, sqlite3_stmt *values)
     const uint32_t *name = domain ? mr_map_find(&load->domains, domain_key(global, domain)) : NULL;
     range.domain = name ? *name : domain ? load->unknown : 0;
     int rc = range_text(load, values, &range.text);
-    if (rc == 0)
-        rc = mr_load_thread(load, global, &range.thread);
-    if (rc == 0)
-        rc = mr_load_room(load, &recording->ranges, recording->n_ranges, &load->ranges_room,
-                          sizeof(range));
-    if (rc == 0)
-        recording->ranges[recording->n_ranges++] = range;
-    return rc;
+    if (rc < 0)
+        return rc;
+    rc = mr_load_thread(load, global, &range.thread);
+    if (rc < 0)
+        return rc;
+    rc = mr_load_grow(load, &recording->ranges, recording->n_ranges, &load->ranges_capacity,
+                      sizeof(range));
+    if (rc < 0)
+        return rc;
+    recording->ranges[recording->n_ranges++] = range;
+    return 0;
 }
 
 static int os_row(struct mr_load *load, sqlite3_stmt *values)
@@ -260,49 +276,43 @@ static int os_row(struct mr_load *load, sqlite3_stmt *values)
     mr_load_span(values, 0, 1, &os.start_ns, &os.end_ns);
     now_end(load, os.end_ns);
     int rc = mr_load_text(load, values, 2, &os.name);
-    if (rc == 0)
-        rc = mr_load_thread(load, sqlite3_column_int64(values, 3), &os.thread);
-    if (rc == 0)
-        rc = mr_load_room(load, &recording->os, recording->n_os, &load->os_room, sizeof(os));
-    if (rc == 0)
-        recording->os[recording->n_os++] = os;
-    return rc;
+    if (rc < 0)
+        return rc;
+    rc = mr_load_thread(load, sqlite3_column_int64(values, 3), &os.thread);
+    if (rc < 0)
+        return rc;
+    rc = mr_load_grow(load, &recording->os, recording->n_os, &load->os_capacity, sizeof(os));
+    if (rc < 0)
+        return rc;
+    recording->os[recording->n_os++] = os;
+    return 0;
 }
 
-#define ROWS(load, table, row, ...)                                                                \
-    mr_load_rows(load, table, (const char *const[]){__VA_ARGS__},                                  \
-                 sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *), row)
+#define RANGE_COLUMNS                                                                              \
+    {                                                                                              \
+        "start", "end", "eventType", "text", "textId", "globalTid", "domainId"                     \
+    }
 
-static int ranges_load(struct mr_load *load)
-{
-    int rc = ROWS(load, "NVTX_EVENTS", domain_row, "start", "end", "eventType", "text", "textId",
-                  "globalTid", "domainId");
-    if (rc == 0)
-        rc = ROWS(load, "NVTX_EVENTS", range_row, "start", "end", "eventType", "text", "textId",
-                  "globalTid", "domainId");
-    return rc;
-}
+/* Ranges are read twice: domains get their names before the ranges in them. */
+static const struct mr_load_source events[] = {
+    {"CUPTI_ACTIVITY_KIND_RUNTIME",
+     api_row,
+     {"start", "end", "eventClass", "globalTid", "correlationId", "nameId", "returnValue"}},
+    {"CUPTI_ACTIVITY_KIND_KERNEL", kernel_row, {OP_COLUMNS, "shortName", "demangledName"}},
+    {"CUPTI_ACTIVITY_KIND_MEMCPY",
+     copy_row,
+     {OP_COLUMNS, "bytes", "copyKind", "srcKind", "dstKind"}},
+    {"CUPTI_ACTIVITY_KIND_MEMSET", set_row, {OP_COLUMNS, "bytes", "memKind"}},
+    {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE", graph_row, {OP_COLUMNS}},
+    {"CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+     sync_row,
+     {"start", "end", "syncType", "streamId", "contextId", "correlationId", "globalPid"}},
+    {"NVTX_EVENTS", domain_row, RANGE_COLUMNS},
+    {"NVTX_EVENTS", range_row, RANGE_COLUMNS},
+    {"OSRT_API", os_row, {"start", "end", "nameId", "globalTid", "bytes"}},
+};
 
 int mr_load_events(struct mr_load *load)
 {
-    int rc = ROWS(load, "CUPTI_ACTIVITY_KIND_RUNTIME", api_row, "start", "end", "eventClass",
-                  "globalTid", "correlationId", "nameId", "returnValue");
-    if (rc == 0)
-        rc = ROWS(load, "CUPTI_ACTIVITY_KIND_KERNEL", kernel_row, OP_COLUMNS, "shortName",
-                  "demangledName");
-    if (rc == 0)
-        rc = ROWS(load, "CUPTI_ACTIVITY_KIND_MEMCPY", copy_row, OP_COLUMNS, "bytes", "copyKind",
-                  "srcKind", "dstKind");
-    if (rc == 0)
-        rc = ROWS(load, "CUPTI_ACTIVITY_KIND_MEMSET", set_row, OP_COLUMNS, "bytes", "memKind");
-    if (rc == 0)
-        rc = ROWS(load, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", graph_row, OP_COLUMNS);
-    if (rc == 0)
-        rc = ROWS(load, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", sync_row, "start", "end", "syncType",
-                  "streamId", "contextId", "correlationId", "globalPid");
-    if (rc == 0)
-        rc = ranges_load(load);
-    if (rc == 0)
-        rc = ROWS(load, "OSRT_API", os_row, "start", "end", "nameId", "globalTid", "bytes");
-    return rc;
+    return mr_load_sources(load, events, MR_COUNT(events));
 }

@@ -1,4 +1,5 @@
-/* Loading: what follows from all events together: their order, which call made what, which range is inside which. */
+/* Loading: what follows from all events together: their order, which call made what, which range is
+ * inside which. */
 #include "recording/load.h"
 
 #include <errno.h>
@@ -39,7 +40,8 @@ static void permute(char *items, size_t bytes, struct sort_key *keys, uint64_t n
     }
 }
 
-/* Sorts by start; then, where outer_first, longer ones first. Every item begins with start and end. */
+/* Sorts by start; then, where outer_first, longer ones first. Every item begins with start and
+ * end. */
 static int sort_events(struct mr_load *load, void *items, uint64_t n, size_t bytes,
                        bool outer_first)
 {
@@ -64,6 +66,29 @@ static int sort_events(struct mr_load *load, void *items, uint64_t n, size_t byt
     return 0;
 }
 
+static int sort_all(struct mr_load *load)
+{
+    const struct mr_recording *r = load->recording;
+    const struct {
+        void *items;
+        uint64_t n;
+        size_t bytes;
+        bool outer_first;
+    } all[] = {
+        {r->apis, r->n_apis, sizeof(*r->apis), false},
+        {r->ops, r->n_ops, sizeof(*r->ops), false},
+        {r->syncs, r->n_syncs, sizeof(*r->syncs), false},
+        {r->ranges, r->n_ranges, sizeof(*r->ranges), true},
+        {r->os, r->n_os, sizeof(*r->os), false},
+    };
+    for (size_t i = 0; i < MR_COUNT(all); i++) {
+        int rc = sort_events(load, all[i].items, all[i].n, all[i].bytes, all[i].outer_first);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
 /* A table of indices of apis by process and correlation; MR_NONE: free. */
 struct by_correlation {
     uint32_t *slots;
@@ -80,7 +105,8 @@ static uint32_t *slot_of(const struct by_correlation *table, const struct mr_rec
     return &table->slots[at];
 }
 
-/* A runtime call and the driver's call inside it may share a correlation: the runtime's is the one that people wrote. */
+/* A runtime call and the driver's call inside it may share a correlation: the runtime's is the one
+ * that people wrote. */
 static int index_calls(struct mr_load *load, struct by_correlation *table)
 {
     struct mr_recording *recording = load->recording;
@@ -152,7 +178,7 @@ static int join_calls(struct mr_load *load)
 struct stack { /* a thread's open push/pop ranges, innermost last */
     uint32_t *ranges;
     uint32_t n;
-    uint64_t room;
+    uint64_t capacity;
 };
 
 static int stack_push(struct mr_load *load, struct stack *stack, uint32_t range)
@@ -160,13 +186,15 @@ static int stack_push(struct mr_load *load, struct stack *stack, uint32_t range)
     if (stack->n == DEEPEST)
         return 0;
     const char *path = load->recording->path;
-    if (mr_grow(path, &stack->ranges, &stack->room, stack->n + 1ull, sizeof(*stack->ranges)) < 0)
+    if (mr_grow(path, &stack->ranges, &stack->capacity, stack->n + 1ull, sizeof(*stack->ranges)) <
+        0)
         return -ENOMEM;
     stack->ranges[stack->n++] = range;
     return 0;
 }
 
-/* The innermost push/pop range of the thread around it. Domains have stacks of their own, so one may end amid another. */
+/* The innermost push/pop range of the thread around it. Domains have stacks of their own, so one
+ * may end amid another. */
 static void nest(struct mr_recording *recording, struct stack *stack, struct mr_rec_range *range)
 {
     while (stack->n && recording->ranges[stack->ranges[stack->n - 1]].end_ns <= range->start_ns)
@@ -192,7 +220,7 @@ static int nest_ranges(struct mr_load *load)
     if (!stacks)
         return mr_error_nomem(recording->path, recording->n_threads * sizeof(*stacks));
     int rc = 0;
-    for (uint32_t i = 0; i < recording->n_ranges && rc == 0; i++) {
+    for (uint32_t i = 0; i < recording->n_ranges && rc >= 0; i++) {
         struct mr_rec_range *range = &recording->ranges[i];
         nest(recording, &stacks[range->thread], range);
         if (range->type == MR_RANGE_PUSH_POP)
@@ -216,18 +244,11 @@ int mr_load_join(struct mr_load *load)
     for (uint32_t i = 0; i < recording->n_processes; i++) /* an export does not say when */
         if (recording->processes[i].end_ns == 0)
             recording->processes[i].end_ns = recording->end_ns;
-    int rc = sort_events(load, recording->apis, recording->n_apis, sizeof(*recording->apis), false);
-    if (rc == 0)
-        rc = sort_events(load, recording->ops, recording->n_ops, sizeof(*recording->ops), false);
-    if (rc == 0)
-        rc = sort_events(load, recording->syncs, recording->n_syncs, sizeof(*recording->syncs),
-                         false);
-    if (rc == 0)
-        rc = sort_events(load, recording->ranges, recording->n_ranges, sizeof(*recording->ranges),
-                         true);
-    if (rc == 0)
-        rc = sort_events(load, recording->os, recording->n_os, sizeof(*recording->os), false);
-    if (rc == 0)
-        rc = join_calls(load);
-    return rc == 0 ? nest_ranges(load) : rc;
+    int rc = sort_all(load);
+    if (rc < 0)
+        return rc;
+    rc = join_calls(load);
+    if (rc < 0)
+        return rc;
+    return nest_ranges(load);
 }

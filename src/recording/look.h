@@ -1,6 +1,6 @@
 /*
- * What reports of steps and rules look at: one place (a process on a device), the thread that drives it, its steps, and what the
- * device and the threads did meanwhile.
+ * What reports of steps and rules look at: one place (a process on a device), the thread that
+ * drives it, its steps, and what the device and the threads did meanwhile.
  */
 #ifndef MR_RECORDING_LOOK_H
 #define MR_RECORDING_LOOK_H
@@ -20,10 +20,10 @@ enum mr_steps_method {
 };
 
 /*
- * Steps follow each other: one lasts from a mark (a range's start, the start of an operation) to the next, so that what lies
- * between the ranges (the loader, often) is inside. A pause of more than 100 usual steps (an epoch's end; usual: the
- * median, or the mean where long ones are frequent) is left out and told: the step before it ends with its range or its last
- * operation.
+ * Steps follow each other: one lasts from a mark (a range's start, the start of an operation) to
+ * the next, so that what lies between the ranges (the loader, often) is inside. A pause of more
+ * than 100 usual steps (an epoch's end; usual: the median, or the mean where long ones are
+ * frequent) is left out and told: the step before it ends with its range or its last operation.
  */
 struct mr_steps {
     struct mr_interval *at; /* sorted, without overlap */
@@ -49,7 +49,8 @@ int mr_places_find(const struct mr_recording *rec, struct mr_place **out, uint32
 int mr_place_ops(const struct mr_recording *rec, const struct mr_place *place, uint32_t **out,
                  uint64_t *out_n);
 
-/* name: "NAME", "DOMAIN@NAME", "NAME@DOMAIN" or NULL. MR_EOPTION: no range of this name; the text lists some that there are. */
+/* name: "NAME", "DOMAIN@NAME", "NAME@DOMAIN" or NULL. MR_EOPTION: no range of this name; the text
+ * lists some that there are. */
 int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops,
                   uint64_t n_ops, const char *name, struct mr_steps *out);
 void mr_steps_free(struct mr_steps *steps);
@@ -58,16 +59,18 @@ void mr_steps_free(struct mr_steps *steps);
 int mr_steps_period(const struct mr_recording *rec, const struct mr_place *place,
                     const uint32_t *ops, uint64_t n_ops, struct mr_steps *out);
 
-/* Makes steps of n sorted marks; end_ns[i]: where a step that a pause or the recording's end follows ends. */
+/* Makes steps of n sorted marks; end_ns[i]: where a step that a pause or the recording's end
+ * follows ends. */
 int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_t *end_ns,
                   uint64_t n);
 
-/* Whether a range is called so: "NAME" as it is or with a number after it, "DOMAIN@NAME" or "NAME@DOMAIN"; case counts only without fold. */
+/* Whether a range is called so: "NAME" as it is or with a number after it, "DOMAIN@NAME" or
+ * "NAME@DOMAIN"; case counts only without fold. */
 bool mr_range_named(const struct mr_recording *rec, const struct mr_rec_range *range,
                     const char *name, bool fold);
 
-/* Sums over the operations whose calls began before at_ns: their time, how many kernels, and which, in any order. Of a device
- * without kernels: how many copies and sets, and which. */
+/* Sums over the operations whose calls began before at_ns: their time, how many kernels, and which,
+ * in any order. Of a device without kernels: how many copies and sets, and which. */
 struct mr_work_sum {
     uint64_t at_ns, busy_ns, n, hash;
 };
@@ -108,7 +111,8 @@ struct mr_thread_log {
 int mr_thread_log_make(const struct mr_recording *rec, uint32_t thread, struct mr_thread_log *out);
 void mr_thread_log_free(struct mr_thread_log *log);
 
-/* poll, futex, condition waits, ...: 1. read and its kin, which may wait for a disk: 2. Others: 0. */
+/* poll, futex, condition waits, ...: 1. read and its kin, which may wait for a disk: 2. Others:
+ * 0. */
 int mr_os_waits(const char *name);
 
 /* ---- a place over its steps ---- */
@@ -121,12 +125,12 @@ struct mr_look {
     uint64_t n_ops;
     struct mr_intervals in; /* what is looked at: steps but those that warm up, or all there is */
     uint64_t n_warm, n_steps, wall_ns;
-    struct mr_intervals
-        compute; /* kernels, sets, copies inside the device; this and the following in `in` */
+    /* kernels, sets, copies inside the device; this and the following in `in` */
+    struct mr_intervals compute;
     struct mr_intervals h2d, d2h, d2d, copy, busy,
         idle; /* copy: all that leave or enter the device */
-    struct mr_thread_log
-        *logs; /* of the threads that gave this place work, the driving one first */
+    /* of the threads that gave this place work, the driving one first */
+    struct mr_thread_log *logs;
     uint32_t n_logs;
     bool has_calls, has_os, has_ranges;
 };
@@ -136,7 +140,7 @@ int mr_look_make(const struct mr_recording *rec, const struct mr_place *place, c
 /* The same over everything that the device did, without steps. */
 int mr_look_whole(const struct mr_recording *rec, const struct mr_place *place,
                   struct mr_look *out);
-/* What the recording tells of the device; NULL: nothing. */
+/* The recording's row for the device; NULL: none. */
 const struct mr_rec_device *mr_look_device(const struct mr_look *look);
 void mr_look_free(struct mr_look *look);
 
@@ -149,8 +153,9 @@ uint64_t mr_look_op_from(const struct mr_look *look, uint64_t time_ns);
 /* ---- who is to blame for idle time ---- */
 
 /*
- * A piece of idle time and what the launching thread did in it: that whose operation ended the gap; where it only waited in the
- * system, the driving thread (PyTorch's main thread lets another one launch the backward pass).
+ * A piece of idle time and what the launching thread did in it: that whose operation ended the gap;
+ * where it only waited in the system, the driving thread (PyTorch's main thread lets another one
+ * launch the backward pass).
  */
 struct mr_blame {
     uint64_t start_ns, end_ns;
@@ -160,7 +165,7 @@ struct mr_blame {
 };
 struct mr_blames {
     struct mr_blame *at;
-    uint64_t n, room;
+    uint64_t n, capacity;
 };
 /* Blames [from_ns, to_ns), which is idle; the pieces fill it exactly. Returns 0 or -ENOMEM. */
 int mr_blame_idle(const struct mr_look *look, uint64_t from_ns, uint64_t to_ns,

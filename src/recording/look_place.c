@@ -116,9 +116,10 @@ static uint64_t length_of(const struct mr_steps *steps, uint64_t i)
 }
 
 /*
- * Steps that warm up, not looked at: the first of four or more, those after it as long as they take three times the usual, and all up
- * to one of the first ten that takes ten times the usual: programs tune and compile in their second or third step, too. Usual is the
- * mean without the first quarter.
+ * Steps that warm up, not looked at: the first of four or more, those after it as long as they take
+ * three times the usual, and all up to one of the first ten that takes ten times the usual:
+ * programs tune and compile in their second or third step, too. Usual is the mean without the first
+ * quarter.
  */
 static uint64_t warm_steps(const struct mr_steps *steps)
 {
@@ -199,13 +200,22 @@ static int make_logs(struct mr_look *look)
         }
     }
     look->logs = calloc((size_t)n + 1, sizeof *look->logs);
-    if (!look->logs)
+    if (!look->logs) {
         rc = mr_error_nomem("threads", (n + 1) * sizeof *look->logs);
-    if (!rc && look->place.thread != MR_NONE)
+        goto end;
+    }
+    if (look->place.thread != MR_NONE)
         rc = mr_thread_log_make(rec, look->place.thread, &look->logs[look->n_logs++]);
-    for (uint32_t t = 0; !rc && t < rec->n_threads; t++)
-        if (made[t] && t != look->place.thread)
-            rc = mr_thread_log_make(rec, t, &look->logs[look->n_logs++]);
+    if (rc < 0)
+        goto end;
+    for (uint32_t t = 0; t < rec->n_threads; t++) {
+        if (!made[t] || t == look->place.thread)
+            continue;
+        rc = mr_thread_log_make(rec, t, &look->logs[look->n_logs++]);
+        if (rc < 0)
+            goto end;
+    }
+end:
     free(made);
     return rc;
 }
@@ -224,7 +234,7 @@ static void note_what_is_there(struct mr_look *look)
     look->has_os |= (rec->traced & MR_TRACE_OSRT) != 0;
 }
 
-/* The rest of a look whose operations and steps are there. */
+/* Fills the rest of a look that has its operations and steps. */
 static int fill(struct mr_look *look, bool warm)
 {
     const struct mr_recording *rec = look->rec;
@@ -253,12 +263,18 @@ int mr_look_make(const struct mr_recording *rec, const struct mr_place *place, c
 {
     struct mr_look look = {.rec = rec, .place = *place};
     int rc = mr_place_ops(rec, place, &look.ops, &look.n_ops);
-    rc = rc ? rc : mr_steps_find(rec, place, look.ops, look.n_ops, step, &look.steps);
-    rc = rc ? rc : fill(&look, warm);
-    if (rc)
-        mr_look_free(&look);
-    else
-        *out = look;
+    if (rc < 0)
+        goto fail;
+    rc = mr_steps_find(rec, place, look.ops, look.n_ops, step, &look.steps);
+    if (rc < 0)
+        goto fail;
+    rc = fill(&look, warm);
+    if (rc < 0)
+        goto fail;
+    *out = look;
+    return 0;
+fail:
+    mr_look_free(&look);
     return rc;
 }
 
@@ -266,11 +282,15 @@ int mr_look_whole(const struct mr_recording *rec, const struct mr_place *place, 
 {
     struct mr_look look = {.rec = rec, .place = *place};
     int rc = mr_place_ops(rec, place, &look.ops, &look.n_ops);
-    rc = rc ? rc : fill(&look, true);
-    if (rc)
-        mr_look_free(&look);
-    else
-        *out = look;
+    if (rc < 0)
+        goto fail;
+    rc = fill(&look, true);
+    if (rc < 0)
+        goto fail;
+    *out = look;
+    return 0;
+fail:
+    mr_look_free(&look);
     return rc;
 }
 

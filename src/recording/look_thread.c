@@ -102,7 +102,8 @@ struct open_range {
     uint32_t text;
 };
 
-/* Ranges come sorted, outer before inner: a stack of those that are open. Each range makes at most two scopes. */
+/* Ranges come sorted, outer before inner: a stack of those that are open. Each range makes at most
+ * two scopes. */
 static void flatten(const struct mr_recording *rec, struct mr_thread_log *log,
                     struct open_range *open)
 {
@@ -136,13 +137,13 @@ static int make_scopes(const struct mr_recording *rec, struct mr_thread_log *log
         n += rec->ranges[i].thread == log->thread;
     struct open_range *open = malloc((n + 1) * sizeof *open);
     log->scope = malloc((2 * n + 1) * sizeof *log->scope);
-    if (open && log->scope)
-        flatten(rec, log, open);
-    int rc = open && log->scope
-                 ? 0
-                 : mr_error_nomem("a thread's ranges", (2 * n + 1) * sizeof *log->scope);
+    if (!open || !log->scope) {
+        free(open);
+        return mr_error_nomem("a thread's ranges", (2 * n + 1) * sizeof *log->scope);
+    }
+    flatten(rec, log, open);
     free(open);
-    return rc;
+    return 0;
 }
 
 int mr_thread_log_make(const struct mr_recording *rec, uint32_t thread, struct mr_thread_log *out)
@@ -200,7 +201,8 @@ uint64_t mr_look_op_from(const struct mr_look *look, uint64_t time_ns)
     return low;
 }
 
-/* The thread whose operation is the first to begin at or after time_ns; the driving one when there is none. */
+/* The thread whose operation is the first to begin at or after time_ns; the driving one when there
+ * is none. */
 static const struct mr_thread_log *ender(const struct mr_look *look, uint64_t time_ns)
 {
     const struct mr_recording *rec = look->rec;
@@ -218,7 +220,7 @@ static bool put(struct mr_blames *out, struct mr_blame piece)
 {
     if (piece.end_ns <= piece.start_ns)
         return true;
-    if (mr_grow("pieces of time", &out->at, &out->room, out->n + 1, sizeof *out->at) < 0)
+    if (mr_grow("pieces of time", &out->at, &out->capacity, out->n + 1, sizeof *out->at) < 0)
         return false;
     out->at[out->n++] = piece;
     return true;
@@ -247,7 +249,8 @@ static bool put_scopes(const struct mr_thread_log *log, struct mr_blame piece,
     return true;
 }
 
-/* Walks what one thread did in [from, to). other: asked instead where this one only waits in the system. */
+/* Walks what one thread did in [from, to). other: asked instead where this one only waits in the
+ * system. */
 static bool walk(const struct mr_thread_log *log, const struct mr_thread_log *other, uint64_t from,
                  uint64_t to, struct mr_blames *out)
 {
@@ -282,6 +285,6 @@ int mr_blame_idle(const struct mr_look *look, uint64_t from_ns, uint64_t to_ns,
                    : mr_error_nomem("idle times", sizeof(struct mr_blame));
     const struct mr_thread_log *log = ender(look, to_ns);
     if (!walk(log, log == &look->logs[0] ? NULL : &look->logs[0], from_ns, to_ns, out))
-        return mr_error_nomem("idle times", out->room * 2 * sizeof *out->at);
+        return mr_error_nomem("idle times", out->capacity * 2 * sizeof *out->at);
     return 0;
 }

@@ -85,12 +85,12 @@ static uint32_t *text_slot(const struct mr_texts *texts, uint32_t *slots, uint32
 
 static int texts_grow(struct mr_texts *texts)
 {
-    uint32_t n_room = texts->n_room ? texts->n_room * 2 : 256, n_slots = n_room * 2;
-    if (n_room > (1u << 29))
+    uint32_t capacity = texts->capacity ? texts->capacity * 2 : 256, n_slots = capacity * 2;
+    if (capacity > (1u << 29))
         return mr_error_set(MR_ELIMIT, "a recording has more than %u different names", texts->n);
-    const char **text = realloc(texts->text, n_room * sizeof(*text));
+    const char **text = realloc(texts->text, capacity * sizeof(*text));
     texts->text = text ? text : texts->text;
-    uint32_t *bytes = realloc(texts->bytes, n_room * sizeof(*bytes));
+    uint32_t *bytes = realloc(texts->bytes, capacity * sizeof(*bytes));
     texts->bytes = bytes ? bytes : texts->bytes;
     uint32_t *slots = malloc(n_slots * sizeof(*slots));
     if (!text || !bytes || !slots) {
@@ -103,12 +103,12 @@ static int texts_grow(struct mr_texts *texts)
     free(texts->slots);
     texts->slots = slots;
     texts->n_slots = n_slots;
-    texts->n_room = n_room;
+    texts->capacity = capacity;
     return 0;
 }
 
 /* Room for a text and its NUL; large texts get a block of their own. */
-static char *text_room(struct mr_texts *texts, size_t bytes)
+static char *text_alloc(struct mr_texts *texts, size_t bytes)
 {
     if (bytes > texts->block_left) {
         size_t block_bytes = MR_MAX(bytes, BLOCK_BYTES);
@@ -124,10 +124,10 @@ static char *text_room(struct mr_texts *texts, size_t bytes)
         texts->block_at = block;
         texts->block_left = block_bytes;
     }
-    char *room = texts->block_at;
+    char *copy = texts->block_at;
     texts->block_at += bytes;
     texts->block_left -= bytes;
-    return room;
+    return copy;
 }
 
 /* Bytes of the UTF-8 character at text, 0: none. */
@@ -152,7 +152,7 @@ static size_t utf8_bytes(const unsigned char *text, size_t left)
 static int texts_add_clean(struct mr_texts *texts, const char *text, size_t bytes, uint32_t *out,
                            bool *out_new)
 {
-    if (texts->n == texts->n_room) {
+    if (texts->n == texts->capacity) {
         int rc = texts_grow(texts);
         if (rc < 0)
             return rc;
@@ -161,12 +161,12 @@ static int texts_add_clean(struct mr_texts *texts, const char *text, size_t byte
     if (out_new)
         *out_new = *slot == MR_TEXTS_FREE;
     if (*slot == MR_TEXTS_FREE) {
-        char *room = text_room(texts, bytes + 1);
-        if (!room)
+        char *copy = text_alloc(texts, bytes + 1);
+        if (!copy)
             return -ENOMEM;
-        memcpy(room, text, bytes);
-        room[bytes] = 0;
-        texts->text[texts->n] = room;
+        memcpy(copy, text, bytes);
+        copy[bytes] = 0;
+        texts->text[texts->n] = copy;
         texts->bytes[texts->n] = (uint32_t)bytes;
         *slot = texts->n++;
     }

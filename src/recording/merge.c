@@ -1,4 +1,5 @@
-/* Parts into a recording. Every part is read three times, so that nothing of it but its names is kept in memory. */
+/* Parts into a recording. Every part is read three times, so that nothing of it but its names is
+ * kept in memory. */
 #include "recording/part_read.h"
 #include "recording/store.h"
 
@@ -16,7 +17,7 @@ struct merge {
     const char *folder;
     struct part *parts;
     uint32_t n_parts;
-    uint64_t room;
+    uint64_t capacity;
     struct mr_store *store;
     struct mr_map names; /* of the part: its numbers -> the store's */
     uint32_t unknown;    /* the store's number of "?" */
@@ -76,10 +77,10 @@ static int strings_read(struct merge *merge, struct mr_part_reader *reader)
         size_t bytes;
         while ((rc = mr_part_string(reader, &id, merge->text, &bytes)) == 1) {
             rc = mr_store_text(merge->store, merge->text, bytes, &number);
-            if (rc == 0 && !mr_map_at(&merge->names, id, number, NULL))
-                rc = -ENOMEM;
             if (rc < 0)
                 return rc;
+            if (!mr_map_at(&merge->names, id, number, NULL))
+                return -ENOMEM;
         }
         if (rc < 0)
             return rc;
@@ -112,14 +113,18 @@ static int part_merge(struct merge *merge, const struct part *part)
     if (rc <= 0)
         return rc;
     rc = mr_store_process(merge->store, &reader->header);
-    if (rc == 0)
-        rc = strings_read(merge, reader);
+    if (rc < 0)
+        goto end;
+    rc = strings_read(merge, reader);
+    if (rc < 0)
+        goto end;
     mr_part_rewind(reader);
-    if (rc == 0)
-        rc = records_read(merge, reader, WHO_TYPES);
+    rc = records_read(merge, reader, WHO_TYPES);
+    if (rc < 0)
+        goto end;
     mr_part_rewind(reader);
-    if (rc == 0)
-        rc = records_read(merge, reader, EVENT_TYPES);
+    rc = records_read(merge, reader, EVENT_TYPES);
+end:
     merge->n_cut += reader->cut;
     merge->n_strange += reader->n_strange;
     mr_map_free(&merge->names);
@@ -130,7 +135,7 @@ static int part_merge(struct merge *merge, const struct part *part)
 static int part_add(struct merge *merge, const char *name)
 {
     uint64_t want = merge->n_parts + 1ull;
-    if (mr_grow(merge->folder, &merge->parts, &merge->room, want, sizeof(*merge->parts)) < 0)
+    if (mr_grow(merge->folder, &merge->parts, &merge->capacity, want, sizeof(*merge->parts)) < 0)
         return -ENOMEM;
     char *path;
     if (asprintf(&path, "%s/%s", merge->folder, name) < 0)
@@ -156,12 +161,16 @@ static int parts_find(struct merge *merge)
                               merge->folder);
     int rc = 0;
     const struct dirent *entry;
-    while (rc == 0 && (errno = 0, entry = readdir(dir))) {
-        if (mr_ends_in(entry->d_name, ".part"))
-            rc = part_add(merge, entry->d_name);
+    while ((errno = 0, entry = readdir(dir))) {
+        if (!mr_ends_in(entry->d_name, ".part"))
+            continue;
+        rc = part_add(merge, entry->d_name);
+        if (rc < 0)
+            goto end;
     }
-    if (rc == 0 && errno)
+    if (errno)
         rc = mr_error_errno(errno, "%s: cannot be read", merge->folder);
+end:
     closedir(dir);
     return rc;
 }
@@ -178,56 +187,67 @@ static int note(struct merge *merge, const char *text)
 {
     uint32_t name, number;
     int rc = mr_store_text(merge->store, "warning", 7, &name);
-    if (rc == 0)
-        rc = mr_store_text(merge->store, text, strlen(text), &number);
-    if (rc == 0)
-        rc = mr_store_run(merge->store, "INSERT INTO MILLRACE_NOTES VALUES (0, ?, ?, 0)", "ii",
-                          (int64_t)name, (int64_t)number);
-    return rc;
+    if (rc < 0)
+        return rc;
+    rc = mr_store_text(merge->store, text, strlen(text), &number);
+    if (rc < 0)
+        return rc;
+    return mr_store_run(merge->store, "INSERT INTO MILLRACE_NOTES VALUES (0, ?, ?, 0)", "ii",
+                        (int64_t)name, (int64_t)number);
 }
 
-/* What the merging itself has to say. */
-static int notes_put(struct merge *merge)
+/* fmt: with one %llu, the count. Nothing is noted of none. */
+static int note_count(struct merge *merge, const char *fmt, uint64_t n)
+    __attribute__((format(printf, 2, 0)));
+static int note_count(struct merge *merge, const char *fmt, uint64_t n)
 {
     char text[256];
-    int rc = 0;
-    if (merge->n_parts == 0)
-        rc = note(merge, "nothing is recorded: no process of the program loaded the recorder, or "
-                         "none lived long enough");
-    if (rc == 0 && merge->n_unknown_names) {
-        snprintf(text, sizeof(text),
-                 "%llu names were lost when a process was killed: they are \"?\"",
-                 (unsigned long long)merge->n_unknown_names);
-        rc = note(merge, text);
-    }
-    if (rc == 0 && merge->n_strange) {
-        snprintf(text, sizeof(text),
-                 "%llu records are of kinds that this version does not know: left out",
-                 (unsigned long long)merge->n_strange);
-        rc = note(merge, text);
-    }
-    if (rc == 0 && merge->store->n_backwards) {
-        snprintf(
-            text, sizeof(text),
-            "%llu records with times that go backwards: they have no length, or stand at the start",
-            (unsigned long long)merge->store->n_backwards);
-        rc = note(merge, text);
-    }
-    if (rc == 0)
-        rc = mr_store_meta(merge->store, "n_cut", (int64_t)merge->n_cut);
-    return rc;
+    if (n == 0)
+        return 0;
+    snprintf(text, sizeof(text), fmt, (unsigned long long)n);
+    return note(merge, text);
+}
+
+/* Notes about the merge itself. */
+static int notes_put(struct merge *merge)
+{
+    int rc = merge->n_parts ? 0
+                            : note(merge, "nothing is recorded: no process of the program loaded "
+                                          "the recorder, or none lived long enough");
+    if (rc < 0)
+        return rc;
+    rc = note_count(merge, "%llu names were lost when a process was killed: they are \"?\"",
+                    merge->n_unknown_names);
+    if (rc < 0)
+        return rc;
+    rc = note_count(merge, "%llu records are of kinds that this version does not know: left out",
+                    merge->n_strange);
+    if (rc < 0)
+        return rc;
+    rc = note_count(merge,
+                    "%llu records with times that go backwards: they have no length, or stand at "
+                    "the start",
+                    merge->store->n_backwards);
+    if (rc < 0)
+        return rc;
+    return mr_store_meta(merge->store, "n_cut", (int64_t)merge->n_cut);
 }
 
 static int parts_merge(struct merge *merge)
 {
     int rc = mr_store_text(merge->store, "?", 1, &merge->unknown);
+    if (rc < 0)
+        return rc;
     if (merge->n_parts) {
         qsort(merge->parts, merge->n_parts, sizeof(*merge->parts), by_start);
         mr_store_origin(merge->store, merge->parts[0].start_ns, merge->parts[0].start_unix_ns);
     }
-    for (uint32_t i = 0; i < merge->n_parts && rc == 0; i++)
+    for (uint32_t i = 0; i < merge->n_parts; i++) {
         rc = part_merge(merge, &merge->parts[i]);
-    return rc == 0 ? notes_put(merge) : rc;
+        if (rc < 0)
+            return rc;
+    }
+    return notes_put(merge);
 }
 
 static void merge_free(struct merge *merge)
@@ -239,30 +259,45 @@ static void merge_free(struct merge *merge)
     mr_map_free(&merge->names);
 }
 
+static struct mr_merge_stats stats_of(const struct merge *merge)
+{
+    return (struct mr_merge_stats){
+        .n_parts = merge->n_parts,
+        .n_cut = merge->n_cut,
+        .n_processes = merge->store->n_processes,
+        .n_records = merge->store->n_records,
+        .n_dropped = merge->store->n_dropped,
+        .n_lost_timestamps = merge->store->n_lost_timestamps,
+    };
+}
+
 int mr_recording_merge(const char *parts, const char *path, int overwrite,
                        struct mr_merge_stats *out_stats)
 {
     struct merge merge = {.folder = parts, .text = malloc(MR_PART_TEXT_BYTES)};
-    int rc = merge.text ? parts_find(&merge) : mr_error_nomem(path, MR_PART_TEXT_BYTES);
-    if (rc == 0)
-        rc = mr_store_create(path, overwrite != 0, &merge.store);
-    if (rc == 0)
-        rc = parts_merge(&merge);
-    struct mr_merge_stats stats = {.n_parts = merge.n_parts, .n_cut = merge.n_cut};
-    if (merge.store && rc == 0) {
-        stats.n_processes = merge.store->n_processes;
-        stats.n_records = merge.store->n_records;
-        stats.n_dropped = merge.store->n_dropped;
-        stats.n_lost_timestamps = merge.store->n_lost_timestamps;
-        rc = mr_store_finish(merge.store);
-    } else {
-        mr_store_abandon(merge.store);
-    }
+    struct mr_merge_stats stats;
     struct stat st;
-    if (rc == 0 && stat(path, &st) == 0)
+    int rc = merge.text ? parts_find(&merge) : mr_error_nomem(path, MR_PART_TEXT_BYTES);
+    if (rc < 0)
+        goto end;
+    rc = mr_store_create(path, overwrite != 0, &merge.store);
+    if (rc < 0)
+        goto end;
+    rc = parts_merge(&merge);
+    if (rc < 0)
+        goto end_store;
+    stats = stats_of(&merge);
+    rc = mr_store_finish(merge.store);
+    merge.store = NULL;
+    if (rc < 0)
+        goto end;
+    if (stat(path, &st) == 0)
         stats.bytes = (uint64_t)st.st_size;
-    if (rc == 0 && out_stats)
+    if (out_stats)
         *out_stats = stats;
+end_store:
+    mr_store_abandon(merge.store);
+end:
     merge_free(&merge);
     return rc;
 }

@@ -1,13 +1,18 @@
 /*
  * The report overlap: how much of the copies ran under compute, and why the others did not.
  *
- * A copy is overlapped when at least 90% of its time lies under compute. Any other has exactly one reason, the first of:
+ * A copy is overlapped when at least 90% of its time lies under compute. Any other has exactly one
+ * reason, the first of:
  *   pageable      one end is pageable memory: the driver stages it, and the call blocks
- *   synchronized  its call blocks by itself (no "Async" in its name), or the same thread's next call that is no query waits
- *                 (stream, device, event), begins before the copy has ended and returns before anything else ends
+ *   synchronized  its call blocks by itself (no "Async" in its name), or the same thread's next
+ *                 call that is no query waits
+ *                 (stream, device, event), begins before the copy has ended and returns before
+ *                 anything else ends
  *   same stream   kernels run on the copy's stream: it orders them
- *   engine busy   a copy of the same direction ran until (at most 20 us before) it began, though it was issued earlier
- *   dependency    a kernel was launched before the copy ended and began only after it: it waited for the copy
+ *   engine busy   a copy of the same direction ran until (at most 20 us before) it began, though it
+ *                 was issued earlier
+ *   dependency    a kernel was launched before the copy ended and began only after it: it waited
+ *                 for the copy
  *   nothing else  no kernel was queued that could have run meanwhile
  */
 #include "recording/overlap.h"
@@ -65,8 +70,8 @@ static const struct mr_rec_api *next_call(const struct mr_look *look, const stru
     return NULL;
 }
 
-/* Something else ended after the copy and before the call did, which then waited for that: kernels of another stream. Of the 64
- * operations that began last. */
+/* Something else ended after the copy and before the call did, which then waited for that: kernels
+ * of another stream. Of the 64 operations that began last. */
 static bool waited_longer(const struct mr_look *look, const struct mr_rec_op *copy,
                           const struct mr_rec_api *sync)
 {
@@ -111,7 +116,8 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Kernels by which millrace's loader ends its transforms: they follow their copies on the copies' own stream. */
+/* Kernels by which millrace's loader ends its transforms: they follow their copies on the copies'
+ * own stream. */
 static bool loaders_own(const struct mr_recording *rec, const struct mr_rec_op *op)
 {
     static const char *const parts[] = {"mr_pointwise", "mr_one_hot", "mr_gather", "mr_resample"};
@@ -152,7 +158,8 @@ bool mr_kernel_streams_has(const struct mr_kernel_streams *streams, const struct
 
 /* ---- reasons ---- */
 
-/* Copies of one direction run one after the other: the one before ended last. At most 64 operations back. */
+/* Copies of one direction run one after the other: the one before ended last. At most 64 operations
+ * back. */
 static bool engine_busy(const struct mr_look *look, uint64_t at)
 {
     const struct mr_rec_op *copy = &look->rec->ops[look->ops[at]];
@@ -167,7 +174,8 @@ static bool engine_busy(const struct mr_look *look, uint64_t at)
     return false;
 }
 
-/* A kernel that was launched before the copy's end and began after it. Of the next 64 operations. */
+/* A kernel that was launched before the copy's end and began after it. Of the next 64
+ * operations. */
 static bool waited_for(const struct mr_look *look, const struct mr_rec_op *copy)
 {
     uint64_t at = mr_look_op_from(look, copy->end_ns);

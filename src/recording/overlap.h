@@ -28,7 +28,8 @@ enum mr_overlap_reason mr_overlap_why(const struct mr_look *look,
                                       const struct mr_kernel_streams *streams, uint64_t at);
 
 bool mr_call_named_async(const struct mr_recording *rec, const struct mr_rec_api *api);
-/* The waiting call that the copy's thread made directly after issuing it, before it ended; NULL: none. */
+/* The waiting call that the copy's thread made directly after issuing it, before it ended; NULL:
+ * none. */
 const struct mr_rec_api *mr_sync_after(const struct mr_look *look, const struct mr_rec_op *copy);
 
 #endif

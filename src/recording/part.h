@@ -1,13 +1,15 @@
 /*
  * Parts: what the recorder inside a profiled process writes, and mr_recording_merge() reads.
  *
- * A part is a file `PID-START.part` in the recording's folder: a struct mr_part_header, then chunks, each appended by one
- * write. A chunk is a struct mr_part_chunk and n records of one type. A program that is killed leaves a part that ends
- * anywhere: whole records before the end count, the rest of the last chunk is lost.
+ * A part is a file `PID-START.part` in the recording's folder: a struct mr_part_header, then
+ * chunks, each appended by one write. A chunk is a struct mr_part_chunk and n records of one type.
+ * A program that is killed leaves a part that ends anywhere: whole records before the end count,
+ * the rest of the last chunk is lost.
  *
- * All numbers are in the machine's byte order; times are CLOCK_MONOTONIC in ns. Names are numbers given by
- * MR_PART_STRING records of the same part, in any order; 0 means "none". Threads are the kernel's numbers (gettid()).
- * Kinds of copies, of memory, of synchronisation ... are CUPTI's numbers as CUPTI gives them.
+ * All numbers are in the machine's byte order; times are CLOCK_MONOTONIC in ns. Names are numbers
+ * given by MR_PART_STRING records of the same part, in any order; 0 means "none". Threads are the
+ * kernel's numbers (gettid()). Kinds of copies, of memory, of synchronisation ... are CUPTI's
+ * numbers as CUPTI gives them.
  */
 #ifndef MR_RECORDING_PART_H
 #define MR_RECORDING_PART_H
@@ -70,8 +72,8 @@ enum mr_part_type {
 struct mr_part_chunk {
     uint32_t magic;
     uint16_t type;
-    uint16_t
-        record_bytes; /* of one record; 0: variable (strings). A reader takes the smaller of this and its own */
+    /* of one record; 0: variable (strings). A reader takes the smaller of this and its own */
+    uint16_t record_bytes;
     uint32_t n;     /* records */
     uint32_t bytes; /* that follow */
 };
@@ -81,8 +83,9 @@ struct mr_part_string { /* followed by `bytes` bytes, no NUL, padded to 8 */
 };
 
 /*
- * Numbers from here on (the kernel's end at 2^22, and both fit the export's 24 bits) are not threads but named tracks of the
- * process, of engines that are simulated for example: their spans stand on no thread.
+ * Numbers from here on (the kernel's end at 2^22, and both fit the export's 24 bits) are not
+ * threads but named tracks of the process, of engines that are simulated for example: their spans
+ * stand on no thread.
  */
 #define MR_PART_FIRST_TRACK 0x800000u
 
@@ -207,8 +210,8 @@ struct mr_part_range {
     uint64_t payload;          /* as payload_type says, its bits */
     uint32_t text, domain;     /* domain 0: the default one */
     uint32_t tid, end_tid;
-    uint32_t category,
-        category_name; /* 0: none. A name without a category is the payload's, as in the domain "millrace" */
+    /* 0: none. A name without a category is the payload's, as in the domain "millrace". */
+    uint32_t category, category_name;
     uint32_t color;        /* ARGB; 0: none */
     uint16_t type;         /* enum mr_part_range_type */
     uint16_t payload_type; /* nvtxPayloadType_t; 0: none */
@@ -229,8 +232,10 @@ struct mr_part_metric { /* a sample */
 
 /*
  * What the recorder has to say of itself. name: one of
- *   "dropped" (value: records that CUPTI dropped), "no_cuda" (text: why nothing of CUDA is recorded),
- *   "no_metrics" (text: why), "metrics_clock" (value: ns by which its clock is not known better), "no_nvtx" (text: why),
+ *   "dropped" (value: records that CUPTI dropped), "no_cuda" (text: why nothing of CUDA is
+ *   recorded),
+ *   "no_metrics" (text: why), "metrics_clock" (value: ns by which its clock is not known better),
+ *   "no_nvtx" (text: why),
  *   "warning" (text), "capture_start", "capture_stop" (value: time in ns),
  *   "exit" (value: the process's orderly end in ns; a part without it was killed)
  */

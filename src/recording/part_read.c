@@ -71,35 +71,40 @@ static int header_read(struct mr_part_reader *reader)
     return 1;
 }
 
+static int reader_open(struct mr_part_reader *reader, const char *path)
+{
+    struct stat st;
+    reader->path = strdup(path);
+    reader->buffer = malloc(MR_PART_BUFFER);
+    reader->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not block on a FIFO */
+    if (reader->fd < 0 || fstat(reader->fd, &st) != 0)
+        return mr_error_errno(errno, "%s: cannot be read", path);
+    if (!S_ISREG(st.st_mode))
+        return mr_error_set(MR_EFORMAT, "%s: is no part of a recording: it is no file", path);
+    if (!reader->path || !reader->buffer)
+        return mr_error_nomem(path, MR_PART_BUFFER);
+    reader->size = (uint64_t)st.st_size;
+    return 0;
+}
+
 int mr_part_open(const char *path, struct mr_part_reader **out)
 {
     *out = NULL;
     struct mr_part_reader *reader = calloc(1, sizeof(*reader));
     if (!reader)
         return mr_error_nomem(path, sizeof(*reader));
-    struct stat st;
-    int rc = 0;
-    reader->path = strdup(path);
-    reader->buffer = malloc(MR_PART_BUFFER);
-    reader->fd =
-        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* no waiting for a pipe of that name */
-    if (reader->fd < 0 || fstat(reader->fd, &st) != 0)
-        rc = mr_error_errno(errno, "%s: cannot be read", path);
-    else if (!S_ISREG(st.st_mode))
-        rc = mr_error_set(MR_EFORMAT, "%s: is no part of a recording: it is no file", path);
-    else if (!reader->path || !reader->buffer)
-        rc = mr_error_nomem(path, MR_PART_BUFFER);
-    else
-        reader->size = (uint64_t)st.st_size;
-    if (rc == 0)
-        rc = header_read(reader);
-    if (rc <= 0) {
-        mr_part_close(reader);
-        return rc;
-    }
+    int rc = reader_open(reader, path);
+    if (rc < 0)
+        goto end;
+    rc = header_read(reader);
+    if (rc <= 0)
+        goto end;
     mr_part_rewind(reader);
     *out = reader;
     return 1;
+end:
+    mr_part_close(reader);
+    return rc;
 }
 
 void mr_part_close(struct mr_part_reader *reader)

@@ -34,8 +34,9 @@ struct mr_part_record {
 };
 
 /*
- * Opens a part and reads its header. Returns 1; 0: the file ends inside the header, so that its process wrote nothing (out is
- * NULL); MR_EFORMAT: it is no part; MR_EUNSUPPORTED: of another version; or -errno.
+ * Opens a part and reads its header. Returns 1; 0: the file ends inside the header, so that its
+ * process wrote nothing (out is NULL); MR_EFORMAT: it is no part; MR_EUNSUPPORTED: of another
+ * version; or -errno.
  */
 int mr_part_open(const char *path, struct mr_part_reader **out);
 void mr_part_close(struct mr_part_reader *reader);
@@ -43,13 +44,16 @@ void mr_part_close(struct mr_part_reader *reader);
 /* Back to the first chunk. */
 void mr_part_rewind(struct mr_part_reader *reader);
 
-/* The next chunk whose type's bit is in `types` (1u << type). Returns 1; 0 at the end; MR_EFORMAT or -errno. */
+/* The next chunk whose type's bit is in `types` (1u << type). Returns 1; 0 at the end; MR_EFORMAT
+ * or -errno. */
 int mr_part_next(struct mr_part_reader *reader, uint32_t types, enum mr_part_type *out);
 
-/* The next record of the chunk, not of strings. Returns 1; 0 when there is none left or the file was cut; -errno. */
+/* The next record of the chunk, not of strings. Returns 1; 0 when there is none left or the file
+ * was cut; -errno. */
 int mr_part_record(struct mr_part_reader *reader, struct mr_part_record *out);
 
-/* The next string: its number, and its text in `text` of MR_PART_TEXT_BYTES. Returns as mr_part_record(), and MR_EFORMAT. */
+/* The next string: its number, and its text in `text` of MR_PART_TEXT_BYTES. Returns as
+ * mr_part_record(), and MR_EFORMAT. */
 int mr_part_string(struct mr_part_reader *reader, uint32_t *out_id, char *text, size_t *out_bytes);
 
 #endif

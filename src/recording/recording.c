@@ -1,4 +1,5 @@
-/* Opening a recording, ours or an export: a file from anywhere, so read-only, and nothing in it is trusted. */
+/* Opening a recording, ours or an export: a file from anywhere, so read-only, and nothing in it is
+ * trusted. */
 #include "recording/load.h"
 #include "recording/store.h"
 
@@ -112,7 +113,8 @@ static uint32_t tables_traced(struct mr_recording *recording)
     return traced;
 }
 
-/* All tables are always there in our own: without one a half is read as a whole that lacks something. */
+/* All tables are always there in our own: without one a half is read as a whole that lacks
+ * something. */
 static int check_tables(struct mr_recording *recording)
 {
     static const char *const tables[] = {
@@ -158,6 +160,17 @@ static int identify(struct mr_recording *recording)
     return check_tables(recording);
 }
 
+static int database_open(struct mr_recording *recording)
+{
+    const char *path = recording->path;
+    if (access(path, R_OK) != 0)
+        return mr_error_errno(errno, "%s: cannot be read", path);
+    if (sqlite3_open_v2(path, &recording->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) !=
+        SQLITE_OK)
+        return mr_recording_error(recording->db, path, "cannot be opened");
+    return 0;
+}
+
 int mr_recording_open(const char *path, struct mr_recording **out)
 {
     struct mr_recording_whole *whole = calloc(1, sizeof(*whole));
@@ -165,22 +178,20 @@ int mr_recording_open(const char *path, struct mr_recording **out)
         return mr_error_nomem(path, sizeof(*whole));
     struct mr_recording *recording = &whole->recording;
     recording->path = strdup(path);
-    int rc = recording->path ? 0 : mr_error_nomem(path, strlen(path));
-    if (rc == 0 && access(path, R_OK) != 0)
-        rc = mr_error_errno(errno, "%s: cannot be read", path);
-    if (rc == 0 && sqlite3_open_v2(path, &recording->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX,
-                                   NULL) != SQLITE_OK)
-        rc = mr_recording_error(recording->db, path, "cannot be opened");
-    if (rc == 0)
-        rc = look_inside(recording);
-    if (rc == 0)
-        rc = mr_recording_result(recording, identify(recording));
-    if (rc < 0) {
-        mr_recording_close(recording);
-        return rc;
-    }
+    int rc = recording->path ? database_open(recording) : mr_error_nomem(path, strlen(path));
+    if (rc < 0)
+        goto fail;
+    rc = look_inside(recording);
+    if (rc < 0)
+        goto fail;
+    rc = mr_recording_result(recording, identify(recording));
+    if (rc < 0)
+        goto fail;
     *out = recording;
     return 0;
+fail:
+    mr_recording_close(recording);
+    return rc;
 }
 
 void mr_recording_close(struct mr_recording *recording)

@@ -1,8 +1,9 @@
 /*
  * A recording in memory, as reports, advice and pictures read it.
  *
- * Two ways in: mr_recording_load() makes the arrays below (some 60 bytes an event), which analyses need; reports that only add
- * up stream rows out of the database (`db`) and never load, so that 10^7 events need little memory.
+ * Two ways in: mr_recording_load() makes the arrays below (some 60 bytes an event), which analyses
+ * need; reports that only add up stream rows out of the database (`db`) and never load, so that
+ * 10^7 events need little memory.
  */
 #ifndef MR_RECORDING_RECORDING_H
 #define MR_RECORDING_RECORDING_H
@@ -17,7 +18,8 @@ struct sqlite3;
 
 enum mr_op_kind { MR_OP_KERNEL, MR_OP_COPY, MR_OP_SET };
 
-/* Copies' kinds and kinds of memory as CUPTI numbers them (the loader adds back the 1 that the export takes off memory). */
+/* Copies' kinds and kinds of memory as CUPTI numbers them (the loader adds back the 1 that the
+ * export takes off memory). */
 enum mr_copy_kind {
     MR_COPY_UNKNOWN,
     MR_COPY_H2D,
@@ -42,7 +44,8 @@ enum mr_mem_kind {
     MR_MEM_MANAGED_STATIC
 };
 
-/* Something a device did. Sorted by start. Records without times (start == end == 0 there) are left out and counted. */
+/* Something a device did. Sorted by start. Records without times (start == end == 0 there) are left
+ * out and counted. */
 struct mr_rec_op {
     uint64_t start_ns, end_ns;
     uint64_t bytes;  /* copies, sets; 0 for kernels */
@@ -51,14 +54,15 @@ struct mr_rec_op {
     uint32_t api;    /* of apis: the call that made it (runtime preferred over driver); MR_NONE */
     uint32_t context, stream;
     uint16_t process, device; /* of processes, of devices */
-    uint8_t
-        kind; /* enum mr_op_kind; a whole graph's launch is a kernel "CUDA graph" without detail */
+    /* enum mr_op_kind; a whole graph's launch is a kernel "CUDA graph" without detail */
+    uint8_t kind;
     uint8_t copy_kind;   /* enum mr_copy_kind */
     uint8_t src, dst;    /* enum mr_mem_kind; a set's memory in dst */
     uint32_t graph_node; /* nonzero: of a graph's launch */
 };
 
-/* What a call is for. From its name, without cuda/cu and version suffixes: mr_call_class_of() is one table. */
+/* What a call is for. From its name, without cuda/cu and version suffixes: mr_call_class_of() is
+ * one table. */
 enum mr_call_class {
     MR_CALL_OTHER,
     MR_CALL_LAUNCH,       /* cudaLaunchKernel, cuLaunchKernel, ... */
@@ -67,7 +71,8 @@ enum mr_call_class {
     MR_CALL_SET,
     MR_CALL_SYNC,  /* device, stream, event synchronize: they block by name */
     MR_CALL_ALLOC, /* device memory: malloc, free, and their Async kin */
-    MR_CALL_PIN, /* cudaHostAlloc, cudaMallocHost, cudaHostRegister, cuMemHostAlloc, ..., and their frees */
+    /* cudaHostAlloc, cudaMallocHost, cudaHostRegister, cuMemHostAlloc, ..., and their frees */
+    MR_CALL_PIN,
     MR_CALL_QUERY, /* event and stream query, get device, last error, attributes */
     MR_CALL_MODULE /* loading code */
 };
@@ -124,7 +129,8 @@ struct mr_rec_device {
     uint64_t memory_bytes, memory_bandwidth;
 };
 
-/* part.h says which there are; nsys' DIAGNOSTIC_EVENT come as "warning". process: MR_NONE: of the whole recording. */
+/* part.h says which there are; nsys' DIAGNOSTIC_EVENT come as "warning". process: MR_NONE: of the
+ * whole recording. */
 struct mr_rec_note {
     uint32_t name, text, process;
     int64_t value;
@@ -133,7 +139,7 @@ struct mr_rec_note {
 struct mr_recording {
     char *path;
     struct sqlite3 *db;
-    bool ours; /* written by us: our own tables are there */
+    bool ours; /* written by millrace: has our own tables */
     bool loaded;
     uint64_t origin_ns;          /* what was taken off all times */
     uint64_t end_ns;             /* of the last event; the recording is [0, end_ns) */
@@ -168,17 +174,20 @@ struct mr_recording {
 /* Fills the arrays; does nothing the second time. */
 int mr_recording_load(struct mr_recording *recording);
 
-/* For each connection: a file from anywhere is read, and nothing in it is run. Whether that could be set. */
+/* For each connection: a file from anywhere is read, and nothing in it is run. Whether that could
+ * be set. */
 bool mr_recording_guard(struct sqlite3 *db);
 
 /* Sets the error of a sqlite call that failed on a connection of the file `path`. Returns it. */
 int mr_recording_error(struct sqlite3 *db, const char *path, const char *what);
-/* Keeps the error that is set, code rc, for those who look at things that cannot fail; the first one stays. */
+/* Keeps the error that is set, code rc, for those who look at things that cannot fail; the first
+ * one stays. */
 void mr_recording_fail(struct mr_recording *recording, int rc);
 /* What a call ends with: the failure that was kept, which is gone then, or rc. */
 int mr_recording_result(struct mr_recording *recording, int rc);
 
-/* Whether the database has this table and, unless NULL, column. When that cannot be read: false, and the recording failed. */
+/* Whether the database has this table and, unless NULL, column. When that cannot be read: false,
+ * and the recording failed. */
 bool mr_recording_has(struct mr_recording *recording, const char *table, const char *column);
 
 /* "cudaMemcpyAsync_v3020" -> MR_CALL_COPY. */
@@ -187,8 +196,8 @@ enum mr_call_class mr_call_class_of(const char *name);
 /* Tables: made by reports. */
 struct mr_table *mr_table_create(const char *title, const struct mr_column *columns,
                                  uint32_t n_columns);
-/* Adds an empty row, then cells of it from the left; texts are copied. A table that ran out of memory remembers:
- * mr_table_finish() returns -ENOMEM and destroys it, else 0. */
+/* Adds an empty row, then cells of it from the left; texts are copied. A table that ran out of
+ * memory remembers: mr_table_finish() returns -ENOMEM and destroys it, else 0. */
 void mr_table_row(struct mr_table *table);
 void mr_table_text(struct mr_table *table, const char *text);
 void mr_table_int(struct mr_table *table, int64_t value);
@@ -196,7 +205,7 @@ void mr_table_real(struct mr_table *table, double value);
 void mr_table_empty(struct mr_table *table);
 void mr_table_set_note(struct mr_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Behind the note that is there. */
+/* After the existing note. */
 void mr_table_add_note(struct mr_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 int mr_table_finish(struct mr_table *table, struct mr_table **out);
@@ -213,14 +222,16 @@ extern const struct mr_report_kind mr_report_step_breakdown; /* steps.c */
 extern const struct mr_report_kind mr_report_overlap;        /* overlap.c */
 
 /*
- * Writing a database (merge.c, and tests that need a recording): begins with mr_store_create(), then the parts' records one by
- * one in any order (strings as texts, times absolute), then mr_store_finish(), which makes indexes and renames.
+ * Writing a database (merge.c, and tests that need a recording): begins with mr_store_create(),
+ * then the parts' records one by one in any order (strings as texts, times absolute), then
+ * mr_store_finish(), which makes indexes and renames.
  */
 struct mr_store;
 int mr_store_create(const char *path, bool overwrite, struct mr_store **out);
 /* Starts a process: records that follow are its own. */
 int mr_store_process(struct mr_store *store, const struct mr_part_header *header);
-/* The number of a text in this store, for the name fields of records; the same for the same text. 0 on error or for NULL. */
+/* The number of a text in this store, for the name fields of records; the same for the same text. 0
+ * on error or for NULL. */
 uint32_t mr_store_string(struct mr_store *store, const char *text, size_t bytes);
 /* record: the struct of this type, its name fields already the store's numbers. */
 int mr_store_put(struct mr_store *store, enum mr_part_type type, const void *record);

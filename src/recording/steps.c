@@ -16,7 +16,8 @@ static const char *text_of(const struct mr_recording *rec, uint32_t string)
     return string < rec->n_strings && rec->strings[string] ? rec->strings[string] : "";
 }
 
-/* Length without a number at the end and what parts it from the name: "step 12", "ProfilerStep#3", "iter_0007". */
+/* Length without a number at the end and what parts it from the name: "step 12", "ProfilerStep#3",
+ * "iter_0007". */
 static size_t base_length(const char *text)
 {
     size_t n = strlen(text), digits = n;
@@ -74,8 +75,9 @@ static uint64_t median_of(uint64_t *values, uint64_t n)
 }
 
 /*
- * The distance of which PAUSE are a pause: the median one, which a single pause in few steps does not move. Where long ones come more
- * often than that they may be a loader's that hands out batches in bursts, whose waits belong to the steps: then the mean. Sorts.
+ * The distance of which PAUSE are a pause: the median one, which a single pause in few steps does
+ * not move. Where long ones come more often than that they may be a loader's that hands out batches
+ * in bursts, whose waits belong to the steps: then the mean. Sorts.
  */
 static uint64_t usual_distance(uint64_t *distance, uint64_t n)
 {
@@ -250,7 +252,8 @@ struct worth {
     double alike; /* of the steps, those that launch what the one before launched */
 };
 
-/* Where the last step's launches end at the latest: they may follow its range, as those of what "load" loads do. */
+/* Where the last step's launches end at the latest: they may follow its range, as those of what
+ * "load" loads do. */
 static uint64_t last_launch_ns(const struct group *g, const struct mr_rec_range *last)
 {
     return last->end_ns + g->median_ns;
@@ -305,7 +308,8 @@ static bool is_epoch(const struct search *s, const struct group *g)
     return false;
 }
 
-/* Ranges of compilers, tuners and libraries repeat, too; those of steps launch the same kernels each time. */
+/* Ranges of compilers, tuners and libraries repeat, too; those of steps launch the same kernels
+ * each time. */
 static bool may_be_step(const struct search *s, const struct group *g, double *out_cover)
 {
     if (g->n < MIN_REGULAR || g->regular < 0.5 || is_epoch(s, g))
@@ -324,8 +328,8 @@ static bool outer(const struct search *s, const struct group *a, const struct gr
 }
 
 /*
- * Of those that hold nearly as much of the device's work as any: on the driving thread first, then the outermost, then what begins
- * first ("load" before "train" of the same step).
+ * Of those that hold nearly as much of the device's work as any: on the driving thread first, then
+ * the outermost, then what begins first ("load" before "train" of the same step).
  */
 static const struct group *regular_group(const struct search *s, double *out_cover)
 {
@@ -343,7 +347,8 @@ static const struct group *regular_group(const struct search *s, double *out_cov
     return best;
 }
 
-/* Whether only the last range gives the device nothing: there the loop learns that there is no more data. */
+/* Whether only the last range gives the device nothing: there the loop learns that there is no more
+ * data. */
 static bool ends_empty(const struct search *s, const struct group *g)
 {
     const struct mr_rec_range *last = &s->rec->ranges[s->names[g->first + g->n - 1].range];
@@ -353,7 +358,8 @@ static bool ends_empty(const struct search *s, const struct group *g)
     return weigh(s, g).fed * (double)g->n >= MIN_FED * (double)(g->n - 1);
 }
 
-/* The step at the last mark goes; the one before it lasts until there, or to its own end where a pause lay between. */
+/* The step at the last mark goes; the one before it lasts until there, or to its own end where a
+ * pause lay between. */
 static void drop_last(struct mr_steps *steps, uint64_t mark_ns)
 {
     if (steps->n == 0 || steps->at[steps->n - 1].start_ns != mark_ns)
@@ -365,20 +371,8 @@ static void drop_last(struct mr_steps *steps, uint64_t mark_ns)
     }
 }
 
-static int take_group(const struct search *s, const struct group *g, struct mr_steps *out)
+static void describe_group(const struct search *s, const struct group *g, struct mr_steps *out)
 {
-    uint64_t n = g->n, *mark = malloc((n + 1) * sizeof *mark), *end = malloc((n + 1) * sizeof *end);
-    int rc = mark && end ? 0 : mr_error_nomem("steps", n * sizeof *mark);
-    for (uint64_t i = 0; !rc && i < n; i++) {
-        const struct mr_rec_range *range = &s->rec->ranges[s->names[g->first + i].range];
-        mark[i] = range->start_ns;
-        end[i] = range->end_ns;
-    }
-    rc = rc ? rc : mr_steps_mark(out, mark, end, n);
-    if (!rc && ends_empty(s, g))
-        drop_last(out, mark[n - 1]);
-    free(mark);
-    free(end);
     const char *text = text_of(s->rec, first_of(s, g)->text);
     size_t used =
         (size_t)snprintf(out->how, sizeof out->how, "from one NVTX range \"%.*s\" to the next",
@@ -388,6 +382,28 @@ static int take_group(const struct search *s, const struct group *g, struct mr_s
                  ", an outermost one that repeats with the same kernels and holds %.0f%% of the "
                  "device's work",
                  100 * s->cover);
+}
+
+static int take_group(const struct search *s, const struct group *g, struct mr_steps *out)
+{
+    uint64_t n = g->n, *mark = malloc((n + 1) * sizeof *mark), *end = malloc((n + 1) * sizeof *end);
+    int rc = mark && end ? 0 : mr_error_nomem("steps", n * sizeof *mark);
+    if (rc < 0)
+        goto end;
+    for (uint64_t i = 0; i < n; i++) {
+        const struct mr_rec_range *range = &s->rec->ranges[s->names[g->first + i].range];
+        mark[i] = range->start_ns;
+        end[i] = range->end_ns;
+    }
+    rc = mr_steps_mark(out, mark, end, n);
+    if (rc < 0)
+        goto end;
+    if (ends_empty(s, g))
+        drop_last(out, mark[n - 1]);
+    describe_group(s, g, out);
+end:
+    free(mark);
+    free(end);
     return rc;
 }
 
@@ -435,8 +451,10 @@ static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const cha
 {
     const struct group *g = NULL;
     int rc = make_groups(s);
-    rc = rc ? rc : mr_work_read(s->rec, s->place, ops, n_ops, &s->work);
-    if (rc)
+    if (rc < 0)
+        return rc;
+    rc = mr_work_read(s->rec, s->place, ops, n_ops, &s->work);
+    if (rc < 0)
         return rc;
     if (name) {
         g = named_group(s, name, false, 1);
@@ -452,11 +470,13 @@ static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const cha
         return take_group(s, g, out);
     out->method = MR_STEPS_PERIOD;
     rc = mr_steps_period(s->rec, s->place, ops, n_ops, out);
-    if (!rc && out->n == 0) {
+    if (rc < 0)
+        return rc;
+    if (out->n == 0) {
         out->method = MR_STEPS_NONE;
         out->confidence = 0;
     }
-    return rc;
+    return 0;
 }
 
 int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops,
@@ -469,18 +489,17 @@ int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, 
     free(s.scratch);
     free(s.groups);
     free(s.work.at);
-    if (!rc && steps.n == 0) {
-        steps.method = MR_STEPS_NONE;
-        if (steps.how[0] == 0)
-            snprintf(
-                steps.how, sizeof steps.how,
-                "no steps were found: no NVTX range repeats and the device's work has no period");
-    }
-    if (rc)
+    if (rc < 0) {
         mr_steps_free(&steps);
-    else
-        *out = steps;
-    return rc;
+        return rc;
+    }
+    if (steps.n == 0)
+        steps.method = MR_STEPS_NONE;
+    if (steps.n == 0 && steps.how[0] == 0)
+        snprintf(steps.how, sizeof steps.how,
+                 "no steps were found: no NVTX range repeats and the device's work has no period");
+    *out = steps;
+    return 0;
 }
 
 void mr_steps_free(struct mr_steps *steps)

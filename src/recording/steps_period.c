@@ -1,13 +1,14 @@
 /*
  * Steps by the period of the device's work, for recordings without NVTX ranges.
  *
- * Operations in the order in which they were launched are a text of tokens (a kernel's name, a copy's kind and rough size). A lag
- * that separates most successive occurrences (or every m-th) of some token is a candidate period; it is judged by the share of
- * tokens that equal the one a lag later. The smallest lag that matches well and whose windows each hold a host-to-device copy
- * wins: layers repeat within a step, but a step is fed once. Without such copies it is the best match.
+ * Operations in the order in which they were launched are a text of tokens (a kernel's name, a
+ * copy's kind and rough size). A lag that separates most successive occurrences (or every m-th) of
+ * some token is a candidate period; it is judged by the share of tokens that equal the one a lag
+ * later. The smallest lag that matches well and whose windows each hold a host-to-device copy wins:
+ * layers repeat within a step, but a step is fed once. Without such copies it is the best match.
  *
- * Where a loader's threads copy whenever they are ready, or another thread tries out kernels, all of it has no period, but what the
- * driving thread launches may have one.
+ * Where a loader's threads copy whenever they are ready, or another thread tries out kernels, all
+ * of it has no period, but what the driving thread launches may have one.
  */
 #include "recording/look.h"
 
@@ -66,7 +67,8 @@ static int by_launch(const void *a, const void *b)
     return (x->op > y->op) - (x->op < y->op);
 }
 
-/* Numbers the distinct tokens in the order in which they first come. slot: n_slots zeroes, a power of two. */
+/* Numbers the distinct tokens in the order in which they first come. slot: n_slots zeroes, a power
+ * of two. */
 static void number(struct period *p, uint32_t *slot, uint64_t n_slots)
 {
     uint64_t *seen = p->by_id; /* of each id its hash, until positions are filled in */
@@ -137,7 +139,8 @@ static int read_tokens(struct period *p, const uint32_t *ops)
     return 0;
 }
 
-/* The distance that more than half of a token's fold-th successors have; 0: none. Majority vote, then a count. */
+/* The distance that more than half of a token's fold-th successors have; 0: none. Majority vote,
+ * then a count. */
 static uint64_t majority(const uint64_t *at, uint64_t n, uint32_t fold)
 {
     uint64_t lag = 0, votes = 0, agree = 0;
@@ -206,7 +209,8 @@ static const struct candidate *choose(struct period *p)
     return best;
 }
 
-/* The token that marks a step's begin: once in each, a copy to the device if there is one, else the first. */
+/* The token that marks a step's begin: once in each, a copy to the device if there is one, else the
+ * first. */
 static struct candidate anchor(const struct period *p, const struct candidate *c)
 {
     struct candidate best = *c;
@@ -236,7 +240,9 @@ static int mark(const struct period *p, const struct candidate *c, struct mr_ste
     uint64_t *mark_ns = malloc((n_at + 1) * sizeof *mark_ns),
              *end_ns = malloc((n_at + 1) * sizeof *end_ns);
     int rc = mark_ns && end_ns ? 0 : mr_error_nomem("steps", n_at * sizeof *mark_ns);
-    for (uint64_t i = 0; !rc && i < n_at; i += c->fold) {
+    if (rc < 0)
+        goto end;
+    for (uint64_t i = 0; i < n_at; i += c->fold) {
         uint64_t start = p->rec->ops[p->tokens[at[i]].op].start_ns,
                  to = i + c->fold < n_at ? at[i + c->fold] : p->n;
         if (n > 0 && start <= mark_ns[n - 1])
@@ -247,40 +253,50 @@ static int mark(const struct period *p, const struct candidate *c, struct mr_ste
             end_ns[n] = MR_MAX(end_ns[n], p->rec->ops[p->tokens[k].op].end_ns);
         n++;
     }
-    rc = rc ? rc : mr_steps_mark(out, mark_ns, end_ns, n);
+    rc = mr_steps_mark(out, mark_ns, end_ns, n);
+end:
     free(mark_ns);
     free(end_ns);
     return rc;
+}
+
+static int take_candidate(const struct period *p, const struct candidate *best, bool one_thread,
+                          struct mr_steps *out)
+{
+    struct candidate c = anchor(p, best);
+    const struct mr_rec_op *op = &p->rec->ops[p->tokens[p->by_id[p->first[c.id]]].op];
+    int rc = mark(p, &c, out);
+    if (rc < 0)
+        return rc;
+    out->confidence = 0.85 * best->match * (out->n >= 8 ? 1 : 0.8) * (one_thread ? 0.9 : 1);
+    snprintf(out->how, sizeof out->how,
+             "by the period of the device's work%s: %llu operations repeat (%.0f%% equal those "
+             "one period later), a step begins with %s %.60s",
+             one_thread ? " that one thread launches" : "", (unsigned long long)best->lag,
+             100 * best->match, op->kind == MR_OP_KERNEL ? "kernel" : "a",
+             op->kind == MR_OP_KERNEL ? p->rec->strings[op->name]
+             : op->kind == MR_OP_SET  ? "memset"
+                                      : mr_copy_kind_text(op->copy_kind));
+    if (op->kind == MR_OP_COPY)
+        strncat(out->how, " copy", sizeof out->how - strlen(out->how) - 1);
+    return 0;
 }
 
 static int find(const struct mr_recording *rec, const uint32_t *ops, uint64_t n_ops,
                 bool one_thread, struct mr_steps *out)
 {
     struct period p = {.rec = rec, .n = n_ops};
+    const struct candidate *best;
     if (n_ops < MIN_PERIODS)
         return 0;
     int rc = read_tokens(&p, ops);
-    if (!rc)
-        find_candidates(&p);
-    const struct candidate *best = rc ? NULL : choose(&p);
-    if (best) {
-        struct candidate c = anchor(&p, best);
-        const struct mr_rec_op *op = &rec->ops[p.tokens[p.by_id[p.first[c.id]]].op];
-        rc = mark(&p, &c, out);
-        out->confidence = 0.85 * best->match * (out->n >= 8 ? 1 : 0.8) * (one_thread ? 0.9 : 1);
-        snprintf(out->how, sizeof out->how,
-                 "by the period of the device's work%s: %llu operations repeat (%.0f%% equal those "
-                 "one period later), "
-                 "a step "
-                 "begins with %s %.60s",
-                 one_thread ? " that one thread launches" : "", (unsigned long long)best->lag,
-                 100 * best->match, op->kind == MR_OP_KERNEL ? "kernel" : "a",
-                 op->kind == MR_OP_KERNEL ? rec->strings[op->name]
-                 : op->kind == MR_OP_SET  ? "memset"
-                                          : mr_copy_kind_text(op->copy_kind));
-        if (op->kind == MR_OP_COPY)
-            strncat(out->how, " copy", sizeof out->how - strlen(out->how) - 1);
-    }
+    if (rc < 0)
+        goto end;
+    find_candidates(&p);
+    best = choose(&p);
+    if (best)
+        rc = take_candidate(&p, best, one_thread, out);
+end:
     free(p.tokens);
     free(p.by_id);
     free(p.first);
@@ -288,7 +304,8 @@ static int find(const struct mr_recording *rec, const uint32_t *ops, uint64_t n_
     return rc;
 }
 
-/* What the driving thread launched, when that is enough of the device's time; the others' copies may come at any time between. */
+/* What the driving thread launched, when that is enough of the device's time; the others' copies
+ * may come at any time between. */
 static uint64_t own_ops(const struct mr_recording *rec, const struct mr_place *place,
                         const uint32_t *ops, uint64_t n_ops, uint32_t *own)
 {

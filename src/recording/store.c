@@ -1,4 +1,5 @@
-/* A recording's database while it is written: under a temporary name, in one transaction, without a journal. */
+/* A recording's database while it is written: under a temporary name, in one transaction, without a
+ * journal. */
 #include "recording/store.h"
 
 #include <dlfcn.h>
@@ -96,36 +97,39 @@ static int table_make(struct mr_store *store, const struct mr_store_table *table
     }
     snprintf(create + c, sizeof(create) - (size_t)c, ")");
     snprintf(insert + n, sizeof(insert) - (size_t)n, ") VALUES (%s)", values);
-    int rc = mr_store_exec(store, create);
-    if (rc == 0)
-        rc = prepare(store, insert, &store->insert[table->record]);
     store->table[table->record] = table;
-    return rc;
+    int rc = mr_store_exec(store, create);
+    return rc < 0 ? rc : prepare(store, insert, &store->insert[table->record]);
 }
 
 static int tables_make(struct mr_store *store)
 {
-    int rc = mr_store_exec(
-        store, "PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;"
-               "PRAGMA locking_mode=EXCLUSIVE; PRAGMA cache_size=-65536; PRAGMA temp_store=FILE;"
-               "BEGIN");
-    if (rc == 0)
-        rc = mr_store_exec(store, mr_store_more_tables);
-    if (rc == 0)
-        rc = mr_store_exec(store, mr_store_enums);
-    for (uint32_t i = 0; i < mr_store_n_tables && rc == 0; i++)
-        rc = table_make(store, &mr_store_tables[i]);
-    if (rc == 0)
-        rc = prepare(store, "INSERT INTO StringIds VALUES (?, ?)", &store->insert_string);
-    if (rc == 0)
-        rc = prepare(store,
-                     "INSERT INTO NVTX_EVENTS (start, \"end\", eventType, category, globalTid, "
-                     "textId, domainId)"
-                     " VALUES (0, NULL, ?, ?, ?, ?, ?)",
-                     &store->insert_event);
-    if (rc == 0)
-        rc = mr_store_exec(store, "INSERT INTO StringIds VALUES (0, '')");
-    return rc;
+    const char *const begin[] = {
+        "PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;"
+        "PRAGMA locking_mode=EXCLUSIVE; PRAGMA cache_size=-65536; PRAGMA temp_store=FILE;"
+        "BEGIN",
+        mr_store_more_tables, mr_store_enums};
+    for (size_t i = 0; i < MR_COUNT(begin); i++) {
+        int rc = mr_store_exec(store, begin[i]);
+        if (rc < 0)
+            return rc;
+    }
+    for (uint32_t i = 0; i < mr_store_n_tables; i++) {
+        int rc = table_make(store, &mr_store_tables[i]);
+        if (rc < 0)
+            return rc;
+    }
+    int rc = prepare(store, "INSERT INTO StringIds VALUES (?, ?)", &store->insert_string);
+    if (rc < 0)
+        return rc;
+    rc = prepare(store,
+                 "INSERT INTO NVTX_EVENTS (start, \"end\", eventType, category, globalTid, "
+                 "textId, domainId)"
+                 " VALUES (0, NULL, ?, ?, ?, ?, ?)",
+                 &store->insert_event);
+    if (rc < 0)
+        return rc;
+    return mr_store_exec(store, "INSERT INTO StringIds VALUES (0, '')");
 }
 
 static int refuse_existing(const char *path)
@@ -134,7 +138,7 @@ static int refuse_existing(const char *path)
         EEXIST, "%s: is not overwritten; remove it, name another, or ask for overwriting", path);
 }
 
-/* The file is ours alone, so SQLite need not lock it. */
+/* No other process uses the file, so SQLite need not lock it. */
 static int database_open(struct mr_store *store)
 {
     store->temporary = mr_output_get_name(store->output);
@@ -157,21 +161,25 @@ int mr_store_create(const char *path, bool overwrite, struct mr_store **out)
     }
     int rc = !overwrite && access(path, F_OK) == 0 ? refuse_existing(path)
                                                    : mr_texts_init(&store->texts);
-    if (rc == 0)
-        rc = mr_output_open(path, &store->output);
-    if (rc == 0)
-        rc = database_open(store);
-    if (rc == 0)
-        rc = tables_make(store);
-    if (rc < 0) {
-        mr_store_abandon(store);
-        return rc;
-    }
+    if (rc < 0)
+        goto fail;
+    rc = mr_output_open(path, &store->output);
+    if (rc < 0)
+        goto fail;
+    rc = database_open(store);
+    if (rc < 0)
+        goto fail;
+    rc = tables_make(store);
+    if (rc < 0)
+        goto fail;
     store->demangler = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
     if (store->demangler)
         *(void **)&store->demangle = dlsym(store->demangler, "__cxa_demangle");
     *out = store;
     return 0;
+fail:
+    mr_store_abandon(store);
+    return rc;
 }
 
 static void close_database(struct mr_store *store)
@@ -279,7 +287,8 @@ static int process_end(struct mr_store *store)
                         (int64_t)store->header.traced);
 }
 
-/* A process that became another program told nobody: it was not killed, and went on until the other's recorder began. */
+/* A process that became another program told nobody: it was not killed, and went on until the
+ * other's recorder began. */
 static int exec_ended(struct mr_store *store, const struct mr_part_header *next, uint32_t times)
 {
     int64_t end = mr_store_time(store, next->start_ns);
@@ -291,7 +300,8 @@ static int exec_ended(struct mr_store *store, const struct mr_part_header *next,
                         (int64_t)next->ppid);
 }
 
-/* The same pid again, after an exec: the bits above the pid, a machine's number in the export, tell them apart. */
+/* The same pid again, after an exec: the bits above the pid, a machine's number in the export, tell
+ * them apart. */
 int mr_store_process(struct mr_store *store, const struct mr_part_header *header)
 {
     int rc = process_end(store);
@@ -300,8 +310,7 @@ int mr_store_process(struct mr_store *store, const struct mr_part_header *header
     uint32_t *times = mr_map_at(&store->pids, header->pid & 0xffffff, 0, NULL);
     if (!times)
         return -ENOMEM;
-    if (*times > 0)
-        rc = exec_ended(store, header, *times);
+    rc = *times > 0 ? exec_ended(store, header, *times) : 0;
     if (rc < 0)
         return rc;
     if (*times > 0x7fff)
@@ -334,15 +343,17 @@ static int totals_put(struct mr_store *store)
         {"n_records", store->n_records},     {"n_lost_timestamps", store->n_lost_timestamps},
         {"n_backwards", store->n_backwards}, {"n_dropped", store->n_dropped},
     };
-    int rc = 0;
-    for (uint32_t i = 0; i < MR_COUNT(totals) && rc == 0; i++)
-        rc = mr_store_meta(store, totals[i].name,
-                           (int64_t)MR_MIN(totals[i].value, (uint64_t)INT64_MAX));
+    for (uint32_t i = 0; i < MR_COUNT(totals); i++) {
+        int rc = mr_store_meta(store, totals[i].name,
+                               (int64_t)MR_MIN(totals[i].value, (uint64_t)INT64_MAX));
+        if (rc < 0)
+            return rc;
+    }
     long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
-    if (rc == 0 && n_cores > 0)
-        rc = mr_store_run(store, "INSERT OR IGNORE INTO MILLRACE_META VALUES ('n_cores', ?)", "i",
-                          (int64_t)n_cores);
-    return rc;
+    if (n_cores <= 0)
+        return 0;
+    return mr_store_run(store, "INSERT OR IGNORE INTO MILLRACE_META VALUES ('n_cores', ?)", "i",
+                        (int64_t)n_cores);
 }
 
 static int session_put(struct mr_store *store)
@@ -357,31 +368,39 @@ static int session_put(struct mr_store *store)
     int rc =
         mr_store_run(store, "INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (?, ?, ?)", "itt",
                      (int64_t)MR_MIN(store->origin_unix_ns, (uint64_t)INT64_MAX), utc, local);
-    if (rc == 0)
-        rc = mr_store_run(store, "INSERT INTO ANALYSIS_DETAILS VALUES (0, ?, 0, ?)", "ii",
-                          (int64_t)store->end_ns, (int64_t)store->end_ns);
-    if (rc == 0)
-        rc = mr_store_run(
-            store, "INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_PRODUCT_NAME', 'millrace')", "");
-    return rc;
+    if (rc < 0)
+        return rc;
+    rc = mr_store_run(store, "INSERT INTO ANALYSIS_DETAILS VALUES (0, ?, 0, ?)", "ii",
+                      (int64_t)store->end_ns, (int64_t)store->end_ns);
+    if (rc < 0)
+        return rc;
+    return mr_store_run(
+        store, "INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_PRODUCT_NAME', 'millrace')", "");
 }
 
 int mr_store_finish(struct mr_store *store)
 {
     int rc = process_end(store);
+    if (rc < 0)
+        goto end;
     store->has_process = false;
-    if (rc == 0)
-        rc = totals_put(store);
-    if (rc == 0)
-        rc = session_put(store);
-    for (uint32_t i = 0; i < mr_store_n_indexes && rc == 0; i++)
+    rc = totals_put(store);
+    if (rc < 0)
+        goto end;
+    rc = session_put(store);
+    if (rc < 0)
+        goto end;
+    for (uint32_t i = 0; i < mr_store_n_indexes; i++) {
         rc = mr_store_exec(store, mr_store_indexes[i]);
-    if (rc == 0)
-        rc = mr_store_exec(store, "COMMIT; PRAGMA locking_mode=NORMAL; PRAGMA user_version=1");
-    if (rc == 0) {
-        close_database(store);
-        rc = mr_output_commit(store->output, store->overwrite);
+        if (rc < 0)
+            goto end;
     }
+    rc = mr_store_exec(store, "COMMIT; PRAGMA locking_mode=NORMAL; PRAGMA user_version=1");
+    if (rc < 0)
+        goto end;
+    close_database(store);
+    rc = mr_output_commit(store->output, store->overwrite);
+end:
     mr_store_abandon(store);
     return rc;
 }

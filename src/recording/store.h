@@ -101,7 +101,8 @@ struct mr_store {
 int mr_store_text(struct mr_store *store, const char *text, size_t bytes, uint32_t *out);
 /* Numbers of a kernel's demangled and short names. */
 int mr_store_kernel_names(struct mr_store *store, uint32_t name, struct mr_store_name *out);
-/* The last identifier of a demangled name, without template arguments and parameters: a part of text. */
+/* The last identifier of a demangled name, without template arguments and parameters: a part of
+ * text. */
 const char *mr_short_name(const char *text, size_t bytes, size_t *out_bytes);
 /* Sets the error of a failed sqlite call on this store: full disks and I/O errors name the file. */
 int mr_store_error(struct mr_store *store, const char *what);
@@ -115,7 +116,8 @@ int mr_store_meta(struct mr_store *store, const char *name, int64_t value);
 /* ns after the origin; before it: 0, counted. */
 int64_t mr_store_time(struct mr_store *store, uint64_t time_ns);
 
-/* Sets the moment that becomes 0; before any record. Without it that is the first process's start. */
+/* Sets the moment that becomes 0; before any record. Without it that is the first process's
+ * start. */
 void mr_store_origin(struct mr_store *store, uint64_t origin_ns, uint64_t origin_unix_ns);
 
 #endif

@@ -19,8 +19,9 @@ static size_t past_closing(const char *text, size_t bytes, size_t i)
     return bytes;
 }
 
-/* "void (anonymous namespace)::at::kernel<4, F>(int)": "::" and spaces outside of brackets begin a name anew, the first '<'
- * or '(' ends it, unless the bracket is a part of the way to it, as in "(anonymous namespace)::". */
+/* "void (anonymous namespace)::at::kernel<4, F>(int)": "::" and spaces outside of brackets begin a
+ * name anew, the first '<' or '(' ends it, unless the bracket is a part of the way to it, as in
+ * "(anonymous namespace)::". */
 const char *mr_short_name(const char *text, size_t bytes, size_t *out_bytes)
 {
     size_t start = 0, end = 0;
@@ -51,16 +52,16 @@ const char *mr_short_name(const char *text, size_t bytes, size_t *out_bytes)
     return text + start;
 }
 
-static int names_room(struct mr_store *store)
+static int names_grow(struct mr_store *store)
 {
     if (store->n_names >= store->texts.n)
         return 0;
-    struct mr_store_name *names = realloc(store->names, store->texts.n_room * sizeof(*names));
+    struct mr_store_name *names = realloc(store->names, store->texts.capacity * sizeof(*names));
     if (!names)
-        return mr_error_nomem("a recording's names", store->texts.n_room * sizeof(*names));
-    memset(names + store->n_names, 0xff, (store->texts.n_room - store->n_names) * sizeof(*names));
+        return mr_error_nomem("a recording's names", store->texts.capacity * sizeof(*names));
+    memset(names + store->n_names, 0xff, (store->texts.capacity - store->n_names) * sizeof(*names));
     store->names = names;
-    store->n_names = store->texts.n_room;
+    store->n_names = store->texts.capacity;
     return 0;
 }
 
@@ -76,13 +77,17 @@ static int name_kernel(struct mr_store *store, uint32_t name)
     const char *shorter = mr_short_name(text, strlen(text), &bytes);
     struct mr_store_name numbers;
     int rc = mr_store_text(store, text, strlen(text), &numbers.demangled);
-    if (rc == 0)
-        rc = mr_store_text(store, shorter, bytes, &numbers.shorter);
+    if (rc < 0)
+        goto end;
+    rc = mr_store_text(store, shorter, bytes, &numbers.shorter);
+    if (rc < 0)
+        goto end;
+    rc = names_grow(store);
+    if (rc < 0)
+        goto end;
+    store->names[name] = numbers;
+end:
     free(demangled);
-    if (rc == 0)
-        rc = names_room(store);
-    if (rc == 0)
-        store->names[name] = numbers;
     return rc;
 }
 
@@ -91,10 +96,13 @@ int mr_store_kernel_names(struct mr_store *store, uint32_t name, struct mr_store
     if (name >= store->texts.n)
         return mr_error_set(MR_EMISUSE, "%s: kernel's name %u is none of this store's %u",
                             store->path, name, store->texts.n);
-    int rc = names_room(store);
-    if (rc == 0 && store->names[name].demangled == MR_NONE)
+    int rc = names_grow(store);
+    if (rc < 0)
+        return rc;
+    if (store->names[name].demangled == MR_NONE)
         rc = name_kernel(store, name);
-    if (rc == 0)
-        *out = store->names[name];
-    return rc;
+    if (rc < 0)
+        return rc;
+    *out = store->names[name];
+    return 0;
 }

@@ -86,9 +86,11 @@ static int bind_name(struct mr_store *store, sqlite3_stmt *statement, int i,
         rc = mr_store_kernel_names(store, name, &names);
         number = column->from == FROM_SHORT ? names.shorter : names.demangled;
     }
-    if (rc == 0 && sqlite3_bind_int64(statement, i, number) != SQLITE_OK)
-        rc = mr_store_error(store, "a name");
-    return rc;
+    if (rc < 0)
+        return rc;
+    if (sqlite3_bind_int64(statement, i, number) != SQLITE_OK)
+        return mr_store_error(store, "a name");
+    return 0;
 }
 
 /* The value of a column that is a number. */
@@ -149,7 +151,8 @@ static int bind_column(struct mr_store *store, sqlite3_stmt *statement, int i,
     }
 }
 
-/* [out] span: start and end, the latter -1 for none. A span that ends before it starts is kept without length, counted. */
+/* [out] span: start and end, the latter -1 for none. A span that ends before it starts is kept
+ * without length, counted. */
 static void times_of(struct mr_store *store, const struct mr_store_table *table, const void *record,
                      int64_t span[2])
 {
@@ -217,10 +220,12 @@ static int range_put(struct mr_store *store, const struct mr_part_range *range)
     int rc = 0;
     if (range->domain)
         rc = declare(store, range->domain, MR_RANGE_DOMAIN, 0, range->domain, range->domain);
-    if (rc == 0 && range->category && range->category_name)
+    if (rc < 0)
+        return rc;
+    if (range->category && range->category_name)
         rc = declare(store, (uint64_t)range->domain << 32 | range->category, MR_RANGE_CATEGORY,
                      range->category, range->category_name, range->domain);
-    return rc == 0 ? row_put(store, MR_PART_RANGE, range) : rc;
+    return rc < 0 ? rc : row_put(store, MR_PART_RANGE, range);
 }
 
 static const char *text_of(const struct mr_store *store, uint32_t number)
@@ -228,7 +233,8 @@ static const char *text_of(const struct mr_store *store, uint32_t number)
     return store->texts.text[number < store->texts.n ? number : 0];
 }
 
-/* A device is known by its uuid, or where that is all 0 by its number; each process numbers the devices that it sees. */
+/* A device is known by its uuid, or where that is all 0 by its number; each process numbers the
+ * devices that it sees. */
 static int device_put(struct mr_store *store, const struct mr_part_device *device)
 {
     static const uint8_t none[16];

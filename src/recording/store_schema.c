@@ -1,6 +1,7 @@
 /*
- * The tables: names and types as the Nsight Systems export of 2024 and 2025 has them; columns of ours come last in a table of
- * the export, or stand in tables of our own, MILLRACE_*. docs/recordings.md describes them.
+ * The tables: names and types as the Nsight Systems export of 2024 and 2025 has them; columns of
+ * ours come last in a table of the export, or stand in tables of our own, MILLRACE_*.
+ * docs/recordings.md describes them.
  */
 #include "recording/store.h"
 

@@ -1,4 +1,4 @@
-/* Files of numbers: indices and weights, as text or .npy. */
+/* Reads files of numbers, indices or weights, as text or .npy. */
 #include "codec/npy.h"
 #include "sampler/sampler.h"
 
@@ -72,7 +72,7 @@ struct numbers {
     uint64_t n;
 };
 
-/* One number of a line: [text, end). */
+/* Adds one number of a line: [text, end). */
 static int add_text(struct numbers *to, char *text, char *end, uint64_t line)
 {
     char *stop = text, keep = *end;
@@ -119,7 +119,7 @@ static int read_text(struct numbers *to, struct bytes file)
     return rc;
 }
 
-/* A one-dimensional .npy file: [out] head, and where its numbers begin. */
+/* A one-dimensional .npy file. [out] head, and the start of its numbers. */
 static int npy_open(const char *path, struct bytes file, struct mr_npy_head *out, uint64_t *out_at)
 {
     uint64_t at, bytes, want, dict_at;

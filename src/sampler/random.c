@@ -1,4 +1,4 @@
-/* A permutation of all samples, another each epoch, computed position by position. */
+/* A random permutation of all samples, different in each epoch, computed position by position. */
 #include "sampler/sampler.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* What all samplers share: making, checking, mapping; and samplers from text. */
+/* Shared by all samplers: creation, checks, mapping; and samplers from text. */
 #include "sampler/sampler.h"
 
 #include <millrace/options.h>

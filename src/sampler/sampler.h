@@ -1,5 +1,15 @@
 /*
- * The sampler vtable, and how ranks share one global order.
+ * Samplers: functions from a position in an epoch to the index of a sample.
+ *
+ * A sampler is a const struct mr_sampler_ops in a file of its own: sequential, random, subset,
+ * weighted, or the caller's. It has no cursor. map() of (epoch, position) can be called for any
+ * position, in any order, from any thread, and always returns the same index for the same seed.
+ * That is what makes batches independent of the number of workers, and lets a run resume without
+ * replay.
+ *
+ * All ranks share one global order. struct mr_shard is the arithmetic that gives each rank every
+ * world-th position of it. The loader asks the shard for global positions and the sampler for the
+ * samples at these positions.
  */
 #ifndef MR_SAMPLER_SAMPLER_H
 #define MR_SAMPLER_SAMPLER_H
@@ -20,8 +30,8 @@ struct mr_sampler_ops {
 struct mr_sampler {
     const struct mr_sampler_ops *ops;
     void *state;
-    uint64_t n_samples; /* of the data set */
-    uint64_t length;    /* positions an epoch */
+    uint64_t n_samples; /* number of samples in the data set */
+    uint64_t length;    /* positions per epoch */
     uint64_t seed;
     char text[128];
 };
@@ -30,26 +40,29 @@ extern const struct mr_sampler_ops mr_sampler_sequential, mr_sampler_random, mr_
     mr_sampler_weighted, mr_sampler_custom;
 
 /*
- * The part of an epoch that one rank sees. Local position q of the part that starts at global position `start` stands at
- * global position start + q * world + rank; with MR_REMAINDER_PAD, positions past the end wrap to the epoch's start.
+ * The part of an epoch that one rank reads. Local position q of the part that starts at global
+ * position `start` is global position start + q * world + rank; with MR_REMAINDER_PAD, positions
+ * past the end wrap to the start of the epoch.
  */
 struct mr_shard {
-    uint64_t length; /* of the epoch, all ranks */
-    uint64_t start;  /* global position where this part starts; 0 but after a resume */
+    uint64_t length; /* of the epoch, for all ranks */
+    uint64_t start;  /* global position where this part starts; 0 except after a resume */
     uint32_t rank, world;
     bool pad;
 };
-uint64_t mr_shard_length(const struct mr_shard *shard); /* local positions */
-/* Global position of local position q, unwrapped: with MR_REMAINDER_PAD it may be past the epoch's end. */
+uint64_t mr_shard_length(const struct mr_shard *shard); /* number of local positions */
+/* The global position of local position q, not wrapped: with MR_REMAINDER_PAD it may be past the
+ * end of the epoch. */
 uint64_t mr_shard_global(const struct mr_shard *shard, uint64_t q);
-/* The position in [0, length) whose sample local position q holds: the global one, wrapped. length >= 1. */
+/* The position in [0, length) of the sample at local position q: the global position, wrapped.
+ * length must be >= 1. */
 uint64_t mr_shard_position(const struct mr_shard *shard, uint64_t q);
 
 /*
- * Reads a file of numbers: text (one a line; blank lines and # comments skipped), or a one-dimensional .npy of any integer
- * or float type, told by its first bytes.
- * whole: true: *out is an array of uint64_t and every number must be one; false: of double.
- * [out] out: for the caller to free(). Returns 0, MR_EFORMAT, MR_ETRUNCATED, MR_EUNSUPPORTED, -errno, -ENOMEM.
+ * Reads a file of numbers: text (one per line; blank lines and # comments are skipped), or a
+ * one-dimensional .npy of any integer or float type, detected by its first bytes. whole: true if
+ * *out is an array of uint64_t and all numbers must be integers; false for double. [out] out: free
+ * it with free(). Returns 0, MR_EFORMAT, MR_ETRUNCATED, MR_EUNSUPPORTED, -errno or -ENOMEM.
  */
 int mr_numbers_read(const char *path, bool whole, void **out, uint64_t *out_n);
 

@@ -1,4 +1,4 @@
-/* How ranks share one global order: rank r of w takes the positions start + q * w + r. */
+/* How ranks share one global order: rank r of w has the positions start + q * w + r. */
 #include "sampler/sampler.h"
 
 uint64_t mr_shard_length(const struct mr_shard *shard)

@@ -1,4 +1,4 @@
-/* The given indices, in their order, or shuffled anew each epoch. */
+/* The given indices, in their order, or shuffled differently in each epoch. */
 #include "sampler/sampler.h"
 
 #include <stdio.h>

@@ -1,9 +1,10 @@
 /*
- * Draws by weight.
+ * Random samples by weight.
  *
- * With replacement: an alias table (Vose, IEEE Trans. Softw. Eng. 17(9), 1991); position p of epoch e is one Philox draw, so
- * nothing is kept. Without: each sample gets the key -log(u)/w, and the smallest keys in rising order are the epoch
- * (Efraimidis and Spirakis, Inf. Process. Lett. 97(5), 2006); that order is sorted when an epoch is first asked for.
+ * With replacement: an alias table (Vose, IEEE Trans. Softw. Eng. 17(9), 1991); position p of epoch
+ * e is one Philox draw, so there is no state. Without replacement: each sample gets the key
+ * -log(u)/w, and the epoch is the samples with the smallest keys in ascending order (Efraimidis and
+ * Spirakis, Inf. Process. Lett. 97(5), 2006); this order is computed when an epoch is first used.
  */
 #include "sampler/sampler.h"
 
@@ -12,16 +13,17 @@
 #include <string.h>
 
 struct alias {
-    double keep; /* probability of this sample when its column is drawn; else the other */
+    /* probability of this sample when its column is drawn; otherwise it is the other one */
+    double keep;
     uint64_t other;
 };
 
-/* Two neighbouring epochs are in use at once while a loader crosses from one to the next. */
+/* Two consecutive epochs are in use while a loader crosses from one to the next. */
 #define EPOCHS_KEPT 2
 
 struct order {
     uint64_t epoch, last_use;
-    uint64_t *index; /* length of them */
+    uint64_t *index; /* length entries */
     uint32_t readers;
     enum { ORDER_EMPTY, ORDER_BUILDING, ORDER_READY } state;
 };
@@ -32,8 +34,8 @@ struct weighted {
     double *weight; /* without */
     uint64_t n_weights;
     uint64_t n_positive;
-    pthread_mutex_t
-        lock; /* guards order[] but for the indices of a READY one with readers, or a BUILDING one */
+    /* guards order[], except the indices of a READY one with readers and of a BUILDING one */
+    pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t clock;
     struct order order[EPOCHS_KEPT];
@@ -64,9 +66,10 @@ static int check_weights(const struct mr_sampler *s, const struct mr_sampler_opt
 }
 
 /*
- * Vose's construction. scaled[i] = weight / mean weight; columns below 1 are filled up by ones above. Rounding leaves
- * columns over at the end: their keep is 1. With very many samples one of weight 0 could be among them; it must never come,
- * so its column goes to `heaviest`.
+ * Vose's construction. scaled[i] = weight / mean weight; columns below 1 are filled up from ones
+ * above. Because of rounding some columns are left at the end: their keep is 1. With very many
+ * samples one of weight 0 could be among them; it must never be drawn, so its column goes to
+ * `heaviest`.
  */
 static void build_alias(struct weighted *w, const double *weight, double *scaled, uint64_t *work)
 {
@@ -74,14 +77,15 @@ static void build_alias(struct weighted *w, const double *weight, double *scaled
     for (uint64_t i = 1; i < n; i++)
         if (weight[i] > weight[heaviest])
             heaviest = i;
-    double sum = 0; /* of weights over the largest: cannot overflow */
+    double sum = 0; /* of weights divided by the largest: cannot overflow */
     for (uint64_t i = 0; i < n; i++)
         sum += weight[i] / weight[heaviest];
     for (uint64_t i = 0; i < n; i++) {
         scaled[i] = weight[i] / weight[heaviest] * ((double)n / sum);
         w->alias[i] = (struct alias){weight[i] > 0 ? 1 : 0, heaviest};
+        /* small ones are stored from the front, large ones from the back */
         if (scaled[i] < 1)
-            work[n_small++] = i; /* the small ones from the front, the large from the back */
+            work[n_small++] = i;
         else
             work[n - ++n_large] = i;
     }
@@ -118,7 +122,7 @@ static int open_alias(struct weighted *w, const struct mr_sampler_opts *opts)
 static int open_orders(struct mr_sampler *s, struct weighted *w, const struct mr_sampler_opts *opts)
 {
     uint64_t bytes;
-    if (!mr_mul(opts->n_weights, 16, &bytes)) /* also bounds the keys of one epoch */
+    if (!mr_mul(opts->n_weights, 16, &bytes)) /* also bounds the memory for the keys of one epoch */
         return mr_error_nomem("weighted sampler", UINT64_MAX);
     w->n_weights = opts->n_weights;
     w->weight = malloc(opts->n_weights * sizeof *w->weight);
@@ -186,9 +190,10 @@ static void map_alias(const struct mr_sampler *s, const struct weighted *w, uint
 }
 
 /*
- * -log(u), u in (0, 1]. Not libm's: its last bit differs from one machine to another (variants with FMA), and the order of an
- * epoch must not. u = m * 2^e with m in [1/sqrt 2, sqrt 2]; log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172: the
- * series' first term left out is below 2^-60.
+ * -log(u), u in (0, 1]. libm is not used: its last bit differs between machines (variants with
+ * FMA), and the order of an epoch must not. u = m * 2^e with m in [1/sqrt 2, sqrt 2]; log m = 2
+ * atanh(s), s = (m - 1) / (m + 1), |s| < 0.172: the first omitted term of the series is below
+ * 2^-60.
  */
 static double neg_log(double u)
 {
@@ -217,7 +222,7 @@ static int compare_keys(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Without the lock: the order is BUILDING, so this thread's alone. */
+/* Called without the lock: the order is BUILDING, so only this thread uses it. */
 static int build_order(const struct mr_sampler *s, const struct weighted *w, uint64_t epoch,
                        uint64_t *out)
 {
@@ -239,7 +244,8 @@ static int build_order(const struct mr_sampler *s, const struct weighted *w, uin
     return 0;
 }
 
-/* The epoch's order, or else the one to make it in, or NULL when both are busy. Caller holds the lock. */
+/* Returns the epoch's order, or else a free one to build it in, or NULL if both are in use. The
+ * caller holds the lock. */
 static struct order *find_order(struct weighted *w, uint64_t epoch)
 {
     struct order *victim = NULL;

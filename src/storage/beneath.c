@@ -1,7 +1,8 @@
 /*
- * Lazy files that must lie below a root, wherever symbolic links lead: the kernel resolves their names below the root's
- * descriptor (openat2, Linux 5.6), which no change of a link in between gets round. Where it refuses, or cannot, the path is resolved
- * here: a link that leads elsewhere below the root is followed, by any way.
+ * Lazy files that must be below a root, whatever symbolic links say. The kernel resolves their
+ * names relative to the root's descriptor (openat2, Linux 5.6), which is safe even when a link
+ * changes at the same time. If the kernel refuses or lacks openat2, the path is resolved here, and
+ * links that stay below the root are followed.
  */
 #include "storage/private.h"
 
@@ -15,7 +16,7 @@
 
 struct mr_root {
     struct mr_root *next;
-    int fd;      /* O_PATH; -1: it could not be opened */
+    int fd;      /* O_PATH; -1: not opened */
     int errnum;  /* why not */
     size_t skip; /* bytes of a file's name before what is below the root */
     char *path;  /* as it was given */
@@ -27,7 +28,6 @@ int mr_files_set_root(struct mr_files *files, const char *path)
     struct mr_root *root = calloc(1, sizeof *root);
     if (!root)
         return mr_error_nomem(path, sizeof *root);
-    int rc = 0;
     size_t n = strlen(path);
     while (n > 0 && path[n - 1] == '/')
         n--;
@@ -35,15 +35,14 @@ int mr_files_set_root(struct mr_files *files, const char *path)
     root->path = strdup(path);
     root->real = realpath(path, NULL);
     root->fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (!root->path)
-        rc = mr_error_nomem(path, n);
-    else if (!root->real || root->fd < 0)
-        root->errnum = errno; /* its files are not there either: the reads say so */
+    if (!root->real || root->fd < 0)
+        root->errnum = errno; /* reads of its files fail and report this */
     root->next = files->roots;
     files->roots = root; /* freed with the table */
-    if (rc == 0)
-        files->root = root;
-    return rc;
+    if (!root->path)
+        return mr_error_nomem(path, n);
+    files->root = root;
+    return 0;
 }
 
 void mr_files_no_root(struct mr_files *files)
@@ -76,7 +75,7 @@ static int open_below(const struct mr_root *root, const char *name)
     return (int)syscall(SYS_openat2, root->fd, name, &how, sizeof how);
 }
 
-/* What is below the root of a path without links; NULL: it is not below it. */
+/* The part of a resolved path below the root; NULL: it is not below the root. */
 static const char *below(const struct mr_root *root, const char *real)
 {
     size_t n = strlen(root->real);

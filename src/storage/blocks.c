@@ -1,6 +1,6 @@
 /*
- * Memory for whole files whose size is known only when they are opened: blocks that a reader uses again and again, and that
- * the host cache keeps.
+ * Memory for whole files whose size is known only when they are opened: blocks that a reader reuses
+ * and that the host cache keeps.
  */
 #include "storage/private.h"
 
@@ -11,7 +11,7 @@
 #define KEEP_BYTES   (64ull << 20) /* beside the reserve, of one reader */
 #define LOOK_FURTHER 8             /* sizes above the wanted one: up to four times as large */
 
-/* Sizes are (4 + k) / 4 * 2^m pages, k in 0..3: at most a quarter is room for nothing. */
+/* Sizes are (4 + k) / 4 * 2^m pages, k in 0..3, so at most a quarter of a block is unused. */
 static uint64_t size_bytes(uint32_t size)
 {
     return (uint64_t)(4 + size % 4) << (size / 4) << 10;
@@ -29,16 +29,16 @@ static uint32_t size_for(uint64_t bytes)
     return size;
 }
 
-/* The header lies behind the data, which so can be aligned for any kind of read. */
-static struct mr_block *block_create(uint64_t room)
+/* The header is behind the data, so that the data can be aligned for direct reads. */
+static struct mr_block *block_create(uint64_t capacity)
 {
     void *data;
-    room = mr_round_up(MR_MAX(room, 1u), MR_CACHE_LINE);
-    size_t alignment = room >= LEAST_BYTES ? LEAST_BYTES : MR_CACHE_LINE;
-    if (posix_memalign(&data, alignment, room + sizeof(struct mr_block)) != 0)
+    capacity = mr_round_up(MR_MAX(capacity, 1u), MR_CACHE_LINE);
+    size_t alignment = capacity >= LEAST_BYTES ? LEAST_BYTES : MR_CACHE_LINE;
+    if (posix_memalign(&data, alignment, capacity + sizeof(struct mr_block)) != 0)
         return NULL;
-    struct mr_block *block = (struct mr_block *)((uint8_t *)data + room);
-    *block = (struct mr_block){.data = data, .room = room};
+    struct mr_block *block = (struct mr_block *)((uint8_t *)data + capacity);
+    *block = (struct mr_block){.data = data, .capacity = capacity};
     return block;
 }
 
@@ -74,7 +74,7 @@ static struct mr_block *take_free(struct mr_blocks *blocks, uint32_t size)
         block = blocks->free[s];
         if (block) {
             blocks->free[s] = block->next;
-            blocks->free_bytes -= block->reserved ? 0 : block->room;
+            blocks->free_bytes -= block->reserved ? 0 : block->capacity;
         }
     }
     pthread_mutex_unlock(&blocks->lock);
@@ -95,12 +95,12 @@ void mr_blocks_give(struct mr_blocks *blocks, struct mr_block *block)
         return;
     }
     pthread_mutex_lock(&blocks->lock);
-    bool stays = block->reserved || blocks->free_bytes + block->room <= KEEP_BYTES;
+    bool stays = block->reserved || blocks->free_bytes + block->capacity <= KEEP_BYTES;
     if (stays) {
-        uint32_t size = size_for(block->room);
+        uint32_t size = size_for(block->capacity);
         block->next = blocks->free[size];
         blocks->free[size] = block;
-        blocks->free_bytes += block->reserved ? 0 : block->room;
+        blocks->free_bytes += block->reserved ? 0 : block->capacity;
     }
     pthread_mutex_unlock(&blocks->lock);
     if (!stays)
@@ -109,19 +109,20 @@ void mr_blocks_give(struct mr_blocks *blocks, struct mr_block *block)
 
 int mr_blocks_reserve(struct mr_blocks *blocks, uint32_t n, uint64_t bytes)
 {
-    uint64_t room = size_bytes(size_for(bytes)), all = UINT64_MAX;
+    uint64_t capacity = size_bytes(size_for(bytes)), all = UINT64_MAX;
     if (n == 0 || blocks->reserve)
         return 0;
-    if (!mr_mul(n, room, &all) || posix_memalign(&blocks->reserved, LEAST_BYTES, all) != 0) {
+    if (!mr_mul(n, capacity, &all) || posix_memalign(&blocks->reserved, LEAST_BYTES, all) != 0) {
         blocks->reserved = NULL;
         return mr_error_nomem("memory for whole files", all);
     }
     blocks->reserve = calloc(n, sizeof *blocks->reserve);
     if (!blocks->reserve)
         return mr_error_nomem("memory for whole files", n * sizeof *blocks->reserve);
-    for (uint32_t i = n; i-- > 0;) { /* the first is taken first: those used lie together */
-        blocks->reserve[i] = (struct mr_block){
-            .data = (uint8_t *)blocks->reserved + i * room, .room = room, .reserved = true};
+    for (uint32_t i = n; i-- > 0;) { /* the first is taken first, so used blocks are adjacent */
+        blocks->reserve[i] = (struct mr_block){.data = (uint8_t *)blocks->reserved + i * capacity,
+                                               .capacity = capacity,
+                                               .reserved = true};
         mr_blocks_give(blocks, &blocks->reserve[i]);
     }
     return 0;
@@ -137,7 +138,7 @@ void mr_read_fail(struct mr_read *read, int status)
         mr_error_keep(status, read->error);
 }
 
-/* A block for the host cache, when it has room for one. */
+/* A block for the host cache, if it is below its limit. */
 static struct mr_block *take_to_keep(struct mr_files *files, uint64_t bytes)
 {
     uint64_t limit = atomic_load_explicit(&files->block_limit, memory_order_relaxed);
@@ -153,7 +154,8 @@ static struct mr_block *take_to_keep(struct mr_files *files, uint64_t bytes)
     return block;
 }
 
-/* The host cache keeps the first block of a file; one that another read has made meanwhile goes back. */
+/* The host cache keeps the first block of a file; if another read was faster, this block is
+ * returned. */
 void mr_read_keep(struct mr_files *files, struct mr_file *f, struct mr_read *read)
 {
     struct mr_block *block = read->block, *none = NULL;
@@ -163,35 +165,46 @@ void mr_read_keep(struct mr_files *files, struct mr_file *f, struct mr_read *rea
                   atomic_compare_exchange_strong_explicit(
                       &f->block, &none, block, memory_order_acq_rel, memory_order_relaxed);
     if (!block->kept)
-        atomic_fetch_sub_explicit(&files->block_bytes, block->room, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&files->block_bytes, block->capacity, memory_order_relaxed);
+}
+
+/* The read's block if it is large enough, else a new one; NULL without memory. */
+static struct mr_block *block_for(struct mr_read *read, uint64_t capacity)
+{
+    struct mr_block *before = read->block;
+    if (before && before->capacity >= capacity)
+        return before;
+    struct mr_block *block = before ? NULL : take_to_keep(read->queue->files, capacity);
+    return block ? block : mr_blocks_take(read->queue->blocks, capacity);
 }
 
 int mr_read_sized(struct mr_read *read, struct mr_file *f, uint64_t bytes)
 {
     if (read->bytes != MR_WHOLE)
         return 0;
-    struct mr_block *before = read->block, *block = before;
-    uint64_t room = read->direct ? mr_round_up(bytes, MR_DIRECT_BYTES) : bytes;
+    struct mr_block *before = read->block, *block;
+    uint64_t capacity = read->direct ? mr_round_up(bytes, MR_DIRECT_BYTES) : bytes;
     int rc = mr_file_check_whole(f, bytes);
-    if (rc == 0 && (!before || before->room < room)) {
-        block = before ? NULL : take_to_keep(read->lane->files, room);
-        if (!block && !(block = mr_blocks_take(read->lane->blocks, room)))
-            rc = mr_error_nomem(f->name, bytes);
-    }
-    if (rc) {
-        mr_read_fail(read, rc);
-        return rc;
+    if (rc < 0)
+        goto fail;
+    block = block_for(read, capacity);
+    if (!block) {
+        rc = mr_error_nomem(f->name, bytes);
+        goto fail;
     }
     if (before && before != block) {
         memcpy(block->data, before->data, MR_MIN(read->done, bytes));
         if (before->exact)
-            atomic_fetch_sub_explicit(&read->lane->files->block_bytes, before->room,
+            atomic_fetch_sub_explicit(&read->queue->files->block_bytes, before->capacity,
                                       memory_order_relaxed);
-        mr_blocks_give(read->lane->blocks, before);
+        mr_blocks_give(read->queue->blocks, before);
     }
     block->bytes = read->need = bytes;
-    read->want = room;
+    read->want = capacity;
     read->block = block;
     read->to = block->data;
     return 0;
+fail:
+    mr_read_fail(read, rc);
+    return rc;
 }

@@ -1,8 +1,9 @@
 /*
- * The host cache: path files in anonymous memory, filled in chunks by the reads themselves.
+ * The host cache: path files in anonymous memory, filled in chunks by the reads.
  *
- * Each chunk is empty, loading (one read has claimed it and writes it) or ready (constant for good). Who sees ready
- * (acquire) sees the bytes (released by who wrote them), so views take no lock.
+ * Each chunk is empty, loading (one read has claimed it and writes it) or ready (constant from then
+ * on). A thread that loads `ready` (acquire) also sees the bytes that were stored before it
+ * (release), so views take no lock.
  */
 #include "storage/private.h"
 
@@ -54,8 +55,8 @@ static void set_chunks(struct mr_file_cache *c, uint64_t first, uint64_t n, uint
         atomic_store_explicit(&c->chunk[i], state, memory_order_release);
 }
 
-/* What is ready at both ends need not be read. What is left must be ours alone: if another read has some of it, this one
- * keeps out of the cache. */
+/* Chunks that are ready at either end need not be read. This read must claim all others; if another
+ * read has claimed one of them, this read bypasses the cache. */
 bool mr_cache_claim(const struct mr_file *f, struct mr_file_cache *c, struct mr_read *read)
 {
     uint64_t first = read->offset / MR_CACHE_CHUNK, end = last_chunk(read->offset, read->bytes) + 1;
@@ -78,7 +79,8 @@ bool mr_cache_claim(const struct mr_file *f, struct mr_file_cache *c, struct mr_
     return false;
 }
 
-/* A file that shrank within the last chunk, behind the bytes asked for: they are good, the chunk is not. */
+/* The file shrank within the last chunk, behind the requested bytes: these are valid, the chunk is
+ * not. */
 static void finish_partly(struct mr_file_cache *c, struct mr_read *read)
 {
     memcpy(read->buf, c->data + read->offset, read->bytes);
@@ -118,7 +120,7 @@ static int cache_create(const struct mr_file *f, struct mr_file_cache **out)
         free(c);
         return mr_error_nomem(f->name, f->bytes);
     }
-    madvise(c->data, f->bytes, MADV_HUGEPAGE); /* a wish: without it pages are small */
+    madvise(c->data, f->bytes, MADV_HUGEPAGE); /* optional: without it pages are small */
     c->bytes = f->bytes;
     c->n_chunks = n_chunks;
     *out = c;
@@ -134,7 +136,8 @@ void mr_cache_destroy(struct mr_file *f)
     free(c);
 }
 
-/* Files whose cache is there already keep it. On failure those made so far stay too: they are part of the next try. */
+/* Files that already have a cache keep it. After a failure, caches created so far stay for the next
+ * attempt. */
 static int make_all(struct mr_files *files)
 {
     for (int i = 0; i < files->n; i++) {
@@ -166,7 +169,7 @@ static int check_limit(uint64_t need, uint64_t limit)
     return 0;
 }
 
-/* What whole files of unknown size may take: they are kept as they come, until there is no more room. */
+/* The limit for whole files of unknown size, which are kept in the order in which they are read. */
 static uint64_t lazy_limit(uint64_t others, uint64_t limit)
 {
     struct mr_host_memory_info memory;
@@ -184,11 +187,12 @@ int mr_files_cache(struct mr_files *files, uint64_t limit)
         return rc;
     pthread_mutex_lock(&files->lock);
     rc = make_all(files);
-    if (!rc) {
-        files->cache_refs++;
-        if (files->n_lazy)
-            atomic_store(&files->block_limit, lazy_limit(kinds.path_bytes, limit));
-    }
+    if (rc < 0)
+        goto end;
+    files->cache_refs++;
+    if (files->n_lazy)
+        atomic_store(&files->block_limit, lazy_limit(kinds.path_bytes, limit));
+end:
     pthread_mutex_unlock(&files->lock);
     return rc;
 }

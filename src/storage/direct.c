@@ -1,6 +1,7 @@
 /*
- * Reads past the page cache. O_DIRECT wants offset, length and memory aligned: a read is rounded out into a block of the
- * reader's, and its view lies within. What a file system refuses goes through the page cache as ever.
+ * Reads that bypass the page cache. O_DIRECT requires aligned offset, length and memory, so a read
+ * is extended to aligned boundaries in a block of the reader, and its view is inside that block.
+ * Files whose file system refuses O_DIRECT are read through the page cache.
  */
 #include "storage/private.h"
 
@@ -55,12 +56,13 @@ void mr_read_opened(struct mr_read *read, const struct mr_file *f)
 void mr_read_refused(struct mr_read *read, const struct mr_file *f)
 {
     if (f->lazy)
-        fcntl(read->fd, F_SETFL, 0); /* if this fails too, so does the read, again */
+        fcntl(read->fd, F_SETFL, 0); /* if this fails, the next read fails too */
     read->direct = false;
-    note_refused(read->lane->refused_direct, f);
+    note_refused(read->queue->refused_direct, f);
 }
 
-/* After a part that ends at the file's end a direct read cannot go on: the page cache says whether it is the end. */
+/* A direct read cannot continue at an unaligned offset, such as the end of the file: the page cache
+ * tells whether it is the end. */
 int mr_read_pread(struct mr_read *read, const struct mr_file *f)
 {
     int rc = mr_file_pread(mr_read_fd(f, read), read->to, read->want, read->at, &read->done);

@@ -62,10 +62,11 @@ static int table_grow(struct mr_files *files)
     if (files->n >= INT32_MAX / 2)
         return mr_error_set(MR_ELIMIT, "a data set of more than %d files", files->n);
     uint64_t want = (uint64_t)files->n + 1;
-    return mr_grow("table of files", &files->file, &files->room, want, sizeof(struct mr_file *));
+    return mr_grow("table of files", &files->file, &files->capacity, want,
+                   sizeof(struct mr_file *));
 }
 
-/* A file that is in no table yet, and room for it there. */
+/* Creates a file, and makes the table large enough for it. */
 static int file_create(struct mr_files *files, enum mr_file_kind kind, const char *name,
                        struct mr_file **out)
 {
@@ -81,7 +82,7 @@ static int file_create(struct mr_files *files, enum mr_file_kind kind, const cha
     size_t bytes;
     rc = mr_url_pack(name, &f->name, &bytes);
     f->hides = rc > 0;
-    if (rc == 0)
+    if (!rc) /* hides nothing */
         f->name = strdup(name);
     if (!f->name) {
         free(f);
@@ -149,7 +150,7 @@ int mr_file_open(const char *path, uint64_t *bytes)
     return fd < 0 ? mr_file_open_error(path, errno) : mr_file_opened(path, fd, bytes);
 }
 
-/* A URL as a file of known size, for data sets of few files: looked at now. */
+/* Adds a URL whose size is requested now, for data sets of few files. */
 static int add_remote(struct mr_files *files, const char *url)
 {
     struct mr_file *f = NULL;
@@ -157,13 +158,15 @@ static int add_remote(struct mr_files *files, const char *url)
     if (rc)
         return rc;
     rc = mr_remote_check(f->name);
-    if (rc == 0)
-        rc = mr_remote_of(url)->size(f, &f->bytes);
-    if (rc) {
-        file_destroy(f);
-        return rc;
-    }
+    if (rc < 0)
+        goto fail;
+    rc = mr_remote_of(url)->size(f, &f->bytes);
+    if (rc < 0)
+        goto fail;
     return file_put(files, f);
+fail:
+    file_destroy(f);
+    return rc;
 }
 
 int mr_files_add_path(struct mr_files *files, const char *path)
@@ -203,8 +206,9 @@ int mr_files_add_lazy(struct mr_files *files, const char *name)
 {
     struct mr_file *f = NULL;
     int rc = table_grow(files);
-    if (rc == 0)
-        rc = mr_lazy_create(files, name, &f);
+    if (rc < 0)
+        return rc;
+    rc = mr_lazy_create(files, name, &f);
     if (rc < 0)
         return rc;
     files->n_lazy++;
@@ -373,7 +377,7 @@ int mr_file_read_error(const struct mr_file *f, int status, uint64_t want, uint6
                         f->name, n, o, now);
 }
 
-/* A null file's bytes take their time and stay as they are. */
+/* A null file's read takes its delay and writes no bytes. */
 static void null_read(const struct mr_file *f)
 {
     struct timespec left = {.tv_sec = (time_t)(f->delay_ns / 1000000000),

@@ -1,9 +1,10 @@
 /*
- * URLs with credentials, and the names that stand for them.
+ * URLs with credentials, and the names that replace them.
  *
- * A data set is opened by options in which each URL that holds credentials has been replaced by its name, such as
- * "***@host/x.npy?...": whatever is made of the options later (texts, errors, names of files) holds no secret. A file that is
- * added by such a name is read from the URL behind it. Names are known as long as a data set holds them.
+ * Before a data set is opened, each URL with credentials in its options is replaced by a name such
+ * as "***@host/x.npy?...", so that texts, errors and names of files made from the options contain
+ * no secret. A file that is added under such a name is read from its URL. A name is valid until the
+ * last data set releases it.
  */
 #include "storage/private.h"
 
@@ -22,7 +23,8 @@ struct hidden {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; taken alone */
 static struct hidden *hidden;
 
-/* "s3://", "***@host": what a URL that is built below another one keeps of it. 0: it has no userinfo. */
+/* The length of a URL up to the end of its host, such as "***@host", which URLs built below it
+ * share. 0: it has no userinfo. */
 static size_t origin(const char *url)
 {
     struct mr_url cut;
@@ -36,7 +38,7 @@ static bool same(const char *a, size_t n_a, const char *b, size_t n_b)
     return n_a == n_b && memcmp(a, b, n_a) == 0;
 }
 
-/* Would the name of one stand for the other's credentials? */
+/* Could the name of one be taken for the other? */
 static bool clash(const struct hidden *a, const struct hidden *b)
 {
     size_t n = origin(a->name);
@@ -71,7 +73,7 @@ static struct hidden *find(const char *url)
     return h;
 }
 
-/* The first of its names that stands for nothing else yet. NULL without memory. */
+/* Adds a URL under its first name that is not in use. NULL without memory. */
 static struct hidden *add(const char *url)
 {
     for (unsigned nth = 1;; nth++) {
@@ -88,7 +90,7 @@ static struct hidden *add(const char *url)
     }
 }
 
-int mr_url_hold(const char *text, const char **name)
+int mr_url_acquire(const char *text, const char **name)
 {
     struct mr_url cut;
     if (!mr_url_cut(text, strlen(text), &cut) || !mr_url_secret(&cut))
@@ -124,7 +126,7 @@ void mr_url_release(const char *name)
         destroy(done);
 }
 
-/* The URL that a name stands for: all of it, or its origin. */
+/* The URL of a name, or of the name that it begins with. */
 static char *reveal_locked(const char *name)
 {
     size_t n = origin(name);
@@ -166,7 +168,7 @@ int mr_url_pack(const char *name, char **out, size_t *bytes)
         bool held =
             strcmp(url, name) != 0 && (!name[cut.tail] || strncmp(name + cut.tail, "?...", 4) == 0);
         if (held)
-            shown = strlen(strcpy(*out, name)) + 1; /* its marks keep their numbers */
+            shown = strlen(strcpy(*out, name)) + 1; /* keeps the numbers in the name */
         else
             mr_url_write(name, 1, *out, shown);
         memcpy(*out + shown, url, url_bytes);
@@ -176,9 +178,10 @@ int mr_url_pack(const char *name, char **out, size_t *bytes)
     return *out ? 1 : mr_error_nomem("name of a URL", *bytes);
 }
 
-/* ---- what a URL is known by ---- */
+/* ---- hashing URLs ---- */
 
-/* Parameters that say who may read and until when, not what is read: of S3, Google's, Azure's and CloudFront's signed URLs. */
+/* Parameters of signed URLs (S3, Google, Azure, CloudFront) that say who may read and until when,
+ * but not what. */
 static bool signs(const char *text, size_t n)
 {
     static const char *const names[] = {"Signature",

@@ -1,10 +1,10 @@
 /*
- * A gzip file among the files: a thread inflates it into anonymous memory of the promised size, while views of what is
- * there already go on.
+ * A gzip file in the table: a thread inflates it into anonymous memory of the size that its header
+ * promises, while inflated bytes can already be viewed.
  *
- * f->ready runs ahead of the thread's last whole step, and stays below the total by one byte until the stream has ended as
- * it should: with a wrong checksum the last byte never comes, so what can be viewed depends on the file alone, not on
- * time.
+ * f->ready grows after each step and stays one byte below the total until the stream has ended
+ * correctly. If the checksum is wrong, the last byte never becomes available, so what can be viewed
+ * depends only on the file, not on timing.
  */
 #include "codec/codec.h"
 #include "storage/private.h"
@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #define IN_BYTES    (256u << 10)
-#define STEP_BYTES  (256ull << 10) /* published, and asked for a stop, so often */
-#define SMALL_BYTES STEP_BYTES     /* inflated at once, without a thread */
+#define STEP_BYTES  (256ull << 10) /* how often bytes are published and the stop flag is read */
+#define SMALL_BYTES STEP_BYTES     /* inflated immediately, without a thread */
 
 struct mr_inflater {
     struct mr_file *f;
@@ -36,7 +36,8 @@ struct mr_inflater {
     struct mr_error_kept error;
 };
 
-/* Input when there is none. 0: some, or the file's end (ended). */
+/* Reads more input if there is none. Returns 0 with input, or 0 with [out] ended at the file's
+ * end. */
 static int refill(struct mr_inflater *g, bool *ended)
 {
     *ended = false;
@@ -53,20 +54,26 @@ static int refill(struct mr_inflater *g, bool *ended)
     return 0;
 }
 
-/* Inflates n more bytes to `to`; fewer only at the stream's end. Returns 0 or an error; [out] got. */
+static int inflate_step(struct mr_inflater *g, bool *ended)
+{
+    int rc = refill(g, ended);
+    if (rc < 0)
+        return rc;
+    if (atomic_load_explicit(&g->stop, memory_order_relaxed))
+        return mr_error_set(MR_ECANCELLED, "%s: inflating was stopped", g->f->name);
+    return *ended ? mr_gunzip_end(g->z) : mr_gunzip_step(g->z, &g->io);
+}
+
+/* Inflates n more bytes to `to`; fewer only at the stream's end. Returns 0 or an error; [out]
+ * got. */
 static int inflate_some(struct mr_inflater *g, uint8_t *to, uint64_t n, uint64_t *got)
 {
     bool ended = false;
     int rc = 0;
     g->io.out = to;
     g->io.n_out = n;
-    while (!rc && !ended && g->io.n_out) {
-        rc = refill(g, &ended);
-        if (!rc && atomic_load_explicit(&g->stop, memory_order_relaxed))
-            rc = mr_error_set(MR_ECANCELLED, "%s: inflating was stopped", g->f->name);
-        if (!rc)
-            rc = ended ? mr_gunzip_end(g->z) : mr_gunzip_step(g->z, &g->io);
-    }
+    while (!rc && !ended && g->io.n_out)
+        rc = inflate_step(g, &ended);
     *got = n - g->io.n_out;
     return rc;
 }
@@ -78,7 +85,7 @@ static int ended_early(const struct mr_inflater *g)
         g->f->name, (unsigned long long)g->f->bytes, (unsigned long long)mr_gunzip_made(g->z));
 }
 
-/* All promised bytes are made: the stream must end here, with the right checksum. */
+/* All promised bytes are inflated: the stream must end here, with the right checksum. */
 static int check_end(struct mr_inflater *g)
 {
     uint8_t more;
@@ -103,7 +110,7 @@ static void publish(struct mr_inflater *g, uint64_t ready, int rc, bool done)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* On to the end; bytes made before an error can be viewed. */
+/* Inflates to the end. Bytes inflated before an error can be viewed. */
 static void inflate_rest(struct mr_inflater *g)
 {
     const uint64_t total = g->f->bytes;
@@ -158,27 +165,30 @@ static int map_total(struct mr_inflater *g, uint64_t total)
         mmap(NULL, MR_MAX(total, 1u), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED)
         return mr_error_nomem(g->f->name, total);
-    madvise(map, total, MADV_HUGEPAGE); /* a wish: without it pages are small */
+    madvise(map, total, MADV_HUGEPAGE); /* optional: without it pages are small */
     g->map = map;
     g->f->data = map;
     g->f->bytes = total;
     return 0;
 }
 
-/* The head and what it says about the rest. */
+/* Inflates the head and reads the total size from it. */
 static int begin(struct mr_inflater *g, void *head, size_t head_bytes,
                  int (*want)(void *user, const void *head, uint64_t *out_total), void *user)
 {
     uint64_t made = 0, total = 0;
     memset(head, 0, head_bytes);
     int rc = inflate_some(g, head, head_bytes, &made);
-    if (!rc)
-        rc = want(user, head, &total);
-    if (!rc)
-        rc = total_check(g, total, made);
-    if (!rc)
-        rc = map_total(g, total);
-    if (rc)
+    if (rc < 0)
+        return rc;
+    rc = want(user, head, &total);
+    if (rc < 0)
+        return rc;
+    rc = total_check(g, total, made);
+    if (rc < 0)
+        return rc;
+    rc = map_total(g, total);
+    if (rc < 0)
         return rc;
     memcpy(g->map, head, made);
     g->made = made;
@@ -190,8 +200,10 @@ static int begin(struct mr_inflater *g, void *head, size_t head_bytes,
         return g->error.code ? mr_error_put(&g->error) : 0;
     }
     rc = mr_thread_start(&g->thread, "mr-inflate", inflater_main, g);
-    g->started = !rc;
-    return rc;
+    if (rc < 0)
+        return rc;
+    g->started = true;
+    return 0;
 }
 
 int mr_inflater_open(struct mr_file *f, const char *path, void *head, size_t head_bytes,

@@ -1,4 +1,4 @@
-/* Files that are opened when they are read: their table entries, sizes and blocking reads. */
+/* Lazy files, which are opened when they are read: table entries, sizes and blocking reads. */
 #include "storage/private.h"
 
 #include <errno.h>
@@ -9,7 +9,8 @@
 #define SLAB_FILES  256
 #define NAMES_BYTES 65536
 
-/* Entries and names are made in large pieces: a million of them are a few thousand allocations. */
+/* Entries and names are allocated in large pieces: a million files need a few thousand
+ * allocations. */
 struct mr_slab {
     struct mr_slab *next;
     uint32_t n;
@@ -18,7 +19,7 @@ struct mr_slab {
 
 struct mr_names {
     struct mr_names *next;
-    size_t used, room;
+    size_t used, capacity;
     char text[];
 };
 
@@ -51,12 +52,12 @@ bool mr_store_is_remote(const char *name)
 static char *put_name(struct mr_files *files, const char *name, size_t bytes)
 {
     struct mr_names *names = files->names;
-    if (!names || names->room - names->used < bytes) {
-        size_t room = MR_MAX(bytes, (size_t)NAMES_BYTES);
-        names = malloc(sizeof *names + room);
+    if (!names || names->capacity - names->used < bytes) {
+        size_t capacity = MR_MAX(bytes, (size_t)NAMES_BYTES);
+        names = malloc(sizeof *names + capacity);
         if (!names)
             return NULL;
-        *names = (struct mr_names){.next = files->names, .room = room};
+        *names = (struct mr_names){.next = files->names, .capacity = capacity};
         files->names = names;
     }
     char *to = memcpy(names->text + names->used, name, bytes);
@@ -94,14 +95,17 @@ int mr_lazy_create(struct mr_files *files, const char *name, struct mr_file **ou
     int hides = mr_url_pack(name, &packed, &bytes);
     if (hides < 0)
         return hides;
+    char *kept;
+    struct mr_file *f = NULL;
     int rc = mr_remote_check(packed ? packed : name);
-    char *kept = rc == 0 ? put_name(files, packed ? packed : name, bytes) : NULL;
-    free(packed);
-    if (rc)
-        return rc;
-    struct mr_file *f = kept ? put_entry(files) : NULL;
-    if (!f)
-        return mr_error_nomem("name of a file", sizeof *f + bytes);
+    if (rc < 0)
+        goto end;
+    kept = put_name(files, packed ? packed : name, bytes);
+    f = kept ? put_entry(files) : NULL;
+    if (!f) {
+        rc = mr_error_nomem("name of a file", sizeof *f + bytes);
+        goto end;
+    }
     f->hides = hides > 0;
     f->kind = remote ? MR_FILE_REMOTE : MR_FILE_PATH;
     f->lazy = true;
@@ -113,7 +117,9 @@ int mr_lazy_create(struct mr_files *files, const char *name, struct mr_file **ou
     f->name = kept;
     atomic_init(&f->ready, MR_WHOLE);
     *out = f;
-    return 0;
+end:
+    free(packed);
+    return rc;
 }
 
 void mr_remote_forget(struct mr_file *f)
@@ -166,9 +172,10 @@ int mr_files_size(struct mr_files *files, int id, uint64_t *out)
     if (*out != MR_WHOLE)
         return 0;
     int rc = look(f, out);
-    if (rc == 0)
-        atomic_store_explicit(&f->ready, *out, memory_order_relaxed);
-    return rc;
+    if (rc < 0)
+        return rc;
+    atomic_store_explicit(&f->ready, *out, memory_order_relaxed);
+    return 0;
 }
 
 int mr_lazy_read(struct mr_file *f, uint64_t offset, void *buf, uint64_t bytes)
@@ -200,14 +207,15 @@ int mr_file_check_whole(const struct mr_file *f, uint64_t bytes)
                         most < MR_WHOLE_LIMIT ? " here, which follows from max-pixels" : "");
 }
 
-/* A size that was remembered may be of long ago, so it is asked for anew. */
+/* The remembered size may be old, so it is requested again. */
 int mr_files_read_whole(struct mr_files *files, int id, void **out, uint64_t *bytes)
 {
     struct mr_file *f = files->file[id];
     *bytes = f->bytes;
     int rc = f->lazy ? look(f, bytes) : 0;
-    if (rc == 0)
-        rc = mr_file_check_whole(f, *bytes);
+    if (rc < 0)
+        return rc;
+    rc = mr_file_check_whole(f, *bytes);
     if (rc < 0)
         return rc;
     void *data = malloc(MR_MAX(*bytes, 1u));

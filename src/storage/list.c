@@ -1,4 +1,4 @@
-/* What lies in a directory, or in a place that a URL names. */
+/* Listing a directory, or a place that a URL names. */
 #include "storage/private.h"
 
 #include <dirent.h>
@@ -7,7 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Folder or file? false: neither. A link to nothing is taken for a file: reading it says what is wrong. */
+/* Folder or file? false: neither. A dangling link counts as a file; reading it reports the
+ * error. */
 static bool what_is(DIR *dir, const struct dirent *entry, bool *folder)
 {
     struct stat st;
@@ -20,6 +21,28 @@ static bool what_is(DIR *dir, const struct dirent *entry, bool *folder)
     return *folder || S_ISREG(st.st_mode);
 }
 
+static int list_entries(DIR *dir, const char *place,
+                        int (*fn)(void *user, const char *name, bool folder, uint64_t bytes),
+                        void *user)
+{
+    for (;;) {
+        int rc = mr_interrupt_check(place);
+        if (rc < 0)
+            return rc;
+        errno = 0;
+        const struct dirent *entry = readdir(dir);
+        bool folder;
+        if (!entry)
+            return errno ? mr_error_errno(errno, "%s: cannot be listed to its end", place) : 0;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            !what_is(dir, entry, &folder))
+            continue;
+        rc = fn(user, entry->d_name, folder, UINT64_MAX);
+        if (rc) /* nonzero, not only negative: the caller's way to stop */
+            return rc;
+    }
+}
+
 static int list_directory(const char *place,
                           int (*fn)(void *user, const char *name, bool folder, uint64_t bytes),
                           void *user)
@@ -27,21 +50,7 @@ static int list_directory(const char *place,
     DIR *dir = opendir(place);
     if (!dir)
         return mr_error_errno(errno, "%s: cannot be listed", place);
-    int rc = mr_interrupt_check(place);
-    while (rc == 0) {
-        errno = 0;
-        const struct dirent *entry = readdir(dir);
-        bool folder;
-        if (!entry) {
-            rc = errno ? mr_error_errno(errno, "%s: cannot be listed to its end", place) : 0;
-            break;
-        }
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-            what_is(dir, entry, &folder))
-            rc = fn(user, entry->d_name, folder, UINT64_MAX);
-        if (rc == 0)
-            rc = mr_interrupt_check(place);
-    }
+    int rc = list_entries(dir, place, fn, user);
     closedir(dir);
     return rc;
 }

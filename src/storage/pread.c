@@ -1,6 +1,6 @@
 /*
- * Reads by pread: bytes in the page cache are copied at once by the reader's own thread (RWF_NOWAIT); what would wait for a
- * disk goes to a pool of threads that the readers share and that grows with the need.
+ * Reads by pread. The reader's own thread copies bytes from the page cache (RWF_NOWAIT); reads that
+ * would wait for a disk go to a thread pool, which all readers share and which grows on demand.
  */
 #include "storage/read_pool.h"
 
@@ -8,7 +8,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Opening is part of the read: it, too, may wait for a disk. */
+/* Opening is part of the read because it may wait for a disk, too. */
 static void read_lazy(struct mr_file *f, struct mr_read *read)
 {
     uint64_t bytes;
@@ -37,7 +37,7 @@ static void read_blocking(void *user, struct mr_read *read)
 
 static void hand_back(struct mr_read *read)
 {
-    mr_finished_put(read->lane->state, read);
+    mr_finished_put(read->queue->state, read);
 }
 
 static int pread_open(void *shared, struct mr_files *files, uint32_t depth)
@@ -55,17 +55,17 @@ static void pread_close(void *shared)
     mr_read_pool_close(shared);
 }
 
-static int pread_lane_open(struct mr_lane *lane)
+static int pread_queue_open(struct mr_read_queue *queue)
 {
-    return mr_finished_open(lane->state);
+    return mr_finished_open(queue->state);
 }
 
-static void pread_lane_close(struct mr_lane *lane)
+static void pread_queue_close(struct mr_read_queue *queue)
 {
-    mr_finished_close(lane->state);
+    mr_finished_close(queue->state);
 }
 
-/* true: done, by bytes that the page cache holds, or failed. */
+/* true: done from the page cache, or failed. */
 static bool read_cached(struct mr_file *f, struct mr_read *read)
 {
     while (read->done < read->want) {
@@ -80,24 +80,24 @@ static bool read_cached(struct mr_file *f, struct mr_read *read)
         } else if (errno != EINTR) {
             if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)
                 atomic_store_explicit(&f->no_nowait, true, memory_order_relaxed);
-            return false; /* an error, too, shows again in the pool, without a doubt about flags */
+            return false; /* the pool repeats the read without flags and reports an error, if any */
         }
     }
     return true;
 }
 
-static bool pread_start(struct mr_lane *lane, struct mr_file *f, struct mr_read *read)
+static bool pread_start(struct mr_read_queue *queue, struct mr_file *f, struct mr_read *read)
 {
     bool refused = atomic_load_explicit(&f->no_nowait, memory_order_relaxed);
     if (!f->lazy && !read->direct && !refused && read_cached(f, read))
         return true;
-    return mr_read_pool_start(lane->shared, read);
+    return mr_read_pool_start(queue->shared, read);
 }
 
-static uint32_t pread_reap(struct mr_lane *lane, struct mr_read **out, uint32_t cap,
+static uint32_t pread_reap(struct mr_read_queue *queue, struct mr_read **out, uint32_t cap,
                            uint64_t until_ns)
 {
-    return mr_finished_reap(lane->state, out, cap, until_ns);
+    return mr_finished_reap(queue->state, out, cap, until_ns);
 }
 
 const struct mr_storage_ops mr_storage_pread = {
@@ -105,11 +105,11 @@ const struct mr_storage_ops mr_storage_pread = {
     .serves = MR_FILE_PATH,
     .kind = MR_STORAGE_PREAD,
     .shared_size = sizeof(struct mr_read_pool),
-    .lane_size = sizeof(struct mr_finished),
+    .queue_size = sizeof(struct mr_finished),
     .open = pread_open,
     .close = pread_close,
-    .lane_open = pread_lane_open,
-    .lane_close = pread_lane_close,
+    .queue_open = pread_queue_open,
+    .queue_close = pread_queue_close,
     .start = pread_start,
     .reap = pread_reap,
 };

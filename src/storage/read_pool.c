@@ -1,4 +1,4 @@
-/* Threads that do blocking reads, and the way back of done reads: see read_pool.h. */
+/* Threads for blocking reads, and lists of finished reads: see read_pool.h. */
 #include "storage/read_pool.h"
 
 /* ---- done reads ---- */
@@ -14,13 +14,13 @@ int mr_finished_open(struct mr_finished *done)
 
 void mr_finished_close(struct mr_finished *done)
 {
-    pthread_mutex_lock(&done->lock); /* whoever put the last read may still hold it */
+    pthread_mutex_lock(&done->lock); /* the thread that put the last read may still hold it */
     pthread_mutex_unlock(&done->lock);
     pthread_cond_destroy(&done->some);
     pthread_mutex_destroy(&done->lock);
 }
 
-/* Signals under the lock: `done` may be gone as soon as its reader has the read. */
+/* Signals under the lock: `done` may be freed as soon as its reader has the read. */
 void mr_finished_put(struct mr_finished *done, struct mr_read *read)
 {
     pthread_mutex_lock(&done->lock);
@@ -73,7 +73,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* One more thread when there is more to read than threads. false: there is not even one. */
+/* Starts another thread if there are more reads than threads. false: there are no threads. */
 static bool grow(struct mr_read_pool *pool)
 {
     pthread_mutex_lock(&pool->lock);

@@ -4,9 +4,9 @@
  * A store that has no asynchronous interface (pread, the disk cache of remote files) starts a read
  * by giving it to a pool, which all readers of the storage share. The pool is elastic: it begins
  * without threads, and starts one whenever more reads are pending than it has threads, up to 64 or
- * the number of reads in flight. So data that is in memory costs no thread at all, a local disk gets
- * a few, and a slow network file system as many as the queue is deep. Threads stay until the storage
- * is closed; idle ones sleep in the queue.
+ * the number of reads in flight. So data that is in memory costs no thread at all, a local disk
+ * gets a few, and a slow network file system as many as the queue is deep. Threads stay until the
+ * storage is closed; idle ones sleep in the queue.
  *
  * When not even the first thread can be started, mr_read_pool_start() does the read at once, on the
  * caller's thread: slow, but not an error.

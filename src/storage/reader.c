@@ -1,4 +1,5 @@
-/* Storage and readers: which store reads which kind of file, and what is common to all of them. */
+/* Storage and readers: selects the store for each kind of file, and does what all stores have in
+ * common. */
 #include "storage/private.h"
 
 /* Best first. */
@@ -14,8 +15,8 @@ static const struct mr_storage_ops *const stores[] = {
 };
 
 #define N_STORES MR_COUNT(stores)
-#define FALLBACK MR_N_LANES /* a reader's lane for reads that the store of their kind refuses */
-#define SLICE_NS 200000     /* wait in one lane while another one may finish too */
+#define FALLBACK MR_N_QUEUES /* a reader's queue for reads that another store refuses */
+#define SLICE_NS 200000      /* wait in one queue while reads in another may finish */
 
 struct mr_storage {
     struct mr_files *files;
@@ -30,9 +31,9 @@ struct mr_storage {
 
 struct mr_reader {
     struct mr_storage *st;
-    struct mr_lane lane[MR_N_LANES + 1];
+    struct mr_read_queue queue[MR_N_QUEUES + 1];
     struct mr_blocks blocks;
-    struct mr_read_list ready; /* done when they were submitted: they wait for reap */
+    struct mr_read_list ready; /* already done when submitted; reap returns them */
     /* Written by the reader's thread; read by any for statistics. */
     _Atomic uint32_t in_flight;
     _Atomic uint64_t reads, bytes, in_flight_sum, in_flight_n;
@@ -52,7 +53,7 @@ static bool asked_for(const struct mr_storage_ops *ops, int kind)
     return kind == MR_STORAGE_AUTO || ops->kind == MR_STORAGE_AUTO || ops->kind == kind;
 }
 
-/* Reads that another store refuses to do go to pread, whatever was asked for. */
+/* pread takes the reads that another store refuses, whatever kind was requested. */
 static bool serves_refused(const struct mr_storage_ops *ops)
 {
     return ops == &mr_storage_pread;
@@ -143,29 +144,29 @@ const char *mr_storage_refused(const struct mr_storage *st)
 
 /* ---- opening and closing a reader ---- */
 
-static int lane_try(struct mr_reader *r, struct mr_lane *lane, size_t i)
+static int queue_try(struct mr_reader *r, struct mr_read_queue *queue, size_t i)
 {
     const struct mr_storage_ops *ops = stores[i];
-    lane->state = calloc(1, MR_MAX(ops->lane_size, 1u));
-    if (!lane->state)
-        return mr_error_nomem(ops->name, ops->lane_size);
-    lane->files = r->st->files;
-    lane->shared = r->st->shared[i];
-    lane->blocks = &r->blocks;
-    lane->refused_direct = &r->st->refused_direct;
-    lane->depth = r->st->reader_depth;
-    int rc = ops->lane_open(lane);
+    queue->state = calloc(1, MR_MAX(ops->queue_size, 1u));
+    if (!queue->state)
+        return mr_error_nomem(ops->name, ops->queue_size);
+    queue->files = r->st->files;
+    queue->shared = r->st->shared[i];
+    queue->blocks = &r->blocks;
+    queue->refused_direct = &r->st->refused_direct;
+    queue->depth = r->st->reader_depth;
+    int rc = ops->queue_open(queue);
     if (rc) {
-        free(lane->state);
-        lane->state = NULL;
+        free(queue->state);
+        queue->state = NULL;
         return rc;
     }
-    lane->ops = ops;
+    queue->ops = ops;
     return 0;
 }
 
-/* The first store that opens; under "auto" the next one takes the place of one that does not. */
-static int lane_open(struct mr_reader *r, enum mr_file_kind kind)
+/* Opens a queue at the first store that works; under "auto", tries the next one after a failure. */
+static int queue_open(struct mr_reader *r, enum mr_file_kind kind)
 {
     int rc = 0;
     for (size_t i = 0; i < N_STORES; i++) {
@@ -173,11 +174,12 @@ static int lane_open(struct mr_reader *r, enum mr_file_kind kind)
             continue;
         if (rc)
             mr_log(MR_LOG_WARNING, "%s; reading by %s", mr_last_error(), stores[i]->name);
-        rc = lane_try(r, &r->lane[kind], i);
-        if (!rc && kind == MR_FILE_PATH)
+        rc = queue_try(r, &r->queue[kind], i);
+        if (rc < 0)
+            continue;
+        if (kind == MR_FILE_PATH)
             atomic_store(&r->st->name, stores[i]->name);
-        if (!rc)
-            return 0;
+        return 0;
     }
     return rc ? rc
               : mr_error_set(MR_EUNSUPPORTED, "storage: no store reads files of kind %d",
@@ -188,16 +190,16 @@ int mr_reader_open(struct mr_storage *st, struct mr_reader **out)
 {
     struct mr_files_kinds kinds;
     mr_files_count(st->files, &kinds);
-    const uint32_t n[MR_N_LANES] = {[MR_FILE_PATH] = kinds.n_path,
-                                    [MR_FILE_NULL] = kinds.n_null,
-                                    [MR_FILE_REMOTE] = kinds.n_remote};
+    const uint32_t n[MR_N_QUEUES] = {[MR_FILE_PATH] = kinds.n_path,
+                                     [MR_FILE_NULL] = kinds.n_null,
+                                     [MR_FILE_REMOTE] = kinds.n_remote};
     struct mr_reader *r = calloc(1, sizeof *r);
     if (!r)
         return mr_error_nomem("reader", sizeof *r);
     r->st = st;
     mr_blocks_init(&r->blocks);
-    for (int kind = 0; kind < MR_N_LANES; kind++) {
-        int rc = n[kind] ? lane_open(r, kind) : 0;
+    for (int kind = 0; kind < MR_N_QUEUES; kind++) {
+        int rc = n[kind] ? queue_open(r, kind) : 0;
         if (rc) {
             mr_reader_close(r);
             return rc;
@@ -211,9 +213,9 @@ void mr_reader_close(struct mr_reader *r)
 {
     if (!r)
         return;
-    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES + 1; lane++)
-        if (lane->ops && lane->ops->cancel)
-            lane->ops->cancel(lane);
+    for (struct mr_read_queue *queue = r->queue; queue < r->queue + MR_N_QUEUES + 1; queue++)
+        if (queue->ops && queue->ops->cancel)
+            queue->ops->cancel(queue);
     struct mr_read *out[64];
     while (mr_reader_in_flight(r)) {
         uint32_t n = mr_reader_reap(r, out, MR_COUNT(out), UINT64_MAX);
@@ -223,10 +225,10 @@ void mr_reader_close(struct mr_reader *r)
             mr_reader_recycle(r, out[i]);
         }
     }
-    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES + 1; lane++) {
-        if (lane->ops)
-            lane->ops->lane_close(lane);
-        free(lane->state);
+    for (struct mr_read_queue *queue = r->queue; queue < r->queue + MR_N_QUEUES + 1; queue++) {
+        if (queue->ops)
+            queue->ops->queue_close(queue);
+        free(queue->state);
     }
     mr_blocks_free(&r->blocks);
     free(r);
@@ -250,7 +252,7 @@ uint32_t mr_reader_in_flight(const struct mr_reader *r)
     return atomic_load_explicit(&r->in_flight, memory_order_relaxed);
 }
 
-uint32_t mr_reader_room(const struct mr_reader *r)
+uint32_t mr_reader_space(const struct mr_reader *r)
 {
     return r->st->reader_depth - MR_MIN(mr_reader_in_flight(r), r->st->reader_depth);
 }
@@ -269,7 +271,7 @@ int mr_reader_reserve(struct mr_reader *r, uint32_t n, uint64_t bytes)
                                              bytes); /* blocks of the reserve are not aligned */
 }
 
-/* A store is done with it. */
+/* The store has finished the read. */
 static void finish(struct mr_reader *r, struct mr_read *read)
 {
     struct mr_file *f = r->st->files->file[read->file];
@@ -301,22 +303,27 @@ static void clear(struct mr_read *read)
     read->to = read->buf;
 }
 
-/* As prepare(), for a whole file. */
+/* Like prepare(), for a whole file. */
 static bool prepare_whole(struct mr_reader *r, struct mr_read *read)
 {
     struct mr_file *f = r->st->files->file[read->file];
     uint64_t bytes;
     int rc = mr_files_view_whole(r->st->files, read->file, &bytes, &read->view);
-    if (rc > 0)
-        read->done = bytes;
-    if (rc < 0)
+    if (rc < 0) {
         mr_read_fail(read, rc);
-    if (rc == 0 && r->st->direct)
+        return false;
+    }
+    if (rc > 0) {
+        read->done = bytes;
+        return false;
+    }
+    if (r->st->direct)
         mr_direct_prepare(read, f, &r->blocks);
-    return rc == 0 && (bytes == MR_WHOLE || mr_read_sized(read, f, bytes) == 0);
+    return bytes == MR_WHOLE || mr_read_sized(read, f, bytes) == 0;
 }
 
-/* Sets what is to be read. false: it is done, its bytes are there or the request is wrong. */
+/* Sets what to read. false: the read is done, because its bytes are in memory or the request is
+ * wrong. */
 static bool prepare(struct mr_reader *r, struct mr_read *read)
 {
     struct mr_file *f = r->st->files->file[read->file];
@@ -326,21 +333,23 @@ static bool prepare(struct mr_reader *r, struct mr_read *read)
     int rc = mr_files_view(r->st->files, read->file, read->offset, read->bytes, &read->view);
     if (rc < 0)
         mr_read_fail(read, rc);
-    if (rc != 0 || (cache && mr_cache_claim(f, cache, read)))
+    if (rc)
+        return false;
+    if (cache && mr_cache_claim(f, cache, read))
         return false;
     read->need = read->want;
     return !r->st->direct || mr_direct_prepare(read, f, &r->blocks);
 }
 
-/* Starts a read in a lane. true: done already. */
-static bool start_in(struct mr_reader *r, struct mr_lane *lane, struct mr_read *read)
+/* Starts a read in a queue. true: already done. */
+static bool start_in(struct mr_reader *r, struct mr_read_queue *queue, struct mr_read *read)
 {
     struct mr_file *f = r->st->files->file[read->file];
-    read->lane = lane;
-    bool done = lane->ops->start(lane, f, read);
+    read->queue = queue;
+    bool done = queue->ops->start(queue, f, read);
     if (done)
         finish(r, read);
-    lane->in_flight += !done;
+    queue->in_flight += !done;
     return done;
 }
 
@@ -350,7 +359,7 @@ static int open_fallback(struct mr_reader *r)
         if (serves_refused(stores[i]) && r->st->usable[i]) {
             mr_log(MR_LOG_WARNING, "reading by %s from now on", stores[i]->name);
             atomic_store(&r->st->name, stores[i]->name);
-            return lane_try(r, &r->lane[FALLBACK], i);
+            return queue_try(r, &r->queue[FALLBACK], i);
         }
     return mr_error_set(MR_EUNSUPPORTED, "storage: no store takes the reads that another refuses");
 }
@@ -360,16 +369,18 @@ static bool start(struct mr_reader *r, struct mr_read *read)
 {
     struct mr_file *f = r->st->files->file[read->file];
     clear(read);
-    /* Kinds without a lane have a view. */
-    struct mr_lane *lane = read->lane = f->kind < MR_N_LANES ? &r->lane[f->kind] : r->lane;
+    /* Kinds without a queue can be viewed. */
+    struct mr_read_queue *queue = read->queue =
+        f->kind < MR_N_QUEUES ? &r->queue[f->kind] : r->queue;
     if (!prepare(r, read))
         return true;
-    if (!lane->ops) {
+    if (!queue->ops) {
         mr_read_fail(
             read, mr_error_set(MR_EMISUSE, "%s: was added after the reader was opened", f->name));
         return true;
     }
-    return start_in(r, lane->refuses && r->lane[FALLBACK].ops ? &r->lane[FALLBACK] : lane, read);
+    return start_in(r, queue->refuses && r->queue[FALLBACK].ops ? &r->queue[FALLBACK] : queue,
+                    read);
 }
 
 void mr_reader_submit(struct mr_reader *r, struct mr_read **reads, uint32_t n)
@@ -381,23 +392,24 @@ void mr_reader_submit(struct mr_reader *r, struct mr_read **reads, uint32_t n)
         if (start(r, read))
             mr_read_append(&r->ready, read);
     }
-    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES + 1; lane++)
-        if (lane->in_flight && lane->ops->flush)
-            lane->ops->flush(lane);
+    for (struct mr_read_queue *queue = r->queue; queue < r->queue + MR_N_QUEUES + 1; queue++)
+        if (queue->in_flight && queue->ops->flush)
+            queue->ops->flush(queue);
     set_in_flight(r, mr_reader_in_flight(r) + n);
     add(&r->in_flight_sum, mr_reader_in_flight(r));
     add(&r->in_flight_n, 1);
 }
 
-/* Starts what a lane refuses anew in the fallback; what is done then waits in r->ready. */
-static void take_refused(struct mr_reader *r, struct mr_lane *lane)
+/* Starts again, in the fallback queue, what a queue refuses. Reads that are done at once go to
+ * r->ready. */
+static void take_refused(struct mr_reader *r, struct mr_read_queue *queue)
 {
-    struct mr_lane *to = &r->lane[FALLBACK];
+    struct mr_read_queue *to = &r->queue[FALLBACK];
     struct mr_read *refused[64];
     uint32_t n;
-    while ((n = lane->ops->refused(lane, refused, MR_COUNT(refused))) > 0) {
-        lane->in_flight -= n;
-        lane->refuses = true;
+    while ((n = queue->ops->refused(queue, refused, MR_COUNT(refused))) > 0) {
+        queue->in_flight -= n;
+        queue->refuses = true;
         int rc = to->ops ? 0 : open_fallback(r);
         for (uint32_t i = 0; i < n; i++) {
             if (rc < 0) {
@@ -410,55 +422,56 @@ static void take_refused(struct mr_reader *r, struct mr_lane *lane)
     }
 }
 
-static uint32_t lane_reap(struct mr_reader *r, struct mr_lane *lane, struct mr_read **out,
-                          uint32_t cap, uint64_t until_ns)
+static uint32_t queue_reap(struct mr_reader *r, struct mr_read_queue *queue, struct mr_read **out,
+                           uint32_t cap, uint64_t until_ns)
 {
-    uint32_t n = lane->in_flight && cap ? lane->ops->reap(lane, out, cap, until_ns) : 0;
+    uint32_t n = queue->in_flight && cap ? queue->ops->reap(queue, out, cap, until_ns) : 0;
     for (uint32_t i = 0; i < n; i++)
         finish(r, out[i]);
-    lane->in_flight -= n;
-    if (lane->in_flight && lane->ops->refused)
-        take_refused(r, lane);
+    queue->in_flight -= n;
+    if (queue->in_flight && queue->ops->refused)
+        take_refused(r, queue);
     return n;
 }
 
-static uint32_t poll_lanes(struct mr_reader *r, struct mr_read **out, uint32_t cap)
+static uint32_t poll_queues(struct mr_reader *r, struct mr_read **out, uint32_t cap)
 {
     uint32_t n = 0;
-    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES + 1; lane++)
-        n += lane_reap(r, lane, out + n, cap - n, 0);
+    for (struct mr_read_queue *queue = r->queue; queue < r->queue + MR_N_QUEUES + 1; queue++)
+        n += queue_reap(r, queue, out + n, cap - n, 0);
     return n;
 }
 
-/* Waits where an end comes unforeseen, until the first of the ends that are known. */
+/* Waits in a queue that cannot predict when reads end, at most until the earliest predicted end of
+ * the others. */
 static uint32_t wait_once(struct mr_reader *r, struct mr_read **out, uint32_t cap,
                           uint64_t deadline_ns)
 {
-    struct mr_lane *in = NULL;
-    for (struct mr_lane *lane = r->lane; lane < r->lane + MR_N_LANES + 1; lane++) {
-        if (!lane->in_flight)
+    struct mr_read_queue *in = NULL;
+    for (struct mr_read_queue *queue = r->queue; queue < r->queue + MR_N_QUEUES + 1; queue++) {
+        if (!queue->in_flight)
             continue;
-        if (lane->ops->next_ns)
-            deadline_ns = MR_MIN(deadline_ns, lane->ops->next_ns(lane));
+        if (queue->ops->next_ns)
+            deadline_ns = MR_MIN(deadline_ns, queue->ops->next_ns(queue));
         else if (in && !in->ops->next_ns)
             deadline_ns = MR_MIN(deadline_ns, mr_time_ns() + SLICE_NS);
-        if (!in || !lane->ops->next_ns)
-            in = lane;
+        if (!in || !queue->ops->next_ns)
+            in = queue;
     }
-    return in ? lane_reap(r, in, out, cap, deadline_ns) : 0;
+    return in ? queue_reap(r, in, out, cap, deadline_ns) : 0;
 }
 
 uint32_t mr_reader_reap(struct mr_reader *r, struct mr_read **out, uint32_t cap, uint64_t wait_ns)
 {
     uint32_t n = mr_read_take(&r->ready, out, cap);
-    n += poll_lanes(r, out + n, cap - n);
+    n += poll_queues(r, out + n, cap - n);
     if (!n && cap && wait_ns) {
         uint64_t now = mr_time_ns(), deadline;
         if (!mr_add(now, wait_ns, &deadline))
             deadline = UINT64_MAX;
         while (!n && now < deadline && mr_reader_in_flight(r)) {
             n = wait_once(r, out, cap, deadline);
-            n += poll_lanes(r, out + n, cap - n);
+            n += poll_queues(r, out + n, cap - n);
             n += mr_read_take(&r->ready, out + n, cap - n);
             now = mr_time_ns();
         }

@@ -1,4 +1,4 @@
-/* Reads by io_uring: one ring a reader, one system call a batch of reads. */
+/* Reads by io_uring: one ring per reader, one system call per batch of reads. */
 #include "storage/private.h"
 
 #include <errno.h>
@@ -14,13 +14,13 @@
 #define RETRY_NS     1000000ull   /* when the kernel takes no reads for now */
 #define GIVE_UP_NS   200000000ull /* of nothing taken and nothing completed */
 
-struct lane {
+struct uring_queue {
     struct io_uring ring;
-    /* Reads that wait for room in the ring, or whose entry the kernel has not yet taken; in order. n_entered of them, from
-     * the first, have an entry. */
-    struct mr_read_list line;
+    /* Reads that wait for an entry in the ring, or whose entry the kernel has not consumed yet, in
+     * order. The first n_entered of them have an entry. */
+    struct mr_read_list waiting;
     uint32_t n_entered;
-    uint64_t refused_ns; /* since when the kernel takes nothing; 0: it takes */
+    uint64_t refused_ns; /* since when the kernel accepts no reads; 0: it accepts them */
     bool broken;         /* the kernel refuses entries for good */
 };
 
@@ -75,24 +75,25 @@ const char *mr_uring_why_not(void)
     return why_not[0] ? why_not : NULL;
 }
 
-/* ---- a lane ---- */
+/* ---- a queue ---- */
 
-static int uring_lane_open(struct mr_lane *lane)
+static int uring_queue_open(struct mr_read_queue *queue)
 {
-    struct lane *l = lane->state;
-    uint32_t entries = MR_MIN(lane->depth, MOST_ENTRIES);
-    /* Completions wait until we ask for them: no interrupt of the worker's decoding. Linux 5.19 on. */
-    int rc = io_uring_queue_init(entries, &l->ring,
+    struct uring_queue *uring = queue->state;
+    uint32_t entries = MR_MIN(queue->depth, MOST_ENTRIES);
+    /* Completions are delivered only when we enter the kernel, so they do not interrupt decoding.
+     * Since Linux 5.19. */
+    int rc = io_uring_queue_init(entries, &uring->ring,
                                  IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG);
     if (rc == -EINVAL)
-        rc = io_uring_queue_init(entries, &l->ring, 0);
+        rc = io_uring_queue_init(entries, &uring->ring, 0);
     return rc < 0 ? mr_error_errno(-rc, "io_uring for %u reads", entries) : 0;
 }
 
-static void uring_lane_close(struct mr_lane *lane)
+static void uring_queue_close(struct mr_read_queue *queue)
 {
-    struct lane *l = lane->state;
-    io_uring_queue_exit(&l->ring);
+    struct uring_queue *uring = queue->state;
+    io_uring_queue_exit(&uring->ring);
 }
 
 static void prepare_open(struct io_uring_sqe *sqe, const struct mr_file *f)
@@ -107,7 +108,7 @@ static void prepare_open(struct io_uring_sqe *sqe, const struct mr_file *f)
     }
 }
 
-/* A lazy file is opened through the ring too: looking up its name may wait for a disk as well. */
+/* A lazy file is opened through the ring, because looking up its name may also wait for a disk. */
 static void prepare(struct io_uring_sqe *sqe, const struct mr_file *f, struct mr_read *read)
 {
     if (f->lazy && read->fd < 0)
@@ -119,85 +120,87 @@ static void prepare(struct io_uring_sqe *sqe, const struct mr_file *f, struct mr
     io_uring_sqe_set_data(sqe, read);
 }
 
-/* Entries for the reads in line, as far as the ring has room. */
-static void enter(struct mr_lane *lane)
+/* Fills the ring's free entries with waiting reads. */
+static void enter(struct mr_read_queue *queue)
 {
-    struct lane *l = lane->state;
-    struct mr_read *read = l->line.first;
-    for (uint32_t i = 0; read && i < l->n_entered; i++)
+    struct uring_queue *uring = queue->state;
+    struct mr_read *read = uring->waiting.first;
+    for (uint32_t i = 0; read && i < uring->n_entered; i++)
         read = read->next;
-    for (; read; read = read->next, l->n_entered++) {
-        struct io_uring_sqe *sqe = io_uring_get_sqe(&l->ring);
+    for (; read; read = read->next, uring->n_entered++) {
+        struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->ring);
         if (!sqe)
             return;
-        prepare(sqe, lane->files->file[read->file], read);
+        prepare(sqe, queue->files->file[read->file], read);
     }
 }
 
-static void taken(struct lane *l, uint32_t n)
+static void taken(struct uring_queue *uring, uint32_t n)
 {
-    l->refused_ns = 0;
-    l->n_entered -= n;
+    uring->refused_ns = 0;
+    uring->n_entered -= n;
     for (; n; n--)
-        l->line.first = l->line.first->next;
+        uring->waiting.first = uring->waiting.first->next;
 }
 
-/* -EAGAIN, -EBUSY and the like: the next reap tries again, when some may have ended. */
+/* Temporary errors: the next reap tries again, when some reads may have completed. */
 static bool may_pass(int rc)
 {
     return rc == 0 || rc == -EAGAIN || rc == -EBUSY || rc == -ENOMEM || rc == -ENOBUFS;
 }
 
-static void refused(struct lane *l, int rc)
+static void refused(struct uring_queue *uring, int rc)
 {
     uint64_t now = mr_time_ns();
-    if (!l->refused_ns)
-        l->refused_ns = now;
-    if (!may_pass(rc) || now - l->refused_ns > GIVE_UP_NS) {
-        l->broken = true;
+    if (!uring->refused_ns)
+        uring->refused_ns = now;
+    if (!may_pass(rc) || now - uring->refused_ns > GIVE_UP_NS) {
+        uring->broken = true;
         mr_log(MR_LOG_WARNING, "io_uring takes no more reads (%s)",
                mr_strerror(rc < 0 ? rc : -EIO));
     }
 }
 
-/* Hands the reads in line to the kernel, all that it takes. */
-static void uring_flush(struct mr_lane *lane)
+/* Submits as many waiting reads as the kernel accepts. */
+static void uring_flush(struct mr_read_queue *queue)
 {
-    struct lane *l = lane->state;
-    while (l->line.first && !l->broken) {
-        enter(lane);
-        int rc = io_uring_submit(&l->ring);
+    struct uring_queue *uring = queue->state;
+    while (uring->waiting.first && !uring->broken) {
+        enter(queue);
+        int rc = io_uring_submit(&uring->ring);
         if (rc > 0) {
-            taken(l, (uint32_t)rc);
+            taken(uring, (uint32_t)rc);
         } else if (rc != -EINTR) {
-            refused(l, rc);
+            refused(uring, rc);
             return;
         }
     }
 }
 
-static bool uring_start(struct mr_lane *lane, struct mr_file *f, struct mr_read *read)
+static bool uring_start(struct mr_read_queue *queue, struct mr_file *f, struct mr_read *read)
 {
-    struct lane *l = lane->state;
+    struct uring_queue *uring = queue->state;
     (void)f;
     if (!read->want)
         return true;
-    mr_read_append(&l->line, read);
+    mr_read_append(&uring->waiting, read);
     return false;
 }
 
 /* A lazy file is open. true: its read has ended. */
-static bool begin(struct lane *l, struct mr_file *f, struct mr_read *read, int fd, uint64_t bytes)
+static bool begin(struct uring_queue *uring, struct mr_file *f, struct mr_read *read, int fd,
+                  uint64_t bytes)
 {
     read->fd = fd;
     mr_read_opened(read, f);
     if (mr_read_sized(read, f, bytes) == 0 && read->want)
-        mr_read_append(&l->line, read);
+        mr_read_append(&uring->waiting, read);
     return read->status || !read->want;
 }
 
-/* The kernel refuses it, or cannot: it may lead elsewhere below its root. true: the read has ended. */
-static bool open_now(struct lane *l, struct mr_file *f, struct mr_read *read)
+/* The kernel did not open it: a link may lead elsewhere below the root. true: the read has
+ * ended. */
+static bool open_now(struct uring_queue *uring, struct mr_file *f, struct mr_read *read)
 {
     uint64_t bytes = 0;
     int fd = mr_file_open_lazy(f, &bytes);
@@ -205,37 +208,37 @@ static bool open_now(struct lane *l, struct mr_file *f, struct mr_read *read)
         mr_read_fail(read, fd);
         return true;
     }
-    return begin(l, f, read, fd, bytes);
+    return begin(uring, f, read, fd, bytes);
 }
 
-/* What the end of its opening says of a read. true: the read has ended. */
-static bool opened(struct lane *l, struct mr_file *f, struct mr_read *read, int res)
+/* Handles the completion of an open. true: the read has ended. */
+static bool opened(struct uring_queue *uring, struct mr_file *f, struct mr_read *read, int res)
 {
     uint64_t bytes;
     if (res >= 0) {
         res = mr_file_opened(f->name, res, &bytes);
         if (res >= 0)
-            return begin(l, f, read, res, bytes);
+            return begin(uring, f, read, res, bytes);
         mr_read_fail(read, res);
         return true;
     }
     if (f->root && res != -EINTR && res != -EAGAIN)
-        return open_now(l, f, read);
+        return open_now(uring, f, read);
     if (res != -EINTR && res != -EAGAIN) {
         mr_read_fail(read, mr_file_open_error(f->name, -res));
         return true;
     }
-    mr_read_append(&l->line, read);
+    mr_read_append(&uring->waiting, read);
     return false;
 }
 
-/* What a completion says of its read. true: the read has ended. */
-static bool complete(struct mr_lane *lane, struct mr_read *read, int res)
+/* Handles the completion of a read. true: the read has ended. */
+static bool complete(struct mr_read_queue *queue, struct mr_read *read, int res)
 {
-    struct lane *l = lane->state;
-    struct mr_file *f = lane->files->file[read->file];
+    struct uring_queue *uring = queue->state;
+    struct mr_file *f = queue->files->file[read->file];
     if (f->lazy && read->fd < 0)
-        return opened(l, f, read, res);
+        return opened(uring, f, read, res);
     if (res > 0)
         read->done += (uint64_t)res;
     else if (res == -EINVAL && read->direct)
@@ -246,7 +249,7 @@ static bool complete(struct mr_lane *lane, struct mr_read *read, int res)
         read->status = res;
     if (read->status || read->done >= read->need)
         return true;
-    mr_read_append(&l->line, read);
+    mr_read_append(&uring->waiting, read);
     return false;
 }
 
@@ -257,17 +260,17 @@ static void end(struct mr_read *read)
     read->fd = -1;
 }
 
-static uint32_t take_completed(struct mr_lane *lane, struct mr_read **out, uint32_t cap)
+static uint32_t take_completed(struct mr_read_queue *queue, struct mr_read **out, uint32_t cap)
 {
-    struct lane *l = lane->state;
+    struct uring_queue *uring = queue->state;
     uint32_t n = 0;
     struct io_uring_cqe *cqe;
-    while (n < cap && !io_uring_peek_cqe(&l->ring, &cqe)) {
+    while (n < cap && !io_uring_peek_cqe(&uring->ring, &cqe)) {
         struct mr_read *read = io_uring_cqe_get_data(cqe);
         int res = cqe->res;
-        io_uring_cqe_seen(&l->ring, cqe);
-        l->refused_ns = 0;
-        if (complete(lane, read, res)) {
+        io_uring_cqe_seen(&uring->ring, cqe);
+        uring->refused_ns = 0;
+        if (complete(queue, read, res)) {
             end(read);
             out[n++] = read;
         }
@@ -275,43 +278,44 @@ static uint32_t take_completed(struct mr_lane *lane, struct mr_read **out, uint3
     return n;
 }
 
-/* All that wait in line, from their beginning: the kernel has none of these. */
-static uint32_t uring_refused(struct mr_lane *lane, struct mr_read **out, uint32_t cap)
+/* Returns all waiting reads, to be started from the beginning: the kernel has none of them. */
+static uint32_t uring_refused(struct mr_read_queue *queue, struct mr_read **out, uint32_t cap)
 {
-    struct lane *l = lane->state;
+    struct uring_queue *uring = queue->state;
     uint32_t n = 0;
-    for (; l->broken && n < cap && l->line.first; l->line.first = l->line.first->next) {
-        end(l->line.first);
-        l->line.first->done = 0;
-        out[n++] = l->line.first;
+    for (; uring->broken && n < cap && uring->waiting.first;
+         uring->waiting.first = uring->waiting.first->next) {
+        end(uring->waiting.first);
+        uring->waiting.first->done = 0;
+        out[n++] = uring->waiting.first;
     }
     return n;
 }
 
-static void wait_some(struct lane *l, uint64_t until_ns)
+static void wait_some(struct uring_queue *uring, uint64_t until_ns)
 {
     uint64_t now = mr_time_ns();
     if (until_ns <= now)
         return;
     uint64_t wait = until_ns - now;
-    if (l->line.first)
+    if (uring->waiting.first)
         wait = MR_MIN(wait, RETRY_NS);
     struct __kernel_timespec ts = {.tv_sec = (long long)(wait / 1000000000),
                                    .tv_nsec = (long long)(wait % 1000000000)};
     struct io_uring_cqe *cqe;
-    io_uring_wait_cqe_timeout(&l->ring, &cqe, &ts);
+    io_uring_wait_cqe_timeout(&uring->ring, &cqe, &ts);
 }
 
-static uint32_t uring_reap(struct mr_lane *lane, struct mr_read **out, uint32_t cap,
+static uint32_t uring_reap(struct mr_read_queue *queue, struct mr_read **out, uint32_t cap,
                            uint64_t until_ns)
 {
-    struct lane *l = lane->state;
+    struct uring_queue *uring = queue->state;
     for (;;) {
-        uint32_t n = take_completed(lane, out, cap);
-        uring_flush(lane);
-        if (n || (l->broken && l->line.first) || !until_ns || until_ns <= mr_time_ns())
+        uint32_t n = take_completed(queue, out, cap);
+        uring_flush(queue);
+        if (n || (uring->broken && uring->waiting.first) || !until_ns || until_ns <= mr_time_ns())
             return n;
-        wait_some(l, until_ns);
+        wait_some(uring, until_ns);
     }
 }
 
@@ -319,10 +323,10 @@ const struct mr_storage_ops mr_storage_uring = {
     .name = "uring",
     .serves = MR_FILE_PATH,
     .kind = MR_STORAGE_URING,
-    .lane_size = sizeof(struct lane),
+    .queue_size = sizeof(struct uring_queue),
     .why_not = mr_uring_why_not,
-    .lane_open = uring_lane_open,
-    .lane_close = uring_lane_close,
+    .queue_open = uring_queue_open,
+    .queue_close = uring_queue_close,
     .start = uring_start,
     .flush = uring_flush,
     .reap = uring_reap,

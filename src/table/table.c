@@ -1,4 +1,4 @@
-/* Tables: cells by column, texts kept once. */
+/* Tables: cells are stored by column, each text once. */
 #include "table/table.h"
 
 #include <errno.h>
@@ -103,7 +103,7 @@ static bool grow_buckets(struct mr_table *table)
     return true;
 }
 
-/* The text's number; the table remembers when there was no memory for it. */
+/* Returns the text's number; if out of memory, the table is marked as failed. */
 static uint32_t number_of(struct mr_table *table, const char *text)
 {
     size_t bytes = strlen(text);
@@ -166,7 +166,7 @@ void mr_table_row(struct mr_table *table)
     table->at = 0;
 }
 
-/* The column that the next cell is of; NULL when there is none or after a failure. */
+/* The column of the next cell; NULL if there is none or after a failure. */
 static struct mr_table_store *next_column(struct mr_table *table)
 {
     if (table->failed || table->n_rows == 0 || table->at >= table->n_columns)

@@ -1,11 +1,13 @@
-/* Numbers of tables: for people with fitting units, for programs in the unit of their head. No locale's decimal comma. */
+/* Formats numbers: for people with fitting units, for programs in the unit of the header. Ignores
+ * the locale's decimal comma. */
 #include "table/table.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-/* Moments, unlike durations, are told from each other by their last digits: their name begins or ends with one of these. */
+/* Timestamps, unlike durations, differ in their last digits only. Their name begins or ends with
+ * one of these. */
 static bool is_moment(const struct mr_column *column)
 {
     static const char *const words[] = {"Start", "End"};
@@ -70,7 +72,8 @@ static int put_fixed(char *buf, size_t cap, double value, int digits)
     return used;
 }
 
-/* Four figures of a value that is at least 1, or as many as a whole number of the smallest unit has. */
+/* Four significant digits for values of at least 1, or as many as an integer of the smallest unit
+ * has. */
 static int put_scaled(char *buf, size_t cap, double value, const char *const *units, int n_units)
 {
     double size = fabs(value);

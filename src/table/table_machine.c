@@ -29,7 +29,7 @@ static void put_csv_plain(const char *text, FILE *to)
     putc('"', to);
 }
 
-/* A file or a pipe gets the bytes as they are; a terminal would obey some of them. */
+/* A file or a pipe gets the bytes unchanged; a terminal would interpret some of them. */
 static void put_csv_shown(const char *text, FILE *to)
 {
     char *copy = strdup(text);
@@ -62,7 +62,7 @@ static void put_csv_cell(const struct mr_column *column, const struct mr_cell *c
 int mr_table_write_csv(const struct mr_table *table, FILE *to)
 {
     bool terminal = isatty(fileno(to));
-    errno = 0; /* no terminal is no error */
+    errno = 0; /* isatty() sets errno for files */
     for (uint32_t c = 0; c < table->n_columns; c++) {
         char *head = mr_table_head(&table->columns[c].head);
         if (!head)
@@ -100,7 +100,7 @@ static void put_json_cell(struct mr_json *json, const char *key, const struct mr
         mr_json_double(json, key, mr_table_machine(column, cell->real));
 }
 
-/* A writer a row, so that a table of any length needs the memory of one. */
+/* One JSON writer per row, so that memory use does not grow with the table. */
 static int put_json_row(const struct mr_table *table, uint64_t row, char *const *heads, FILE *to)
 {
     const char *text = NULL;

@@ -1,4 +1,4 @@
-/* Tables in another order, and columns by the names that people type. */
+/* Sorts tables, and finds columns by the names that users type. */
 #include "table/table.h"
 
 #include <millrace/options.h>
@@ -7,7 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* A column's value as an integer that sorts as it does; then the place it had, which makes the sort stable. */
+/* A column's value mapped to an integer of the same order; then the row's old position, which makes
+ * the sort stable. */
 struct item {
     int64_t key;
     uint32_t row, place;
@@ -31,7 +32,8 @@ static int by_text(const void *a, const void *b)
     return strcmp(((const struct text_item *)a)->text, ((const struct text_item *)b)->text);
 }
 
-/* Doubles in the order of integers: the sign bit first, negative ones upside down. */
+/* Maps doubles to integers of the same order: the sign bit inverted, negative numbers bitwise
+ * inverted. */
 static int64_t ordered(double value)
 {
     int64_t bits;
@@ -40,7 +42,7 @@ static int64_t ordered(double value)
     return bits < 0 ? INT64_MIN - bits : bits;
 }
 
-/* [out] each text's place in the alphabet, by its number. NULL without memory. */
+/* The alphabetical rank of each text, by its number, malloc'd. NULL if out of memory. */
 static uint32_t *rank_texts(const struct mr_table *table)
 {
     uint32_t *rank = malloc((table->n_texts + 1ull) * sizeof *rank);
@@ -85,7 +87,8 @@ static bool same_letter(const char **name, const char **typed)
     return tolower((unsigned char)**name) == tolower((unsigned char)**typed);
 }
 
-/* How much of the name was typed: 2 all, 1 its beginning, 0 something else. Case, blanks and signs don't count. */
+/* How much of the name was typed: 2 all, 1 a prefix, 0 something else. Ignores case, blanks and
+ * punctuation. */
 static int match(const char *name, const char *typed)
 {
     while (same_letter(&name, &typed)) {
@@ -110,7 +113,7 @@ uint32_t mr_table_find(const struct mr_table *table, const char *name)
     return n == 1 && *name ? found : UINT32_MAX;
 }
 
-/* The column that was probably meant; NULL: none is near. Compared without case. */
+/* The column that was probably meant; NULL if none is similar. Ignores case. */
 static const char *near_column(const struct mr_table *table, const char *typed)
 {
     char *lower = strdup(typed), **names = calloc(table->n_columns + 1ull, sizeof *names);

@@ -1,6 +1,7 @@
 /*
- * Tables for people: columns aligned, numbers right, units that fit, long texts cut in the middle so that a line fits.
- * Texts come from other programs: what a terminal would take for a command is shown as '?'.
+ * Tables for people: aligned columns, numbers on the right, fitting units, and long texts cut in
+ * the middle so that a line fits. Texts come from other programs: control characters are shown as
+ * '?'.
  */
 #include "table/table.h"
 
@@ -10,8 +11,8 @@
 #include <unistd.h>
 
 #define DEFAULT_COLUMNS 120
-#define MIN_TEXT        16 /* a text is not cut below this */
-#define MIN_LAST        40 /* nor the last column's, which names the row */
+#define MIN_TEXT        16 /* texts are not cut below this */
+#define MIN_LAST        40 /* nor the last column, which names the row */
 #define GAP             2
 
 struct layout {
@@ -19,7 +20,8 @@ struct layout {
     uint32_t *width;
 };
 
-/* Bytes of the character at text, 1 for what is no UTF-8; [out] shown: whether a terminal may see it. */
+/* Length of the character at text, 1 for invalid UTF-8. [out] shown: whether it may be sent to a
+ * terminal. */
 static size_t character(const char *text, bool *shown)
 {
     size_t bytes;
@@ -50,7 +52,8 @@ static void put_part(const char *text, uint32_t from, uint32_t to, FILE *file)
     }
 }
 
-/* The beginning and the end of a text tell more than its middle: "void at::native::...<float, 4>(int)". */
+/* The start and the end of a text are more specific than its middle: "void at::native::...<float,
+ * 4>(int)". */
 static void put_cut(const char *text, uint32_t n, uint32_t width, FILE *to)
 {
     if (n <= width || width < 4) {
@@ -97,7 +100,7 @@ static uint32_t least_width(const struct mr_table *table, uint32_t c)
     return MR_MAX(characters(table->columns[c].head.name), least);
 }
 
-/* Takes from the widest texts until a line fits, or they are as short as their head or MIN_TEXT. */
+/* Shortens the widest texts until a line fits, or they are as short as their header or MIN_TEXT. */
 static void fit(struct layout *l, uint32_t room)
 {
     const struct mr_table *table = l->table;
@@ -115,7 +118,7 @@ static void fit(struct layout *l, uint32_t room)
             return;
         uint32_t least = least_width(table, widest);
         uint64_t over = sum - room;
-        /* by halves, so that two texts of a like width share what is to be taken */
+        /* in halves, so that two texts of similar width are both shortened */
         uint32_t take = (uint32_t)MR_MIN((uint64_t)(l->width[widest] - least), over);
         l->width[widest] -= MR_MAX(take / 2, 1u);
     }

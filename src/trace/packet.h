@@ -1,6 +1,6 @@
 /*
- * Packets of Perfetto's protobuf format, encoded by hand: we need some dozens of its fields. Field numbers are those of
- * protos/perfetto/trace/trace.proto and the files that it imports.
+ * Encodes packets of Perfetto's protobuf format by hand: we need only a few dozen of its fields.
+ * Field numbers are from protos/perfetto/trace/trace.proto and the files that it imports.
  */
 #ifndef MR_TRACE_PACKET_H
 #define MR_TRACE_PACKET_H
@@ -12,10 +12,10 @@
 #include <string.h>
 
 #define MAX_NAME      255
-#define MESSAGE_BYTES 1024 /* a packet with two names and a dozen numbers fits */
+#define MESSAGE_BYTES 1024 /* enough for a packet with two names and a dozen numbers */
 #define SEQUENCE      1
 
-/* Numbers of the messages' fields and of the enums' values. */
+/* Field numbers of messages, and values of enums. */
 enum { TRACE_PACKET = 1 };
 enum {
     PACKET_CLOCK_SNAPSHOT = 6,
@@ -124,7 +124,7 @@ static inline void put_message(struct message *m, uint32_t field, const struct m
 
 struct writer {
     FILE *file;
-    bool cleared; /* the first packet of the sequence was written */
+    bool cleared; /* the sequence's first packet was written */
     int errnum;   /* of the first write that failed */
 };
 

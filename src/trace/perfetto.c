@@ -1,7 +1,8 @@
 /*
  * Writes a trace in Perfetto's protobuf format: a sequence of TracePacket messages.
  *
- * Times are CLOCK_MONOTONIC. A ClockSnapshot makes that the trace's clock and ties it to wall-clock time.
+ * Times are CLOCK_MONOTONIC. A ClockSnapshot makes it the trace's clock and relates it to
+ * wall-clock time.
  */
 #include "trace/packet.h"
 #include "trace/trace.h"
@@ -72,7 +73,7 @@ static void write_named(struct writer *w, uint64_t uuid, const char *name, bool 
     write_packet(w, &packet);
 }
 
-/* name: NULL for none. record: its argument or value is written; NULL: neither. */
+/* name: may be NULL. record: the source of the argument or value; NULL if there is none. */
 static void write_event(struct writer *w, uint32_t type, uint64_t uuid, uint64_t time_ns,
                         const char *name, const struct mr_trace_record *record)
 {
@@ -98,7 +99,7 @@ static void write_event(struct writer *w, uint32_t type, uint64_t uuid, uint64_t
 struct item {
     const struct mr_trace_record *record;
     uint64_t uuid;
-    uint64_t order; /* in which they were recorded */
+    uint64_t order; /* order of recording */
 };
 
 struct named {
@@ -115,7 +116,7 @@ struct layout {
     uint64_t n_items;
 };
 
-/* [out] out: the uuid of the track, which is made when it is new. Returns 0, -ENOMEM. */
+/* [out] out: the uuid of the track, created if necessary. Returns 0 or -ENOMEM. */
 static int find_named(struct layout *l, const char *name, bool counter, uint64_t *out)
 {
     uint64_t i = 0;
@@ -167,7 +168,8 @@ static uint64_t end_of(const struct mr_trace_record *r)
     return MR_MAX(r->start_ns, r->end_ns);
 }
 
-/* By track and start; of spans that start together the outer one first: it is longer, or was recorded later. */
+/* By track and start. Of spans that start together the outer one comes first: it is longer, or was
+ * recorded later. */
 static int compare_items(const void *a, const void *b)
 {
     const struct item *x = a, *y = b;
@@ -183,8 +185,8 @@ static int compare_items(const void *a, const void *b)
 }
 
 /*
- * The ends of the spans that are open, innermost last. Spans of one track must nest in the format; one that does not is
- * cut at the end of the span it started in.
+ * The ends of the open spans, innermost last. Spans of one track must nest in the format; one that
+ * does not is cut at the end of the span it started in.
  */
 #define MAX_DEPTH 64
 struct open_spans {
@@ -211,7 +213,7 @@ static void write_span(struct writer *w, const struct item *item, struct open_sp
     open->end_ns[open->n++] = end_ns;
 }
 
-/* Tracks are described where their first event comes: threads that only wrote on others' tracks have none. */
+/* A track is described at its first event: threads that only recorded on other tracks have none. */
 static void write_track(struct writer *w, const struct layout *l, uint64_t uuid)
 {
     uint64_t i = uuid - FIRST_UUID;

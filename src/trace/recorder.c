@@ -6,13 +6,14 @@
 #include <string.h>
 
 #define MODULE_FILE "libmillrace-record.so"
-#define BIT_TRACED  16 /* enum mr_part_trace's, which this room does not see: MR_TRACE_MILLRACE */
+/* value of enum mr_part_trace, which is not visible here: MR_TRACE_MILLRACE */
+#define BIT_TRACED  16
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct mr_recorder *_Atomic found;
 static atomic_bool searched;
 
-/* The module stays loaded: its threads and handlers run until the process ends. */
+/* The module is never unloaded: its threads and handlers run until the process ends. */
 static const struct mr_recorder *load(const char *path)
 {
     mr_recorder_get_fn *get;

@@ -1,10 +1,12 @@
 /*
- * The recorder: a ring of records for every thread, without a lock on the writer's side. Under `millrace profile` every record
- * goes to the profiler's part as well, whether or not a trace runs.
+ * Records spans and counters: one ring of records per thread, without a lock on the writer's side.
+ * Under `millrace profile` every record is also passed to the profiler's recorder, whether or not a
+ * trace is running.
  *
- * A writer raises `writing`, then looks at `on`; mr_trace_stop() clears `on`, then waits until no `writing` is raised. All
- * four are sequentially consistent, so either the writer sees that the trace is off, or stop sees the writer. What
- * belongs to one thread (records, next, n) is therefore stop's alone once it has waited.
+ * A writer sets `writing`, then reads `on`; mr_trace_stop() clears `on`, then waits until no
+ * `writing` is set. All four are sequentially consistent, so either the writer sees that the trace
+ * is off, or stop sees the writer. After the wait, stop has exclusive access to the threads' data
+ * (records, next, n).
  */
 #include "trace/trace.h"
 
@@ -17,29 +19,29 @@
 #define DEFAULT_SPANS 65536
 
 struct track {
-    struct track *next; /* of all_tracks */
-    char name[32];      /* under `lock` */
+    struct track *next; /* in all_tracks */
+    char name[32];      /* guarded by `lock` */
     int32_t tid;
-    bool ended; /* under `lock`: the thread is gone, but its records are wanted */
+    bool ended; /* guarded by `lock`: the thread has exited, but its records are still needed */
     atomic_bool writing;
-    struct mr_trace_record *records; /* NULL until the thread records in this trace */
+    struct mr_trace_record *records; /* NULL until the thread records something in this trace */
     uint32_t capacity, next_record;
     uint64_t n_written, n_lost;
 };
 
 static atomic_bool on;
-static pthread_mutex_t lock =
-    PTHREAD_MUTEX_INITIALIZER; /* guards the three below; a thread takes no other under it */
+/* guards the three below; no other lock is taken inside */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct track *all_tracks;
 static uint32_t ring_capacity;
 static bool running; /* from start to the end of stop; `on` is cleared earlier */
 
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
-static pthread_key_t key; /* its destructor tells of threads that end */
+static pthread_key_t key; /* its destructor detects threads that exit */
 static bool key_made;
 static _Thread_local struct track *own_track;
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void remove_track(struct track *track)
 {
     struct track **at = &all_tracks;
@@ -67,7 +69,7 @@ static void make_key(void)
     key_made = pthread_key_create(&key, end_thread) == 0;
 }
 
-/* The calling thread's track; NULL without memory. */
+/* The calling thread's track; NULL if out of memory. */
 static struct track *get_track(void)
 {
     if (own_track)
@@ -90,14 +92,14 @@ static struct track *get_track(void)
     return track;
 }
 
-/* Called once a thread and trace, with `writing` raised. */
+/* Called once per thread and trace, with `writing` set. */
 static bool make_ring(struct track *track)
 {
     pthread_mutex_lock(&lock);
     uint32_t capacity = ring_capacity;
     struct mr_trace_record *records = calloc(capacity, sizeof *records);
-    track->records =
-        records; /* end_thread() reads it in this thread only; stop waits for `writing` */
+    /* end_thread() reads it only in this thread; stop waits for `writing` */
+    track->records = records;
     track->capacity = capacity;
     track->next_record = 0;
     track->n_written = 0;
@@ -212,7 +214,8 @@ int mr_trace_start(uint32_t spans_per_thread)
                : 0;
 }
 
-/* Under the lock. A thread in make_ring() holds `writing` and wants the lock, so the wait lets it go. */
+/* The caller holds the lock. It is released while waiting: a thread in make_ring() has set
+ * `writing` and needs it. */
 static void wait_for_writers(void)
 {
     for (struct track *t = all_tracks; t;) {
@@ -227,7 +230,7 @@ static void wait_for_writers(void)
     }
 }
 
-/* Under the lock. The ring's records, oldest first. */
+/* The ring's records, oldest first. The caller holds the lock. */
 static void view(const struct track *track, struct mr_trace_thread *out)
 {
     memcpy(out->name, track->name, sizeof out->name);
@@ -239,7 +242,7 @@ static void view(const struct track *track, struct mr_trace_thread *out)
     out->n[1] = full ? track->next_record : 0;
 }
 
-/* Under the lock. path: NULL to only count. */
+/* The caller holds the lock. path: NULL to only count. */
 static int write_tracks(const char *path, uint64_t *out_lost)
 {
     uint64_t n = 0, lost = 0;
@@ -263,7 +266,7 @@ static int write_tracks(const char *path, uint64_t *out_lost)
     return rc;
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void clear_tracks(void)
 {
     for (struct track *t = all_tracks, *next; t; t = next) {

@@ -1,4 +1,8 @@
-/* The recorder's records, as the writers see them. */
+/* Records of the trace, as its writers (perfetto.c) see them.
+ *
+ * Threads record into rings of their own (trace.c). When a trace is stopped, the rings are passed
+ * to a writer as an array of struct mr_trace_thread; nothing records while it runs. recorder.h is
+ * the other output: the profiler's recorder, if this process runs under `millrace profile`. */
 #ifndef MR_TRACE_TRACE_H
 #define MR_TRACE_TRACE_H
 
@@ -13,11 +17,12 @@ struct mr_trace_record {
     const char *track; /* MR_TRACE_SPAN_ON */
     const char *arg_name;
     uint64_t start_ns, end_ns;
-    uint64_t arg; /* MR_TRACE_COUNTER: the value's bits */
+    uint64_t arg; /* for MR_TRACE_COUNTER: the value's bits */
     uint32_t kind;
 };
 
-/* A thread that recorded something, and what is left of it in its ring, oldest first: two runs of records. */
+/* A thread that recorded something, and its ring's contents, oldest first, in two runs of
+ * records. */
 struct mr_trace_thread {
     char name[32];
     int32_t tid;
@@ -25,11 +30,12 @@ struct mr_trace_thread {
     uint64_t n[2];
 };
 
-/* Writes a Perfetto trace, under a temporary name that is then renamed. Returns 0, -errno. */
+/* Writes a Perfetto trace under a temporary name, which is then renamed. Returns 0 or -errno. */
 int mr_trace_write_perfetto(const char *path, const struct mr_trace_thread *threads,
                             uint64_t n_threads);
 
-/* The profiler's recorder in this process; NULL: none. Found at the first call, cheap afterwards. Any thread. */
+/* The profiler's recorder in this process; NULL if there is none. Looked up at the first call. Any
+ * thread. */
 const struct mr_recorder *mr_trace_recorder(void);
 
 #endif

@@ -1,4 +1,5 @@
-/* Writing a checkpoint: 8 bytes of the header's length, the header as JSON, the tensors end to end. */
+/* Writing a checkpoint: 8 bytes of the header's length, the header as JSON, the tensors end to
+ * end. */
 #include "train/checkpoint.h"
 
 #include <cjson/cJSON.h>
@@ -62,7 +63,8 @@ int mr_checkpoint_add(struct mr_checkpoint *c, const char *name, enum mr_dtype d
     return 0;
 }
 
-/* The text as it comes back from a file: bytes that are no UTF-8 are replaced. malloc'd; NULL: no memory. */
+/* The text as it comes back from a file: bytes that are no UTF-8 are replaced. malloc'd; NULL: no
+ * memory. */
 static char *as_read(const char *text)
 {
     const char *written;
@@ -155,16 +157,21 @@ static int write_head(FILE *file, const struct mr_checkpoint *c)
     struct mr_json *json = mr_json_create(0);
     if (!json)
         return mr_error_nomem("checkpoint", 0);
+    uint64_t padded;
     int bad = head_text(c, json, &text, &bytes);
-    uint64_t padded = mr_round_up(bytes, 8);
+    if (bad)
+        goto end;
+    padded = mr_round_up(bytes, 8);
     for (int i = 0; i < 8; i++)
         length[i] = (unsigned char)(padded >> 8 * i);
-    if (!bad)
-        bad = put(file, length, sizeof length);
-    if (!bad)
-        bad = put(file, text, bytes);
-    if (!bad)
-        bad = put(file, blanks, padded - bytes);
+    bad = put(file, length, sizeof length);
+    if (bad)
+        goto end;
+    bad = put(file, text, bytes);
+    if (bad)
+        goto end;
+    bad = put(file, blanks, padded - bytes);
+end:
     mr_json_destroy(json);
     return bad;
 }
@@ -172,24 +179,31 @@ static int write_head(FILE *file, const struct mr_checkpoint *c)
 int mr_checkpoint_put(struct mr_checkpoint *c, FILE *file)
 {
     char hash[17];
-    int bad = mr_checkpoint_hash(c, hash);
-    if (!bad)
-        bad = mr_checkpoint_set(c, "checksum", "%s", hash);
+    int rc = mr_checkpoint_hash(c, hash);
+    if (rc < 0)
+        return rc;
+    rc = mr_checkpoint_set(c, "checksum", "%s", hash);
+    if (rc < 0)
+        return rc;
     errno = 0;
-    if (!bad)
-        bad = write_head(file, c);
-    for (uint32_t i = 0; i < c->n_tensors && !bad; i++)
+    int bad = write_head(file, c);
+    if (bad)
+        return bad;
+    for (uint32_t i = 0; i < c->n_tensors; i++) {
         bad = put(file, c->tensor[i].data, c->tensor[i].bytes);
-    return bad;
+        if (bad)
+            return bad;
+    }
+    return 0;
 }
 
 /* Not only on its way to the disk when the file gets its name. */
 static int put_and_sync(FILE *file, void *arg)
 {
     int bad = mr_checkpoint_put(arg, file);
-    if (!bad && (fflush(file) != 0 || fsync(fileno(file)) != 0))
-        bad = errno;
-    return bad;
+    if (bad)
+        return bad;
+    return fflush(file) != 0 || fsync(fileno(file)) != 0 ? errno : 0;
 }
 
 int mr_checkpoint_write(struct mr_checkpoint *c, const char *path)

@@ -87,9 +87,10 @@ int mr_checkpoint_net_create(const struct mr_checkpoint *c, struct mr_device *de
     if (rc < 0)
         return rc;
     rc = mr_checkpoint_net_load(c, net);
-    if (rc < 0)
+    if (rc < 0) {
         mr_net_destroy(net);
-    else
-        *out = net;
-    return rc;
+        return rc;
+    }
+    *out = net;
+    return 0;
 }

@@ -66,31 +66,39 @@ static int take_all(struct mr_checkpoint *c, const struct mr_safetensors *st)
     if (!mr_checkpoint_get(c, "millrace"))
         return bad(c, MR_EFORMAT,
                    "a safetensors file that millrace train did not write (no key \"millrace\")");
-    for (int i = 0; i < st->n && rc == 0; i++)
+    for (int i = 0; i < st->n; i++) {
         rc = take_tensor(c, &st->tensor[i], st->data_at);
-    if (rc == 0)
-        rc = mr_checkpoint_hash(c, found);
-    if (rc == 0 && strcmp(checksum, found) != 0)
-        rc = mr_error_set(MR_EFORMAT,
-                          "%s: damaged or changed: its checksum is %s, its contents give %s",
-                          c->path, checksum[0] ? checksum : "missing", found);
-    return rc;
+        if (rc < 0)
+            return rc;
+    }
+    rc = mr_checkpoint_hash(c, found);
+    if (rc < 0)
+        return rc;
+    if (strcmp(checksum, found) != 0)
+        return mr_error_set(MR_EFORMAT,
+                            "%s: damaged or changed: its checksum is %s, its contents give %s",
+                            c->path, checksum[0] ? checksum : "missing", found);
+    return 0;
 }
 
 static int read_file(struct mr_checkpoint *c, struct mr_files *files)
 {
     struct mr_safetensors st = {0};
     int id = mr_files_add_path(files, c->path);
-    int rc = id < 0 ? id : mr_safetensors_read(files, id, c->path, &st);
+    if (id < 0)
+        return id;
+    uint64_t bytes;
+    int rc = mr_safetensors_read(files, id, c->path, &st);
     if (rc < 0)
-        goto out;
-    uint64_t bytes = mr_files_bytes(files, id) - st.data_at;
+        goto end;
+    bytes = mr_files_bytes(files, id) - st.data_at;
     c->data = malloc(bytes ? bytes : 1);
     rc = c->data ? mr_files_read(files, id, st.data_at, c->data, bytes)
                  : mr_error_nomem(c->path, bytes);
-    if (rc == 0)
-        rc = take_all(c, &st);
-out:
+    if (rc < 0)
+        goto end;
+    rc = take_all(c, &st);
+end:
     mr_safetensors_free(&st);
     return rc;
 }
@@ -110,11 +118,12 @@ int mr_checkpoint_open(const char *path, struct mr_checkpoint **out)
         return mr_error_set(MR_EMISUSE, "mr_checkpoint_open: path or out is NULL");
     struct mr_checkpoint *c = calloc(1, sizeof *c);
     int rc = c ? mr_checkpoint_read(c, path) : mr_error_nomem(path, sizeof *c);
-    if (rc < 0)
+    if (rc < 0) {
         mr_checkpoint_close(c);
-    else
-        *out = c;
-    return rc;
+        return rc;
+    }
+    *out = c;
+    return 0;
 }
 
 void mr_checkpoint_close(struct mr_checkpoint *c)

@@ -1,4 +1,4 @@
-/* What is done at an epoch's end: tests, the history, the reasons to stop. */
+/* The end of an epoch: tests, the history, the reasons to stop. */
 #include "train/trainer.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ static int add_epoch(struct mr_trainer *t, const struct mr_train_epoch *e)
     return 0;
 }
 
-/* Of one epoch of the history: is it the best, does it end the run? */
+/* Judges one epoch of the history: is it the best, and does it end the run? */
 static void judge(struct mr_trainer *t, uint32_t i, double seconds)
 {
     const struct mr_train_epoch *e = &t->history[i];
@@ -53,7 +53,7 @@ void mr_train_judge_history(struct mr_trainer *t)
 {
     for (uint32_t i = 0; i < t->n_history; i++)
         judge(t, i, NAN);
-    mr_train_is_over(t); /* a run that goes on may have done all its steps */
+    mr_train_is_over(t); /* a resumed run may have done all its steps */
 }
 
 bool mr_train_is_over(struct mr_trainer *t)
@@ -69,7 +69,7 @@ static void begin_epoch(struct mr_trainer *t)
     t->pass_steps = 0;
 }
 
-/* The part of an epoch before a resume took none of this process's time. */
+/* The part of an epoch before a resume does not count in this process's time. */
 void mr_train_begin(struct mr_trainer *t)
 {
     begin_epoch(t);
@@ -92,7 +92,7 @@ static int test(struct mr_trainer *t, struct mr_train_epoch *e)
     return 0;
 }
 
-/* What the epoch's stretch took of the process's time. */
+/* Adds the epoch's time to the process's totals. */
 static void share_time(struct mr_trainer *t, double seconds, double waited)
 {
     t->waiting += waited * seconds;

@@ -1,4 +1,5 @@
-/* The names of classes: a net knows numbers, and two data sets may number the same names differently. */
+/* The names of classes: a net knows numbers, and two data sets may number the same names
+ * differently. */
 #include "train/checkpoint.h"
 
 #include <cjson/cJSON.h>
@@ -77,9 +78,10 @@ int mr_checkpoint_class_names(const struct mr_checkpoint *c, const struct mr_dat
     *names = NULL;
     *n = 0;
     int rc = saved || !ds ? 0 : mr_class_names_text(ds, &own);
-    if (rc == 0)
-        rc = mr_class_names_parse(saved ? saved : own, saved || !ds ? c->path : mr_dataset_text(ds),
-                                  names, n);
+    if (rc < 0)
+        return rc;
+    rc = mr_class_names_parse(saved ? saved : own, saved || !ds ? c->path : mr_dataset_text(ds),
+                              names, n);
     free(own);
     return rc;
 }
@@ -89,14 +91,20 @@ int mr_class_names_check(const struct mr_dataset *ds, char *const *names, uint32
 {
     char *text, **here = NULL;
     uint32_t n_here = 0;
-    int rc = mr_class_names_text(
-        ds, &text); /* by way of JSON, as the others came: bytes that are no UTF-8 look the same */
-    if (rc == 0)
-        rc = mr_class_names_parse(text, mr_dataset_text(ds), &here, &n_here);
-    for (uint32_t k = 0; rc == 0 && k < n && k < n_here; k++)
-        if (names[k] && here[k] && strcmp(names[k], here[k]) != 0)
+    /* By way of JSON, like the names to compare with: invalid UTF-8 is replaced in both. */
+    int rc = mr_class_names_text(ds, &text);
+    if (rc < 0)
+        return rc;
+    rc = mr_class_names_parse(text, mr_dataset_text(ds), &here, &n_here);
+    if (rc < 0)
+        goto end;
+    for (uint32_t k = 0; k < n && k < n_here; k++)
+        if (names[k] && here[k] && strcmp(names[k], here[k]) != 0) {
             rc = mr_error_set(MR_ESTATE, "%s: its class %u is '%.60s', that of %s '%.60s'",
                               mr_dataset_text(ds), k, here[k], of, names[k]);
+            break;
+        }
+end:
     mr_class_names_destroy(here, n_here);
     free(text);
     return rc;

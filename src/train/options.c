@@ -1,4 +1,4 @@
-/* What options and nets say by themselves: defaults, names, sizes. */
+/* Defaults of options, names of losses, sizes of nets. */
 #include "train/trainer.h"
 
 void mr_trainer_opts_fill(struct mr_trainer_opts *opts, size_t size)

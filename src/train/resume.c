@@ -1,4 +1,4 @@
-/* Going on from a checkpoint; nets from one. */
+/* Resuming from a checkpoint, and loading nets from one. */
 #include "train/trainer.h"
 
 #include <cjson/cJSON.h>
@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* What mr_train_describe() says of a data set, from how many samples on: its text tells also of files beside, which may come and go. */
+/* What mr_train_describe() says of a data set, from how many samples on: its text tells also of
+ * files beside, which may come and go. */
 static const char *identity(const char *data)
 {
     static const char mark[] = " samples, fingerprint ";
@@ -30,12 +31,17 @@ int mr_train_check_state(const struct mr_trainer *t, const struct mr_checkpoint 
 {
     struct mr_train_common common[MR_TRAIN_COMMON];
     int rc = mr_train_describe(t, common);
-    for (int i = 0; rc == 0 && i < MR_TRAIN_COMMON; i++) {
+    if (rc < 0)
+        goto end;
+    for (int i = 0; i < MR_TRAIN_COMMON; i++) {
         const char *was = mr_checkpoint_get(c, common[i].key);
-        if (!is_same(c, &common[i]))
-            rc = mr_error_set(MR_ESTATE, "%s: is of another run: %s there '%s', here '%s'", c->path,
-                              common[i].what, was ? was : "(none)", common[i].text);
+        if (is_same(c, &common[i]))
+            continue;
+        rc = mr_error_set(MR_ESTATE, "%s: is of another run: %s there '%s', here '%s'", c->path,
+                          common[i].what, was ? was : "(none)", common[i].text);
+        break;
     }
+end:
     mr_train_common_free(common);
     return rc;
 }
@@ -63,12 +69,20 @@ int mr_checkpoint_net_load(const struct mr_checkpoint *c, struct mr_net *net)
           *buffers = malloc((n_buffers + 1) * sizeof *buffers);
     int rc =
         params && buffers ? 0 : mr_error_set(-ENOMEM, "%s: no memory for the parameters", c->path);
-    for (uint32_t i = 0; rc == 0 && (p = mr_net_param_get(net, i)); i++)
+    if (rc < 0)
+        goto end;
+    for (uint32_t i = 0; (p = mr_net_param_get(net, i)); i++) {
         rc = gather(c, p, params);
-    for (uint32_t i = 0; rc == 0 && (p = mr_net_buffer_get(net, i)); i++)
+        if (rc < 0)
+            goto end;
+    }
+    for (uint32_t i = 0; (p = mr_net_buffer_get(net, i)); i++) {
         rc = gather(c, p, buffers);
-    if (rc == 0)
-        rc = mr_net_set(net, params, n_buffers ? buffers : NULL);
+        if (rc < 0)
+            goto end;
+    }
+    rc = mr_net_set(net, params, n_buffers ? buffers : NULL);
+end:
     free(params);
     free(buffers);
     return rc;
@@ -76,16 +90,17 @@ int mr_checkpoint_net_load(const struct mr_checkpoint *c, struct mr_net *net)
 
 static int load_optim(struct mr_trainer *t, const struct mr_checkpoint *c)
 {
-    int rc = 0;
-    for (uint32_t i = 0; rc == 0 && i < mr_optim_state_count(t->optim); i++) {
+    for (uint32_t i = 0; i < mr_optim_state_count(t->optim); i++) {
         char name[64];
         snprintf(name, sizeof name, "optim.%s", mr_optim_state_name(t->optim, i));
         const struct mr_checkpoint_tensor *s = mr_checkpoint_tensor_find(c, name);
         if (!s)
             return mr_error_set(MR_ESTATE, "%s: tensor %s is not there", c->path, name);
-        rc = mr_optim_state_write(t->optim, i, s->data, s->bytes, t->stream);
+        int rc = mr_optim_state_write(t->optim, i, s->data, s->bytes, t->stream);
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 static double number_of(const cJSON *object, const char *key)
@@ -100,6 +115,23 @@ static uint64_t count_of(const cJSON *object, const char *key)
     return v >= 0 && v < 1e18 ? (uint64_t)v : 0;
 }
 
+static struct mr_train_epoch epoch_of(const cJSON *e)
+{
+    return (struct mr_train_epoch){
+        .epoch = count_of(e, "epoch"),
+        .steps = count_of(e, "steps"),
+        .loss = number_of(e, "loss"),
+        .accuracy = number_of(e, "accuracy"),
+        .test_loss = number_of(e, "test_loss"),
+        .test_accuracy = number_of(e, "test_accuracy"),
+        .seconds = number_of(e, "seconds"),
+        .test_seconds = number_of(e, "test_seconds"),
+        .lr = number_of(e, "lr"),
+        .samples_per_s = number_of(e, "samples_per_s"),
+        .waited = number_of(e, "data_wait"),
+    };
+}
+
 static int load_history(struct mr_trainer *t, const struct mr_checkpoint *c)
 {
     const char *text = mr_checkpoint_get(c, "epochs");
@@ -107,22 +139,14 @@ static int load_history(struct mr_trainer *t, const struct mr_checkpoint *c)
     const cJSON *e;
     int n = cJSON_GetArraySize(list), rc = 0;
     t->history = calloc((size_t)n + 1, sizeof *t->history);
-    if (!cJSON_IsArray(list) || !t->history)
+    if (!cJSON_IsArray(list) || !t->history) {
         rc = mr_error_set(list ? -ENOMEM : MR_EFORMAT, "%s: key epochs: %s", c->path,
                           list ? "no memory" : "not a list");
-    t->cap_history = (uint32_t)n + 1;
-    if (rc == 0) {
-        cJSON_ArrayForEach(e, list)
-        {
-            t->history[t->n_history++] =
-                (struct mr_train_epoch){count_of(e, "epoch"),      count_of(e, "steps"),
-                                        number_of(e, "loss"),      number_of(e, "accuracy"),
-                                        number_of(e, "test_loss"), number_of(e, "test_accuracy"),
-                                        number_of(e, "seconds"),   number_of(e, "test_seconds"),
-                                        number_of(e, "lr"),        number_of(e, "samples_per_s"),
-                                        number_of(e, "data_wait")};
-        }
+        goto end;
     }
+    t->cap_history = (uint32_t)n + 1;
+    cJSON_ArrayForEach(e, list) t->history[t->n_history++] = epoch_of(e);
+end:
     cJSON_Delete(list);
     return rc;
 }
@@ -181,7 +205,12 @@ int mr_train_restore(struct mr_trainer *t, const struct mr_checkpoint *c)
     int (*const parts[])(struct mr_trainer *, const struct mr_checkpoint *) = {
         load_optim, load_schedule, load_scale, load_place, load_history};
     int rc = mr_checkpoint_net_load(c, t->net);
-    for (size_t i = 0; rc == 0 && i < MR_COUNT(parts); i++)
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < MR_COUNT(parts); i++) {
         rc = parts[i](t, c);
-    return rc;
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
 }

@@ -1,4 +1,4 @@
-/* What a net trains on: labels, shapes, classes, loaders. */
+/* The training data: labels, shapes, classes, loaders. */
 #include "train/trainer.h"
 
 #include <inttypes.h>
@@ -123,7 +123,9 @@ static int count_classes(struct mr_trainer *t)
 static int make_chain(const char *text, struct mr_transform **out)
 {
     int rc = mr_transform_create(out);
-    return rc == 0 && text[0] ? mr_transform_add(*out, text) : rc;
+    if (rc < 0 || !text[0])
+        return rc;
+    return mr_transform_add(*out, text);
 }
 
 static int bind_chain(struct mr_trainer *t)
@@ -181,10 +183,13 @@ static int check_same_names(const struct mr_trainer *t)
     char *text, **names = NULL;
     uint32_t n = 0;
     int rc = mr_class_names_text(t->ds, &text);
-    if (rc == 0)
-        rc = mr_class_names_parse(text, mr_dataset_text(t->ds), &names, &n);
-    if (rc == 0)
-        rc = mr_class_names_check(t->test, names, n, "the training set");
+    if (rc < 0)
+        return rc;
+    rc = mr_class_names_parse(text, mr_dataset_text(t->ds), &names, &n);
+    if (rc < 0)
+        goto end;
+    rc = mr_class_names_check(t->test, names, n, "the training set");
+end:
     mr_class_names_destroy(names, n);
     free(text);
     if (rc != MR_ESTATE)
@@ -230,7 +235,7 @@ static int64_t label_value(enum mr_dtype dtype, const void *p)
                              : *(const int64_t *)p;
 }
 
-/* On the way to an error: a look at the first samples is enough. */
+/* For an error text only, so the first samples are enough. */
 void mr_train_label_range(const struct mr_trainer *t, int64_t *low, int64_t *high,
                           uint64_t *looked_at)
 {

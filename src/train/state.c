@@ -23,7 +23,7 @@ static int copy_down(struct mr_trainer *t, const void *from, uint64_t bytes, cha
     if (!*out)
         return mr_error_set(-ENOMEM, "checkpoint: no memory for %" PRIu64 " bytes", bytes);
     int rc = bytes ? mr_copy_async(t->stream, *out, MR_PAGEABLE, from, MR_DEVICE, bytes) : 0;
-    return rc == 0 ? mr_stream_synchronize(t->stream) : rc;
+    return rc < 0 ? rc : mr_stream_synchronize(t->stream);
 }
 
 static int add_params(struct mr_checkpoint *c, struct mr_trainer *t, struct copies *copies)
@@ -34,21 +34,29 @@ static int add_params(struct mr_checkpoint *c, struct mr_trainer *t, struct copi
     mr_net_flat(t->net, &params, &grads, &low);
     mr_net_buffers(t->net, &buffers, &n_buffers);
     int rc = copy_down(t, params, mr_net_n_params(t->net) * sizeof(float), &copies->params);
-    if (rc == 0)
-        rc = copy_down(t, buffers, n_buffers * sizeof(float), &copies->buffers);
-    for (uint32_t i = 0; rc == 0 && (p = mr_net_param_get(t->net, i)); i++)
+    if (rc < 0)
+        return rc;
+    rc = copy_down(t, buffers, n_buffers * sizeof(float), &copies->buffers);
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; (p = mr_net_param_get(t->net, i)); i++) {
         rc = mr_checkpoint_add(c, p->name, MR_F32, p->rank, p->dim,
                                copies->params + p->offset * sizeof(float));
-    for (uint32_t i = 0; rc == 0 && (p = mr_net_buffer_get(t->net, i)); i++)
+        if (rc < 0)
+            return rc;
+    }
+    for (uint32_t i = 0; (p = mr_net_buffer_get(t->net, i)); i++) {
         rc = mr_checkpoint_add(c, p->name, MR_F32, p->rank, p->dim,
                                copies->buffers + p->offset * sizeof(float));
-    return rc;
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
 }
 
 static int add_optim(struct mr_checkpoint *c, struct mr_trainer *t, struct copies *copies)
 {
-    int rc = 0;
-    for (uint32_t i = 0; rc == 0 && i < mr_optim_state_count(t->optim); i++) {
+    for (uint32_t i = 0; i < mr_optim_state_count(t->optim); i++) {
         enum mr_dtype dtype;
         uint64_t n;
         char name[64];
@@ -61,11 +69,14 @@ static int add_optim(struct mr_checkpoint *c, struct mr_trainer *t, struct copie
         copies->state[i] = malloc(bytes);
         if (!copies->state[i])
             return mr_error_set(-ENOMEM, "checkpoint: no memory for %" PRIu64 " bytes", bytes);
-        rc = mr_optim_state_read(t->optim, i, copies->state[i], bytes, t->stream);
-        if (rc == 0)
-            rc = mr_checkpoint_add(c, name, dtype, 1, &n, copies->state[i]);
+        int rc = mr_optim_state_read(t->optim, i, copies->state[i], bytes, t->stream);
+        if (rc < 0)
+            return rc;
+        rc = mr_checkpoint_add(c, name, dtype, 1, &n, copies->state[i]);
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 void mr_train_common_free(struct mr_train_common common[MR_TRAIN_COMMON])
@@ -167,7 +178,7 @@ static int set_scale(struct mr_checkpoint *c, struct mr_trainer *t)
     float scale;
     uint32_t good;
     int rc = mr_net_query_loss_scale(t->net, t->stream, &scale, &good);
-    return rc == 0 ? mr_checkpoint_set(c, "loss_scale", "%.9g %" PRIu32, (double)scale, good) : rc;
+    return rc < 0 ? rc : mr_checkpoint_set(c, "loss_scale", "%.9g %" PRIu32, (double)scale, good);
 }
 
 static int set_sums(struct mr_checkpoint *c, const struct mr_trainer *t)
@@ -224,7 +235,9 @@ static int set_names(struct mr_checkpoint *c, const struct mr_trainer *t)
 {
     char *text;
     int rc = mr_class_names_text(t->ds, &text);
-    if (rc == 0 && text && strlen(text) <= MAX_NAMES)
+    if (rc < 0)
+        return rc;
+    if (text && strlen(text) <= MAX_NAMES)
         rc = mr_checkpoint_set(c, "class_names", "%s", text);
     free(text);
     return rc;
@@ -234,8 +247,14 @@ static int set_common(struct mr_checkpoint *c, const struct mr_trainer *t)
 {
     struct mr_train_common common[MR_TRAIN_COMMON];
     int rc = mr_train_describe(t, common);
-    for (int i = 0; rc == 0 && i < MR_TRAIN_COMMON; i++)
+    if (rc < 0)
+        goto end;
+    for (int i = 0; i < MR_TRAIN_COMMON; i++) {
         rc = mr_checkpoint_set(c, common[i].key, "%s", common[i].text);
+        if (rc < 0)
+            goto end;
+    }
+end:
     mr_train_common_free(common);
     return rc;
 }
@@ -269,12 +288,16 @@ int mr_trainer_save(struct mr_trainer *t, const char *path)
     struct copies copies = {0};
     struct mr_checkpoint *c = calloc(1, sizeof *c);
     int rc = c ? set_keys(c, t) : mr_error_nomem("checkpoint", sizeof *c);
-    if (rc == 0)
-        rc = add_optim(c, t, &copies); /* f64 first: aligned */
-    if (rc == 0)
-        rc = add_params(c, t, &copies);
-    if (rc == 0)
-        rc = mr_checkpoint_write(c, path);
+    if (rc < 0)
+        goto end;
+    rc = add_optim(c, t, &copies); /* f64 first: aligned */
+    if (rc < 0)
+        goto end;
+    rc = add_params(c, t, &copies);
+    if (rc < 0)
+        goto end;
+    rc = mr_checkpoint_write(c, path);
+end:
     mr_checkpoint_close(c);
     free(copies.params);
     free(copies.buffers);

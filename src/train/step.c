@@ -1,12 +1,13 @@
-/* One batch after the other: the part that is repeated. */
+/* Training steps: the part that repeats for each batch. */
 #include "train/trainer.h"
 
 #include <inttypes.h>
 
 #define CHECK_EVERY 256 /* steps between looks at a device's totals, each of which waits for it */
-#define WARM_STEPS                                                                                 \
-    64 /* of an epoch: the run's first ones load libraries and record graphs, and tell nothing of the rest */
-#define SKIP_MOST 100 /* in a row: by then it is the parameters */
+/* of an epoch: the run's first ones load libraries and record graphs, and tell nothing of the
+     * rest */
+#define WARM_STEPS  64
+#define SKIP_MOST   100 /* in a row: by then it is the parameters */
 
 static struct mr_net_batch net_batch(const struct mr_trainer *t, const struct mr_batch *b)
 {
@@ -54,8 +55,9 @@ int mr_train_take_totals(struct mr_trainer *t)
 {
     struct mr_net_totals now;
     int rc = mr_net_query_totals(t->net, t->stream, &now);
-    if (rc == 0)
-        rc = mr_net_zero_totals(t->net, t->stream);
+    if (rc < 0)
+        return rc;
+    rc = mr_net_zero_totals(t->net, t->stream);
     if (rc < 0)
         return rc;
     if (now.n_bad_labels)
@@ -79,21 +81,25 @@ static int careful_step(struct mr_trainer *t, const struct mr_net_batch *batch, 
                         void *grads)
 {
     int rc = mr_net_train(t->net, batch, t->stream);
-    if (rc == 0)
-        rc = mr_train_take_totals(t);
-    if (rc != 0)
-        return rc < 0 ? rc : 0;
+    if (rc < 0)
+        return rc;
+    rc = mr_train_take_totals(t);
+    if (rc < 0)
+        return rc;
+    if (rc > 0) /* this step is left out */
+        return 0;
     rc = mr_net_rescale(t->net, t->stream);
-    return rc == 0 ? mr_optim_step(t->optim, params, grads, t->stream) : rc;
+    return rc < 0 ? rc : mr_optim_step(t->optim, params, grads, t->stream);
 }
 
 static int plain_step(struct mr_trainer *t, const struct mr_net_batch *batch, void *params,
                       void *grads)
 {
     int rc = mr_net_train(t->net, batch, t->stream);
-    if (rc == 0)
-        rc = mr_net_rescale(t->net, t->stream);
-    return rc == 0 ? mr_optim_step(t->optim, params, grads, t->stream) : rc;
+    if (rc < 0)
+        return rc;
+    rc = mr_net_rescale(t->net, t->stream);
+    return rc < 0 ? rc : mr_optim_step(t->optim, params, grads, t->stream);
 }
 
 static int record(struct mr_trainer *t, const struct mr_net_batch *batch, void *params, void *grads)
@@ -111,7 +117,7 @@ static int record(struct mr_trainer *t, const struct mr_net_batch *batch, void *
     if (rc < 0)
         return rc;
     rc = plain_step(t, batch, params, grads);
-    int ended = mr_graph_end(t->stream, rc == 0 ? &graph : NULL);
+    int ended = mr_graph_end(t->stream, rc < 0 ? NULL : &graph);
     if (rc < 0 || ended < 0)
         return rc < 0 ? rc : ended;
     t->graph[t->n_graphs++] = (struct mr_train_graph){batch->input, batch->labels, batch->n, graph};
@@ -127,7 +133,7 @@ static struct mr_graph *find_graph(const struct mr_trainer *t, const struct mr_n
     return NULL;
 }
 
-/* Libraries load what they need, and choose how to compute, at the first batch of a size. */
+/* Libraries load kernels and choose algorithms at the first batch of each size. */
 static bool ran_once(struct mr_trainer *t, uint32_t n)
 {
     for (uint32_t i = 0; i < t->n_eager; i++)
@@ -138,19 +144,24 @@ static bool ran_once(struct mr_trainer *t, uint32_t n)
     return false;
 }
 
-/* A batch lies in one of the loader's slots, whose addresses come again: a graph for each, recorded when it comes first. */
+/* Batches are in the loader's slots, whose addresses repeat, so each gets a graph, recorded at its
+ * first use. */
 static int graph_step(struct mr_trainer *t, const struct mr_net_batch *batch, void *params,
                       void *grads)
 {
     int rc = mr_optim_push(t->optim, t->stream);
-    if (rc < 0 || !ran_once(t, batch->n))
-        return rc < 0 ? rc : plain_step(t, batch, params, grads);
+    if (rc < 0)
+        return rc;
+    if (!ran_once(t, batch->n))
+        return plain_step(t, batch, params, grads);
     struct mr_graph *graph = find_graph(t, batch);
     if (!graph) {
         rc = record(t, batch, params, grads);
-        graph = rc == 0 ? t->graph[t->n_graphs - 1].graph : NULL;
+        if (rc < 0)
+            return rc;
+        graph = t->graph[t->n_graphs - 1].graph;
     }
-    return graph ? mr_graph_launch(graph, t->stream) : rc;
+    return mr_graph_launch(graph, t->stream);
 }
 
 static int step_on(struct mr_trainer *t, const struct mr_batch *b)
@@ -169,12 +180,13 @@ static int step_on(struct mr_trainer *t, const struct mr_batch *b)
         return careful_step(t, &batch, params, grads);
     bool graphs = t->opts.graph && mr_optim_options(t->optim, 0)->accumulate == 1;
     rc = graphs ? graph_step(t, &batch, params, grads) : plain_step(t, &batch, params, grads);
-    if (rc == 0 && (t->step + 1) % CHECK_EVERY == 0)
-        rc = mr_train_take_totals(t);
-    return rc;
+    if (rc < 0)
+        return rc;
+    return (t->step + 1) % CHECK_EVERY == 0 ? mr_train_take_totals(t) : rc;
 }
 
-/* Not all batches are timed: the steps since the latest look took as long as those of them that were, or as the run's. */
+/* Not all batches are timed: the steps since the latest look took as long as those of them that
+ * were, or as the run's. */
 void mr_train_stretch_look(const struct mr_trainer *t, struct mr_train_stretch *s)
 {
     struct mr_loader_stats st;

@@ -1,4 +1,4 @@
-/* One net's training: its parts, opened and closed. */
+/* The trainer: opens and closes its parts. */
 #include "train/trainer.h"
 
 #include <errno.h>
@@ -84,7 +84,8 @@ static int describe_optim(struct mr_trainer *t)
     return fclose(text) == 0 ? 0 : mr_error_nomem("trainer", bytes);
 }
 
-/* Steps behind a loss that is not finite change nothing: what is wrong is still to be seen when the host looks. */
+/* Steps after a loss that is not finite change nothing, so the cause is still visible when the host
+ * checks. */
 static int attach(struct mr_trainer *t)
 {
     struct mr_optim_extra extra;

@@ -1,10 +1,12 @@
 /*
- * The trainer's insides. A trainer owns a net, an optimizer, a schedule and two loaders, over data sets of the caller's.
+ * The trainer's insides. A trainer owns a net, an optimizer, a schedule and two loaders, over data
+ * sets of the caller's.
  *
- * trainer.c opens and closes it; step.c is what is repeated for each batch; epochs.c what is done at an epoch's end, and why a run
- * ends; sample.c says how samples and labels must look; state.c writes what a run is to a checkpoint, and resume.c reads it. On a
- * GPU a step only enqueues: the net adds up loss and right answers in the device's memory, and mr_train_take_totals() fetches them
- * every 256 steps, at an epoch's end, and whenever a caller asks.
+ * trainer.c opens and closes it; step.c is what is repeated for each batch; epochs.c what is done
+ * at an epoch's end, and why a run ends; sample.c says how samples and labels must look; state.c
+ * writes what a run is to a checkpoint, and resume.c reads it. On a GPU a step only enqueues: the
+ * net adds up loss and right answers in the device's memory, and mr_train_take_totals() fetches
+ * them every 256 steps, at an epoch's end, and whenever a caller asks.
  */
 #ifndef MR_TRAIN_TRAINER_H
 #define MR_TRAIN_TRAINER_H
@@ -50,8 +52,8 @@ struct mr_trainer {
     struct mr_net *net;
     struct mr_optim *optim;
     struct mr_schedule *schedule;
-    char *
-        optim_text; /* what the run's optimizer is, for people and for checkpoints: with lr and clipping */
+    /* what the run's optimizer is, for people and for checkpoints: with lr and clipping */
+    char *optim_text;
     struct mr_train_graph *graph;
     uint32_t n_graphs, cap_graphs;
     uint32_t eager[8], n_eager; /* batch sizes that ran once without a graph */
@@ -63,8 +65,9 @@ struct mr_trainer {
     uint64_t skipped;                     /* steps left out for a loss that was not finite */
     uint32_t skipped_in_row;
     bool started;
-    bool
-        stepped; /* in this process: the net's low precision copy, which the optimizer writes, holds the parameters */
+    /* in this process: the net's low precision copy, which the optimizer writes, holds the
+     * parameters */
+    bool stepped;
     struct mr_train_epoch *history;
     uint32_t n_history, cap_history;
     uint32_t best;         /* in history */
@@ -84,15 +87,15 @@ const struct mr_net_layer *mr_train_last_layer(const struct mr_net *net);
 uint64_t mr_train_batch_size(const struct mr_trainer *t);
 /* Label, classes, chains, shape; the test set's loader. */
 int mr_train_open_data(struct mr_trainer *t);
-/* state: of a loader, to go on from; NULL: none. */
+/* state: of a loader to continue from; NULL: none. */
 int mr_train_open_loader(struct mr_trainer *t, bool test, const char *state,
                          struct mr_loader **out);
-/* How labels lie, for the error on those out of range. */
+/* The range of labels, for the error about labels out of range. */
 void mr_train_label_range(const struct mr_trainer *t, int64_t *low, int64_t *high,
                           uint64_t *looked_at);
 
-/* step.c. Takes the net's totals into t->sums; looks for what is wrong: labels, losses that are not finite. Blocks.
- * Returns 0, 1 where a step was left out, or an error. */
+/* step.c. Takes the net's totals into t->sums; looks for what is wrong: labels, losses that are not
+ * finite. Blocks. Returns 0, 1 where a step was left out, or an error. */
 int mr_train_take_totals(struct mr_trainer *t);
 /* The share of the stretch's time that the device (or, on cpu, the step's thread) had no batch. */
 void mr_train_stretch_begin(struct mr_trainer *t, struct mr_train_stretch *s);
@@ -107,13 +110,15 @@ void mr_train_begin(struct mr_trainer *t); /* before the first step */
 /* Is the run over? */
 bool mr_train_is_over(struct mr_trainer *t);
 
-/* state.c, resume.c. What a checkpoint must have in common with the run that goes on from it; said in this order. */
+/* state.c, resume.c. What a checkpoint must have in common with the run that goes on from it; said
+ * in this order. */
 #define MR_TRAIN_COMMON 12
 struct mr_train_common {
     const char *key, *what;
     char *text;
 };
-/* [out] out: texts to be freed by mr_train_common_free(), also after an error. Returns 0 or -ENOMEM. */
+/* [out] out: texts to be freed by mr_train_common_free(), also after an error. Returns 0 or
+ * -ENOMEM. */
 int mr_train_describe(const struct mr_trainer *t, struct mr_train_common out[MR_TRAIN_COMMON]);
 void mr_train_common_free(struct mr_train_common common[MR_TRAIN_COMMON]);
 int mr_train_check_state(const struct mr_trainer *t, const struct mr_checkpoint *c);

@@ -1,9 +1,9 @@
 /*
- * cast, scale, normalize.
+ * cast, scale and normalize.
  *
- * Each op's result is rounded to the op's dtype, so only ops on the dtype that a pass computes in can share it: f32 or f64
- * in registers, other dtypes only where the pass loads and where it stores. f16 and bf16 are computed in f32 and rounded
- * after each op.
+ * Each op's result is rounded to the op's dtype, so only ops on the dtype that a pass computes in
+ * can share it: f32 or f64 in registers, other dtypes only at the pass's load and store. f16 and
+ * bf16 are computed in f32 and rounded after each op.
  */
 #include "transform/transform.h"
 
@@ -22,7 +22,8 @@ static bool is_small(enum mr_dtype d)
            d == MR_BF16;
 }
 
-/* The dtype in which from -> to is converted with one rounding (with mr_load_f64_odd for 64-bit integers). */
+/* The dtype through which from -> to is converted with a single rounding (with mr_load_f64_odd for
+ * 64-bit integers). */
 static enum mr_dtype cast_through(enum mr_dtype from, enum mr_dtype to)
 {
     if (to == MR_F32 || ((is_small(from) || from == MR_F32) && is_small(to)))
@@ -317,7 +318,8 @@ static bool normalize_fuse(const struct mr_op *op, struct mr_pointwise *p, uint3
     }
     for (uint32_t c = 0; c < p->channels; c++) {
         double mean = a->mean.v[a->mean.n > 1 ? c : 0], std = a->std.v[a->std.n > 1 ? c : 0];
-        /* the reciprocal in the computing dtype, of std in it: what any device can repeat */
+        /* the reciprocal in the computing dtype, of std in that dtype: any device can reproduce
+         * it */
         double inverse = p->compute == MR_F64 ? 1 / std : (double)(1.0f / (float)std);
         set_pair(p, c, p->n_pairs, -mean, inverse);
     }

@@ -1,6 +1,6 @@
 /*
- * color_jitter and to_gray, as torchvision's operations on tensors: u8 is cut down to a whole number after each step, as
- * there; f32 is kept within 0..1. All sums are f32, in order.
+ * color_jitter and to_gray, matching torchvision's operations on tensors: u8 is truncated to an
+ * integer after each step, as there; f32 is clamped to 0..1. All sums are f32, in a fixed order.
  */
 #include "transform/transform.h"
 
@@ -53,7 +53,7 @@ static void load(const struct colors *c, const void *image, uint64_t at, size_t 
     }
 }
 
-/* Cut into the range; u8: what is behind the point is cut off. */
+/* Clamps to the range; u8: truncates. */
 static void store(const struct colors *c, void *image, uint64_t at, size_t n, float x[3][BLOCK])
 {
     float most = c->u8 ? 255 : 1;
@@ -107,8 +107,8 @@ static void turn_hue(float turn, float *r, float *g, float *b)
     float p = most * (1 - s), q = most * (1 - s * f), t = most * (1 - s * (1 - f));
     const float table[6][3] = {{most, t, p}, {q, most, p}, {p, most, t},
                                {p, q, most}, {t, p, most}, {most, p, q}};
-    const float *rgb =
-        table[i >= 0 && i < 6 ? (int)i : 0]; /* 6: rounding; NaN: of a pixel that is no colour */
+    /* 6: rounding; NaN: of a pixel that is no colour */
+    const float *rgb = table[i >= 0 && i < 6 ? (int)i : 0];
     *r = rgb[0];
     *g = rgb[1];
     *b = rgb[2];
@@ -118,7 +118,7 @@ static void turn_hues(const struct colors *c, size_t n, float turn, float x[3][B
 {
     for (size_t i = 0; i < n; i++) {
         float in = c->u8 ? 1 / 255.0f : 1,
-              out = c->u8 ? 255.999f : 1; /* torchvision's way back to u8 */
+              out = c->u8 ? 255.999f : 1; /* torchvision's conversion back to u8 */
         float r = x[0][i] * in, g = x[1][i] * in, b = x[2][i] * in;
         turn_hue(turn, &r, &g, &b);
         x[0][i] = r * out;

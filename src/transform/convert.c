@@ -1,7 +1,9 @@
 /*
- * Conversions between element types. All loops are branch-free so that they vectorise, but for those of 64-bit integers.
+ * Conversions between element types. All loops are branch-free so that they vectorise, except those
+ * of 64-bit integers.
  *
- * f16 and bf16 are converted by integer arithmetic: the hardware's instructions are not everywhere, and the result must be.
+ * f16 and bf16 are converted by integer arithmetic: not all machines have the instructions, but all
+ * must give the same result.
  */
 #include "kernels/half.h"
 #include "transform/kernels.h"
@@ -32,7 +34,8 @@ static inline float to_f32_odd(double d)
     return mr_f32_of_bits(inexact && !(u & 1) ? odd : u);
 }
 
-/* x in [lo, hi], both of at most 16 (f32) or 32 bits (f64): adding 1.5 * 2^23 or 2^52 rounds to nearest even. */
+/* Clamps x to [lo, hi], both of at most 16 (f32) or 32 bits (f64): then adding 1.5 * 2^23 or 2^52
+ * rounds to nearest even. */
 static inline float clamp_f32(float x, float lo, float hi)
 {
     x = x == x ? x : 0;
@@ -65,8 +68,8 @@ static inline uint64_t to_u64(double x)
     return x >= 0x1p64 ? UINT64_MAX : (uint64_t)x;
 }
 
-/* The low 11 bits of a magnitude above 2^53 are folded into one: 53 bits are left, the last of them odd when anything
- * was cut off. */
+/* Folds the low 11 bits of a magnitude above 2^53 into one: 53 bits are left, and the last one is
+ * odd if anything was cut off. */
 static inline uint64_t fold(uint64_t magnitude)
 {
     uint64_t cut = (magnitude & ~0x7ffull) | (magnitude & 0x7ff ? 0x800 : 0);

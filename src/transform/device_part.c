@@ -1,4 +1,4 @@
-/* Splitting a chain into what the host does and what the device finishes. */
+/* Splits a chain into a host part and a part that the device finishes. */
 #include "transform/device_part.h"
 #include "transform/transform.h"
 
@@ -111,8 +111,8 @@ static void merge_dims(struct build *b)
     b->n_dims = n;
 }
 
-/* No step can overflow: then there is no infinity and no NaN, whose bits differ between processors. Infinities of f16 are
- * none of arithmetic's, until rows are added. */
+/* No step can overflow, so there are no infinities or NaNs, whose bits differ between processors.
+ * Infinities of f16 don't come from arithmetic, unless rows are added. */
 static bool stays_finite(const struct mr_pointwise *p, bool adds)
 {
     for (uint32_t c = 0; c < p->channels; c++) {

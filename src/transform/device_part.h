@@ -62,13 +62,13 @@ struct mr_at;
 int mr_transform_apply_head(const struct mr_transform *chain, int field, const struct mr_at *at,
                             const void *in, const uint64_t *in_dim, void *out, void *scratch);
 
-/* Whom each row of the batch is mixed with. */
+/* The partner of each row of the batch. */
 void mr_mix_partners(const struct mr_mixture *m, uint32_t *partner);
-/* Sets what a device part that mixes needs for a batch. partner: on the device. */
+/* Sets the parameters of a device part that mixes, for one batch. partner: in device memory. */
 void mr_mix_device_part(const struct mr_transform *chain, const struct mr_mixture *m, int field,
                         const uint32_t *partner, struct mr_device_part *part);
 
-/* Does the device part's hflip mirror this sample? */
+/* Returns whether the device part's hflip mirrors this sample. */
 bool mr_device_part_flips(const struct mr_device_part *part, uint64_t seed, uint64_t epoch,
                           uint64_t index);
 

@@ -79,7 +79,7 @@ mr_cycle_f32 *mr_cycle_load_f32(enum mr_dtype from, uint32_t n_pairs)
     return table[from == MR_F32][n_pairs - 1];
 }
 
-/* The clones are static: gcc exports the resolver of a global one. */
+/* The clones are static: gcc exports the resolver of a global function. */
 MR_CLONES static void pair_f32(float *x, size_t n, float a, float m)
 {
     f32 *p = (f32 *)x;

@@ -1,10 +1,10 @@
 /*
  * Loops over elements: conversions, and the arithmetic of scale and normalize.
  *
- * A pair (a, m) stands for y = (x + a) * m, two rounded operations; -0 and 1 are neutral, exactly, for every x. So
- * x * f + o is (-0, f), (o, 1) and (x - mean) * r is (-mean, r).
+ * A pair (a, m) means y = (x + a) * m, two rounded operations; -0 and 1 are exactly neutral for
+ * every x. So x * f + o is (-0, f), (o, 1) and (x - mean) * r is (-mean, r).
  *
- * Pointers need no alignment; in and out do not overlap unless they are one pointer.
+ * Pointers need no alignment; in and out must not overlap unless they are equal.
  */
 #ifndef MR_TRANSFORM_KERNELS_H
 #define MR_TRANSFORM_KERNELS_H
@@ -17,11 +17,12 @@ typedef void mr_convert(const void *in, void *out, size_t n);
 mr_convert *mr_load_f32(enum mr_dtype from);
 mr_convert *mr_load_f64(enum mr_dtype from);
 
-/* i64 or u64 to f64, rounded to odd: what is then rounded to 51 bits or fewer is rounded rightly. */
+/* i64 or u64 to f64, rounded to odd: if the result is then rounded to 51 bits or fewer, the total
+ * rounding is correct. */
 mr_convert *mr_load_f64_odd(enum mr_dtype from);
 
-/* f32 or f64 to any real dtype: floats to nearest even; integers to nearest even, saturated, NaN -> 0; bool: x != 0.
- * From f32 not to f64, 32-bit and 64-bit integers: NULL. */
+/* f32 or f64 to any real dtype: floats to nearest even; integers to nearest even, saturated, NaN ->
+ * 0; bool: x != 0. NULL from f32 to f64, 32-bit and 64-bit integers. */
 mr_convert *mr_store_f32(enum mr_dtype to);
 mr_convert *mr_store_f64(enum mr_dtype to);
 
@@ -30,11 +31,12 @@ mr_convert *mr_convert_wide(enum mr_dtype from, enum mr_dtype to);
 
 #define MR_FUSED_PAIRS 3
 
-/* Loads and applies n_pairs (1..MR_FUSED_PAIRS) in one pass. c: [n_pairs][2]. From u8 and f32 only; others: NULL. */
+/* Loads and applies n_pairs (1..MR_FUSED_PAIRS) in one pass. c: [n_pairs][2]. Only from u8 and f32;
+ * NULL for others. */
 typedef void mr_pairs_f32(const void *in, float *out, size_t n, const float *c);
 mr_pairs_f32 *mr_pairs_load_f32(enum mr_dtype from, uint32_t n_pairs);
 
-/* The same with constants that differ from element to element. c: [n_pairs][2][stride], stride >= n. */
+/* The same with constants that differ between elements. c: [n_pairs][2][stride], stride >= n. */
 typedef void mr_cycle_f32(const void *in, float *out, size_t n, const float *c, size_t stride);
 mr_cycle_f32 *mr_cycle_load_f32(enum mr_dtype from, uint32_t n_pairs);
 

@@ -1,4 +1,5 @@
-/* Ops on the order of dimensions and the kind of field: layout, flatten, one_hot; and a caller's own. */
+/* Ops on the order of dimensions and the kind of field (layout, flatten, one_hot), and a caller's
+ * own ops. */
 #include "transform/transform.h"
 
 #include <string.h>
@@ -52,8 +53,8 @@ static void layout_shape(const struct mr_op *op, const uint64_t *in_dim, uint64_
         out_dim[d] = in_dim[mr_layout_source(op, d)];
 }
 
-/* [rows][columns] -> [columns][rows]. 3 channels, on either side, have loops that vectorise; else in strips of rows that
- * stay in the first cache. */
+/* Transposes [rows][columns] to [columns][rows]. 3 channels, on either side, have loops that
+ * vectorise; others are processed in strips of rows that stay in the first-level cache. */
 #define TILE 64
 #define TRANSPOSE(bits)                                                                            \
     typedef uint##bits##_t element_##bits __attribute__((aligned(1), may_alias));                  \

@@ -1,8 +1,9 @@
 /*
- * mixup and cutmix: rows of a batch mixed with each other, and their labels likewise.
+ * mixup and cutmix: mix rows of a batch with each other, and their labels in the same way.
  *
- * Zhang et al., mixup: Beyond Empirical Risk Minimization (ICLR 2018); Yun et al., CutMix (ICCV 2019). Gamma variates:
- * Marsaglia and Tsang, A simple method for generating gamma variables (ACM TOMS 26(3), 2000).
+ * Zhang et al., mixup: Beyond Empirical Risk Minimization (ICLR 2018); Yun et al., CutMix (ICCV
+ * 2019). Gamma variates: Marsaglia and Tsang, A simple method for generating gamma variables (ACM
+ * TOMS 26(3), 2000).
  */
 #include "transform/device_part.h"
 #include "transform/transform.h"
@@ -224,7 +225,7 @@ void mr_mix_choose(const struct mr_transform *chain, const struct mr_mix_at *at,
         choose_box(op, &d, out);
 }
 
-/* One ring through all rows: who stands at place i gives to the one before. */
+/* One ring through all rows: the row at place i is the partner of the one before. */
 static uint64_t at_place(const struct mr_mixture *m, uint64_t i)
 {
     return mr_permute(i < m->rows ? i : 0, m->rows, m->key, m->epoch);
@@ -258,7 +259,8 @@ void mr_mix_rows(const struct mr_transform *chain, const struct mr_mixture *m, i
         return;
     uint64_t first = at_place(m, 0), to = first,
              elements = mr_dims_after(spec->dim, spec->rank, -1);
-    memcpy(room, base + first * row_bytes, row_bytes); /* the last takes from it as it was */
+    /* the last row uses the original first row */
+    memcpy(room, base + first * row_bytes, row_bytes);
     for (uint64_t i = 0; i < m->rows; i++) {
         uint64_t from = at_place(m, i + 1);
         const unsigned char *other = i + 1 < m->rows ? base + from * row_bytes : room;

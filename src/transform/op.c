@@ -1,5 +1,5 @@
-/* What every op may call: its errors, its random numbers, the size of a shape. It calls nothing
- * else in this room. */
+/* Helpers for all ops: errors, random numbers, the size of a shape. Calls nothing else in this
+ * room. */
 #include "transform/transform.h"
 
 #include <stdarg.h>

@@ -61,7 +61,8 @@ static int width(struct span s) /* for %.*s in errors */
     return (int)MR_MIN(s.end - s.p, 80);
 }
 
-/* The end of the op at p: a comma outside of brackets, or the text's end; NULL when brackets do not match. */
+/* Finds the end of the op at p: a comma outside brackets, or the end of the text; NULL if brackets
+ * do not match. */
 static const char *op_end(const char *p)
 {
     int depth = 0;
@@ -119,7 +120,7 @@ static int parse_args(struct mr_op *op, struct span args)
     return rc;
 }
 
-/* "field.name(args)"; out is zeroed and is destroyed by the caller also on failure. */
+/* "field.name(args)"; out is zeroed. The caller destroys it, also on failure. */
 static int parse_op(struct span item, uint32_t place, struct mr_op *out)
 {
     const char *open = memchr(item.p, '(', (size_t)(item.end - item.p));

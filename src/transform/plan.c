@@ -278,9 +278,10 @@ int mr_transform_bind(struct mr_transform *chain, const struct mr_spec *fields, 
 int mr_transform_acquire(struct mr_transform *chain, const struct mr_spec *fields, int n_fields)
 {
     int rc = mr_transform_bind(chain, fields, n_fields);
-    if (rc == 0)
-        atomic_fetch_add(&chain->users, 1);
-    return rc;
+    if (rc < 0)
+        return rc;
+    atomic_fetch_add(&chain->users, 1);
+    return 0;
 }
 
 void mr_transform_release(struct mr_transform *chain)

@@ -1,13 +1,14 @@
 /*
- * From decoded pixels to planes in one pass: [hflip,] cast, scale and normalize of u8 HWC of three channels, then
- * layout(nchw), are one stage. Apart they would write and read the wide elements twice more than the row needs.
+ * From decoded pixels to planes in one pass: [hflip,] cast, scale and normalize of u8 HWC with
+ * three channels, then layout(nchw), form one stage. As separate stages they would write and read
+ * the wide elements twice more than necessary.
  */
 #include "transform/transform.h"
 
 #include <string.h>
 
 #define CHANNELS 3
-#define BLOCK    1024 /* pixels that stay in the first cache between the steps */
+#define BLOCK    1024 /* pixels that stay in the first-level cache between the steps */
 
 static bool is_pointwise(const struct mr_field_plan *plan, const struct mr_pass *stage)
 {
@@ -58,7 +59,7 @@ void mr_planar_join(struct mr_field_plan *plan)
     }
 }
 
-/* n <= BLOCK neighbouring pixels to where they belong in each plane. */
+/* Writes n <= BLOCK consecutive pixels to their positions in each plane. */
 static void block_run(const struct mr_pointwise *p, bool mirrors, const unsigned char *in,
                       unsigned char *out, uint64_t plane, size_t n)
 {

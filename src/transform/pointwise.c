@@ -1,4 +1,4 @@
-/* The fused pass over the elements that any run of cast, scale and normalize becomes. */
+/* The fused pass over elements that replaces any run of cast, scale and normalize. */
 #include "transform/transform.h"
 
 #include <string.h>
@@ -8,10 +8,11 @@ void mr_pointwise_start(struct mr_pointwise *p, enum mr_dtype from)
     *p = (struct mr_pointwise){.from = from, .compute = MR_N_DTYPES, .to = from, .channels = 1};
 }
 
-/* Elements that stay in the first cache while passes go over them. */
+/* Elements that stay in the first-level cache between passes. */
 #define BLOCK        1024
 
-/* A short run of channels is unrolled into a cycle of constants, so that one loop covers many elements. */
+/* For a few channels, the constants are unrolled into a cycle, so that one loop covers many
+ * elements. */
 #define SHORT_INNER  128
 #define CYCLE_WANTED 512
 
@@ -81,7 +82,8 @@ static void load_and_cycle(const struct mr_pointwise *p, const void *in, float *
                           p->cycle + (2 * k + 1) * p->cycle_length);
 }
 
-/* One pass over n elements in pieces of `piece`; cycle: constants cycle, else those of one channel. */
+/* One pass over n elements in pieces of `piece`. cycle: the constants cycle; otherwise they are
+ * those of one channel. */
 static void run_range(const struct mr_pointwise *p, bool cycle, uint32_t channel, const void *in,
                       void *out, uint64_t n, uint64_t piece)
 {

@@ -1,4 +1,5 @@
-/* Weights, and the walk over rows: each is resampled across once, kept while an output row below needs it. */
+/* Computes weights, and walks over rows: each input row is resampled horizontally once, and kept
+ * while an output row needs it. */
 #include "transform/resample.h"
 #include "kernels/batch/resample.h"
 
@@ -92,7 +93,8 @@ static void lay_out(struct room *r, unsigned char *work, bool u8, uint32_t chann
     r->sum = take(r, work, u8 ? 0 : r->row_bytes);
 }
 
-/* Weights an axis has: out outputs of 2 * WIDEST * scale + 8 at most, where out * scale is at most the input. */
+/* Upper bound for an axis's weights: out outputs with at most 2 * WIDEST * scale + 8, where out *
+ * scale is at most the input. */
 static uint64_t most_weights(uint64_t in, uint64_t out)
 {
     return 2 * WIDEST * in + (2 * WIDEST + 8) * out;
@@ -143,7 +145,7 @@ static void make_taps(struct mr_taps *t, const struct axis *a, double *weight)
             weight[k] = mr_resample_weight(a->filter, ((double)(from + k) - centre + 0.5) * narrow);
             sum += weight[k];
         }
-        if (sum == 0) /* pixels that were not decoded: the nearest of those that were */
+        if (sum == 0) /* none of its pixels were decoded: use the nearest decoded one */
             weight[0] = sum = 1;
         t->first[i] = (uint32_t)(from - a->held);
         t->count[i] = n;

@@ -1,21 +1,22 @@
 /*
- * Resampling as Pillow does it: separable, antialiased (the filter is as wide as the output's pixels when these are larger),
- * across first, then down. u8: coefficients of 22 fractional bits, each pass rounded to u8: Pillow's pixels, bit for bit.
- * (Newer versions of Pillow go down first where that is
- * cheaper: these differ by 1 at most.) Other dtypes are summed in f64, the result rounded once.
+ * Resampling as in Pillow: separable, antialiased (the filter is as wide as the output's pixels if
+ * these are larger), horizontally first, then vertically. u8: coefficients have 22 fractional bits
+ * and each pass is rounded to u8, giving Pillow's pixels, bit for bit. (Newer versions of Pillow
+ * resample vertically first where that is cheaper: their results differ by at most 1.) Other dtypes
+ * are summed in f64 and rounded once.
  */
 #ifndef MR_TRANSFORM_RESAMPLE_H
 #define MR_TRANSFORM_RESAMPLE_H
 
 #include "transform/transform.h"
 
-/* Pixels to resample: all of an image, or what was decoded of it. */
+/* Pixels to resample: a whole image, or its decoded part. */
 struct mr_source {
     const unsigned char *data;
     uint64_t stride, plane;       /* bytes from row to row, image to image */
     uint64_t images;              /* of equal size, one after the other */
-    uint64_t x, y, width, height; /* what is held, of the scaled image */
-    double scale_x, scale_y;      /* of the image that a cut speaks of */
+    uint64_t x, y, width, height; /* the available part of the scaled image */
+    double scale_x, scale_y;      /* scale relative to the image that a cut refers to */
     enum mr_dtype dtype;
     uint32_t channels; /* neighbouring elements of a pixel */
 };
@@ -24,7 +25,8 @@ struct mr_source {
 uint64_t mr_resample_work(enum mr_dtype dtype, uint32_t channels, uint64_t width, uint64_t height,
                           uint64_t out_w, uint64_t out_h);
 
-/* work: aligned to 64; what mr_resample_work() says for sizes not below those of this call. */
+/* work: aligned to 64, of the size that mr_resample_work() returns for sizes at least as large as
+ * this call's. */
 void mr_resample(const struct mr_cut *cut, const struct mr_source *src, void *out, void *work);
 
 /* One axis: which elements make each output, and their weights. */
@@ -39,7 +41,7 @@ struct mr_taps {
 
 /* Kernels for u8. Rows are readable up to 64 bytes past their end. */
 #define MR_ROW_PAD 64
-/* 4 rows across. out has room for 4 bytes behind its end. */
+/* 4 rows, horizontally. out needs space for 4 more bytes after its end. */
 void mr_resample_across(const struct mr_taps *taps, const uint8_t *const in[4],
                         uint8_t *const out[4], uint32_t channels);
 /* The weighted sum of n rows (of MR_ROW_PAD padding): out[0..bytes). */

@@ -1,6 +1,7 @@
 /*
- * The inner loops of resampling u8. A weight of 23 bits and a sign is split in two of 16, so that the processor's products
- * of 16-bit pairs can be used and the sum is still exact: sum(p * w) = 2048 * sum(p * high) + sum(p * low).
+ * The inner loops of resampling u8. A weight of 23 bits and a sign is split into two of 16, so that
+ * the processor's products of 16-bit pairs can be used and the sum is still exact: sum(p * w) =
+ * 2048 * sum(p * high) + sum(p * low).
  */
 #include "transform/resample.h"
 
@@ -59,8 +60,8 @@ MR_CLONES static void down_any(const uint8_t *const *row, const int16_t *high, c
 
 #define AVX2 __attribute__((target("avx2")))
 
-/* 4 pixels of `channels` bytes -> pairs of neighbouring pixels' channels as 16-bit numbers: pixels 0 and 1 in the lower
- * lane, 2 and 3 in the upper. */
+/* 4 pixels of `channels` bytes -> pairs of neighbouring pixels' channels as 16-bit numbers: pixels
+ * 0 and 1 in the lower lane, 2 and 3 in the upper. */
 AVX2 static __m256i pair_mask(uint32_t channels)
 {
     int8_t mask[32];
@@ -81,7 +82,8 @@ AVX2 static inline __m256i spread_weights(const int16_t *w)
                                        _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
 }
 
-/* One pixel of each of 4 rows: sums over two lanes, added, rounded and packed for all rows together. */
+/* One pixel of each of 4 rows: sums over two lanes, added, rounded and packed for all rows
+ * together. */
 AVX2 static inline void finish_four(const __m256i high[4], const __m256i low[4],
                                     uint8_t *const out[4], uint64_t at)
 {
@@ -93,8 +95,8 @@ AVX2 static inline void finish_four(const __m256i high[4], const __m256i low[4],
     __m256i b = _mm256_add_epi32(_mm256_permute2x128_si256(s[2], s[3], 0x20),
                                  _mm256_permute2x128_si256(s[2], s[3], 0x31));
     __m256i words = _mm256_packs_epi32(_mm256_srai_epi32(a, 22), _mm256_srai_epi32(b, 22));
-    __m256i bytes = _mm256_packus_epi16(
-        words, words); /* rows 0 and 2 in the lower lane, 1 and 3 in the upper */
+    /* rows 0 and 2 in the lower lane, 1 and 3 in the upper */
+    __m256i bytes = _mm256_packus_epi16(words, words);
     uint64_t even = (uint64_t)_mm_cvtsi128_si64(_mm256_castsi256_si128(bytes));
     uint64_t odd = (uint64_t)_mm_cvtsi128_si64(_mm256_extracti128_si256(bytes, 1));
     uint32_t pixel[4] = {(uint32_t)even, (uint32_t)odd, (uint32_t)(even >> 32),

@@ -1,4 +1,4 @@
-/* The chain: making it, asking it, applying it. */
+/* Creates, queries and applies chains. */
 #include "transform/transform.h"
 #include "transform/device_part.h"
 
@@ -146,7 +146,7 @@ static int apply_mover(const struct mr_op *op, const struct mr_at *at, const voi
     return op->ops->apply(op, &call);
 }
 
-/* Follows the shape through the stage's ops, dim in place, and moves the bytes where the mover stands. */
+/* Updates dim through the shapes of the stage's ops, and moves the bytes at the mover. */
 static int run_stage(const struct mr_field_plan *plan, const struct mr_pass *stage,
                      const struct mr_at *at, const void *in, void *out, uint64_t *dim, void *work)
 {
@@ -193,7 +193,7 @@ static int run_stages(const struct mr_field_plan *plan, const struct mr_at *at, 
     return 0;
 }
 
-/* Samples whose shape varies: what the decoder says must fit the spec. */
+/* For samples of varying shape: the decoder's dimensions must fit the spec. */
 static int take_dims(const struct mr_spec *spec, const uint64_t *in_dim, uint64_t *out)
 {
     memcpy(out, spec->dim, sizeof spec->dim);
@@ -227,7 +227,7 @@ static int apply_plan(const struct mr_transform *chain, int field, const struct 
     if (at->picture && plan->n_stages > 0 && plan->stage[0].n_windows > 0)
         memcpy(
             dim, in_dim,
-            sizeof dim); /* the window's stage looks at the picture; the spec's size may be a guess */
+            sizeof dim); /* the window's stage reads the picture; the spec's size may be a guess */
     else
         rc = take_dims(&chain->in[field], in_dim, dim);
     if (!rc && plan->n_stages > 0)
@@ -288,5 +288,7 @@ int mr_transform_apply_head(const struct mr_transform *chain, int field, const s
     const struct mr_spec *spec = &chain->plan[field]->op[head->n_ops]->in;
     uint64_t dim[MR_MAX_RANK], label;
     int rc = apply_plan(chain, field, head, spec, at, in, in_dim, out, dim, scratch);
-    return rc == 0 && head->one_hot ? mr_one_hot_check(head->one_hot, out, &label) : rc;
+    if (rc < 0)
+        return rc;
+    return head->one_hot ? mr_one_hot_check(head->one_hot, out, &label) : 0;
 }

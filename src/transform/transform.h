@@ -1,9 +1,15 @@
 /*
- * The chain and its plan.
+ * Transform chains and their plans.
  *
- * A bound chain is planned field by field into stages; each moves the bytes once. Pointwise ops that follow each other
- * (cast, scale, normalize) fuse into one stage, and ops that only change the shape (flatten) join the stage before or
- * after them. Stages but the last write to scratch, two halves in turn.
+ * A chain is a list of ops (struct mr_op), each an instance of a const struct mr_op_ops. Binding it
+ * to the fields of a data set infers all shapes and makes one plan per field (plan.c): a list of
+ * stages, each of which moves the bytes once. Consecutive pointwise ops (cast, scale, normalize)
+ * fuse into one stage, consecutive windows (crop, resize) into another, and ops that only change
+ * the shape (flatten) join the stage before or after them. All stages but the last write to scratch
+ * memory, alternating between two halves.
+ *
+ * Applying a bound chain needs no lock and allocates nothing: random numbers are functions of
+ * (seed, epoch, sample, op), and scratch belongs to the calling thread.
  */
 #ifndef MR_TRANSFORM_TRANSFORM_H
 #define MR_TRANSFORM_TRANSFORM_H
@@ -13,24 +19,25 @@
 #include <millrace/options.h>
 #include <millrace/transform.h>
 
-#define MR_MAX_OPS   64 /* of a chain */
-#define MR_MAX_PAIRS 8  /* of one pointwise stage */
+#define MR_MAX_OPS   64 /* per chain */
+#define MR_MAX_PAIRS 8  /* per pointwise stage */
 
 struct mr_op;
 
-/* One op at work on one sample. */
+/* The arguments of one op for one sample. */
 struct mr_op_call {
     const void *in;
     const uint64_t *in_dim;
     void *out;
-    uint64_t *out_dim; /* preset to the inferred spec's */
+    uint64_t *out_dim; /* preset to the shape of the inferred spec */
     uint32_t random[4];
     const struct mr_at *at;
-    void *work; /* ops->work()'s bytes, aligned to 64 */
+    void *work; /* ops->work() bytes, aligned to 64 */
 };
 
-/* What an op cuts out of a picture and what size it becomes: [x, x + w) x [y, y + h) becomes size_w x size_h pixels, of which
- * out_w x out_h from (x0, y0) on come out. Filters look at pixels within clip only. */
+/* The region an op cuts out of a picture, and its output size: [x, x + w) x [y, y + h) becomes
+ * size_w x size_h pixels, of which out_w x out_h from (x0, y0) are produced. Filters read only
+ * pixels within clip. */
 struct mr_cut {
     uint64_t clip_x, clip_y, clip_w, clip_h;
     double x, y, w, h; /* relative to clip */
@@ -43,42 +50,49 @@ struct mr_cut {
 enum mr_filter { MR_FILTER_BILINEAR, MR_FILTER_BICUBIC, MR_FILTER_NEAREST };
 
 /*
- * Where a sample stands: what its random draws are keyed by, and what is known of its picture.
+ * The context of a sample: the key of its random draws, and what is known of its picture.
  *
- * Windows. Ops that cut a window out of a picture or give it another size (crop, random_crop, center_crop, resize,
- * random_resized_crop) say which by their `window` hook: a function of the whole picture's size and the draws alone. Such ops
- * at the front of a picture's plan are one stage, their windows put together into one where that is exact (a resize may
- * follow a crop, a crop a resize, not a resize a resize); a decoder that is asked by mr_transform_window() may decode only what
- * the window needs, smaller where the format can, and hands over what it decoded: `picture`. The stage then resamples the
- * window out of that. The same stage works on whole pictures that came from elsewhere.
+ * Windows. Ops that cut a window out of a picture or resize it (crop, random_crop, center_crop,
+ * resize, random_resized_crop) describe it with their `window` hook, a function of only the whole
+ * picture's size and the draws. Such ops at the front of a picture's plan form one stage; their
+ * windows are combined into one where that is exact (a resize may follow a crop, and a crop a
+ * resize, but not a resize a resize). A decoder that calls mr_transform_window() may decode only
+ * what the window needs, at a smaller scale where the format can, and passes the result as
+ * `picture`. The stage then resamples the window from that. The same stage also works on whole
+ * pictures from elsewhere.
  *
- * Points. A field named "points" (floats, last dimension 2: x, y in pixels of the whole picture, (0, 0) its top left corner's
- * pixel centre) is moved as the pixels of the picture ("image", or the first field whose pixels move) are: each op that moves pixels gives an affine map of
- * its sample (hook `map`), and their product is applied.
+ * Points. A field named "points" (floats, last dimension 2: x, y in pixels of the whole picture,
+ * (0, 0) is the centre of its top left pixel) is moved like the pixels of the picture ("image", or
+ * the first field whose pixels move): each op that moves pixels gives an affine map for its sample
+ * (hook `map`), and their product is applied.
  */
 struct mr_at {
     uint64_t seed, epoch, index;
-    const struct mr_picture *picture; /* what was decoded of the field; NULL: `in` is all of it */
-    uint64_t height, width;           /* of the whole picture, for points; 0: see dim */
-    const uint64_t *
-        dim; /* of the field that points lie on, where it is no compressed picture; NULL: its spec's */
+    const struct mr_picture *picture; /* the decoded part of the field; NULL: `in` is all of it */
+    uint64_t height, width;           /* of the whole picture, for points; 0: use dim */
+    /* shape of the field that the points refer to, if it is not a compressed picture; NULL: its
+     * spec's shape */
+    const uint64_t *dim;
 };
 
 /* A fused pass over the elements. */
 struct mr_pointwise {
-    enum mr_dtype from, compute, to; /* compute: f32, f64, or MR_N_DTYPES: only a copy so far */
-    mr_convert *load, *store;        /* from -> compute, compute -> to; NULL: same dtype */
-    mr_convert *direct;              /* i64 <-> u64: instead of both */
-    uint32_t n_pairs, channels;      /* channels 1: the same constants for all elements */
-    uint64_t inner;   /* neighbouring elements of one channel; 0: varies, see axis_op */
-    uint32_t axis_op; /* place among the stage's ops of the one whose shape gives inner */
-    int axis;         /* of that shape: the channels' */
+    /* compute: f32, f64, or MR_N_DTYPES if the pass only copies so far */
+    enum mr_dtype from, compute, to;
+    /* from -> compute, compute -> to; NULL if the dtypes are equal */
+    mr_convert *load, *store;
+    mr_convert *direct;         /* i64 <-> u64: used instead of load and store */
+    uint32_t n_pairs, channels; /* channels 1: the same constants for all elements */
+    uint64_t inner;             /* consecutive elements of one channel; 0: varies, see axis_op */
+    uint32_t axis_op; /* index, among the stage's ops, of the one whose shape determines inner */
+    int axis;         /* the channel axis of that shape */
     union {
         float f32[MR_MAX_LIST][MR_MAX_PAIRS][2];
         double f64[MR_MAX_LIST][MR_MAX_PAIRS][2];
     } c;
-    float *
-        cycle; /* f32, inner fixed and small: [n_pairs][2][cycle_length], a multiple of channels * inner */
+    /* if f32 with a small, fixed inner: [n_pairs][2][cycle_length]; a multiple of channels *
+     * inner */
+    float *cycle;
     uint64_t cycle_length;
 };
 
@@ -89,26 +103,28 @@ struct mr_op_ops {
     const char *const *positional;
     size_t args_bytes;
     bool random;
-    void (*preset)(void *args);           /* after the table's defaults; may be NULL */
-    int (*check)(const struct mr_op *op); /* arguments together; may be NULL */
-    /* Changes the spec from what comes in to what goes out, and sets op->bound. */
+    void (*preset)(void *args);           /* sets defaults after the table's; may be NULL */
+    int (*check)(const struct mr_op *op); /* checks combinations of arguments; may be NULL */
+    /* Changes the spec from the op's input to its output, and sets op->bound. */
     int (*infer)(struct mr_op *op, struct mr_spec *spec);
-    /* The shape of one sample after the op; NULL: the shape stays, or apply writes it. */
+    /* The shape of one sample after the op. NULL: the shape does not change, or apply() sets it. */
     void (*shape)(const struct mr_op *op, const uint64_t *in_dim, uint64_t *out_dim);
-    /* Adds the op to a pointwise pass; false: does not fit there (p unchanged). */
+    /* Adds the op to a pointwise pass. Returns false, with p unchanged, if it can't be added. */
     bool (*fuse)(const struct mr_op *op, struct mr_pointwise *p, uint32_t op_in_stage);
-    /* Moves one sample. None of fuse, window and apply: the bytes stay as they are. */
+    /* Moves one sample. If fuse, window and apply are all NULL, the bytes don't change. */
     int (*apply)(const struct mr_op *op, struct mr_op_call *call);
-    /* Instead of apply: what is cut out of a picture of this size. Returns 0, MR_ESHAPE. */
+    /* Used instead of apply(): the region to cut from a picture of this size. Returns 0 or
+     * MR_ESHAPE. */
     int (*window)(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height,
                   struct mr_cut *out);
-    bool resamples; /* window may give another size than it cuts out */
-    /* Where the pixels of a picture of this size go: x' = m[0] x + m[1] y + m[2], y' = m[3] x + m[4] y + m[5], m preset to
-     * the identity. NULL: they stay, or window says. */
+    bool resamples; /* the window's output may have another size than its region */
+    /* Where the pixels of a picture of this size move: x' = m[0] x + m[1] y + m[2], y' = m[3] x +
+     * m[4] y + m[5]; m is preset to the identity. NULL: they don't move, or window() determines
+     * it. */
     void (*map)(const struct mr_op *op, const struct mr_at *at, uint64_t width, uint64_t height,
                 double m[6]);
-    uint64_t (*work)(
-        const struct mr_op *op); /* bytes that apply needs beside in and out; NULL: none */
+    /* bytes that apply() needs besides in and out; NULL: none */
+    uint64_t (*work)(const struct mr_op *op);
 };
 
 extern const struct mr_op_ops mr_op_cast, mr_op_scale, mr_op_normalize, mr_op_layout, mr_op_flatten,
@@ -123,7 +139,7 @@ struct mr_image {
 
 struct mr_op {
     const struct mr_op_ops *ops;
-    uint32_t place; /* in the chain, from 1 */
+    uint32_t place; /* position in the chain, from 1 */
     char *field;    /* NULL: ops->default_field */
     char *text;     /* "crop(32,32)", for errors and mr_transform_text() */
     void *args;
@@ -133,90 +149,93 @@ struct mr_op {
     struct mr_spec in, out;
     struct mr_image image; /* ops on pixels */
     struct {
-        int axis;                /* normalize: the channels' */
+        int axis;                /* normalize: the channel axis */
         unsigned char value[16]; /* pad: one element; one_hot: the 1 */
     } bound;
 };
 
-/* Sets "transform 3: crop(32,32): ..." and returns code. */
+/* Sets the error "transform 3: crop(32,32): ..." and returns code. */
 int mr_op_error(const struct mr_op *op, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same with the spec at the end: "transform 3: crop(32,32): does not fit image u8[28,28]". code: MR_ESHAPE. */
+/* The same, with the spec at the end: "transform 3: crop(32,32): does not fit image u8[28,28]".
+ * Returns MR_ESHAPE. */
 int mr_op_misfit(const struct mr_op *op, const struct mr_spec *spec, const char *what);
 
 struct mr_pass {
-    uint32_t first, n_ops;      /* of the plan's ops */
-    uint32_t mover;             /* among these: the one whose apply moves the bytes */
+    uint32_t first, n_ops;      /* index range in the plan's ops */
+    uint32_t mover;             /* the op among these whose apply() moves the bytes */
     struct mr_pointwise *point; /* a pointwise stage */
-    bool moves;                 /* false: shapes only */
-    uint32_t n_windows;         /* a window stage: its first ops, put together into one cut */
-    bool resamples;             /* one of these may resample */
-    bool planar;                /* a pointwise stage that ends in a layout(nchw) (planar.c) */
-    const struct mr_op *flip;   /* the hflip that it begins with; NULL: none */
+    bool moves;                 /* false: only the shape changes */
+    /* window stages: number of its first ops that are combined into one cut */
+    uint32_t n_windows;
+    bool resamples;           /* one of these may resample */
+    bool planar;              /* a pointwise stage that ends in a layout(nchw) (planar.c) */
+    const struct mr_op *flip; /* the hflip at its start, or NULL */
 };
 
-/* What happens to one field. */
+/* The plan of one field. */
 struct mr_field_plan {
     uint32_t n_ops, n_stages;
     const struct mr_op *op[MR_MAX_OPS];
     struct mr_pass stage[MR_MAX_OPS];
-    bool fixed; /* no dimension varies anywhere */
+    bool fixed; /* no dimension varies */
     bool identity;
-    uint64_t in_elements; /* fixed */
+    uint64_t in_elements; /* if fixed */
     uint64_t out_bytes;
-    uint64_t half_bytes; /* of each of the two halves of scratch */
-    uint64_t work_bytes; /* of what stages need beside, behind the halves */
-    /* Of a head (device_part.h): checks the label that comes out, for the device; NULL: none. */
+    uint64_t half_bytes; /* size of each of the two halves of scratch */
+    uint64_t work_bytes; /* additional memory of stages, after the halves */
+    /* For a head (device_part.h): checks the resulting label on behalf of the device; or NULL. */
     const struct mr_op *one_hot;
 };
 
 struct mr_transform {
-    struct mr_op *op; /* room for MR_MAX_OPS */
+    struct mr_op *op; /* capacity MR_MAX_OPS */
     uint32_t n_ops;
     char *text;
     bool bound;
     int n_fields;
     struct mr_spec in[MR_MAX_FIELDS], out[MR_MAX_FIELDS];
     struct mr_field_plan *plan[MR_MAX_FIELDS];
-    /* What the host does before a device part (device_part.h); NULL: all. */
+    /* The ops that run on the host before a device part (device_part.h); NULL: all of them. */
     struct mr_field_plan *head[MR_MAX_FIELDS];
     uint64_t scratch_bytes;
-    int points,
-        pointed; /* the field whose points are moved as field `pointed`'s pixels are; -1: none */
-    const struct mr_op *mix; /* the op that mixes rows of batches; NULL: none */
+    int points, pointed; /* the field whose points move with the pixels of field `pointed`, or -1 */
+    const struct mr_op *mix; /* the op that mixes rows of batches, or NULL */
     int mix_label;           /* the field of soft labels */
-    _Atomic uint32_t users;  /* loaders that apply it: it may not change meanwhile */
+    _Atomic uint32_t users;  /* loaders that use the chain: while there are any, it can't change */
 };
 
-/* mr_transform_bind(); plain: one stage an op, nothing fused: what the fused path is tested against. */
+/* mr_transform_bind(). plain: one stage per op, without fusion; tests compare the fused path with
+ * it. */
 int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *fields, int n_fields,
                          bool plain);
 void mr_transform_unbind(struct mr_transform *chain);
 
-/* Does the field's plan begin with a window that a decoder may be asked to heed? The field is a picture, HWC. */
+/* Returns whether the field, a picture in HWC, has a plan that begins with a window that a decoder
+ * may use. */
 bool mr_transform_has_window(const struct mr_transform *chain, int field);
-/* The window that this sample's draws choose of a picture of this size: a mr_window_choice's body. Returns 0, MR_ESHAPE when
- * it does not fit. */
+/* The window that this sample's draws select in a picture of this size; the body of a
+ * mr_window_choice. Returns 0, or MR_ESHAPE if it does not fit. */
 int mr_transform_window(const struct mr_transform *chain, int field, const struct mr_at *at,
                         uint32_t width, uint32_t height, struct mr_window *out);
-/* Are the windows at the front all that the field's chain does? head: all that the host does of it
- * (device_part.h). */
+/* Returns whether the windows at the front are the whole chain of the field. head: of its part on
+ * the host (device_part.h). */
 bool mr_transform_is_window(const struct mr_transform *chain, int field, bool head);
-/* mr_transform_window() as the cut that the stage makes: of a field that has a window. */
+/* mr_transform_window() as the cut that the stage performs, for a field that has a window. */
 int mr_transform_cut(const struct mr_transform *chain, int field, const struct mr_at *at,
                      uint32_t width, uint32_t height, struct mr_cut *out);
-/* mr_transform_apply() for a sample of which more is known. */
+/* mr_transform_apply() for a sample with a known context. */
 int mr_transform_apply_at(const struct mr_transform *chain, int field, const struct mr_at *at,
                           const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim,
                           void *scratch);
 
-/* A loader binds the chain and keeps it from changing until it releases it. Returns what
+/* Binds the chain for a loader and locks it until the loader releases it. Returns what
  * mr_transform_bind() does. */
 int mr_transform_acquire(struct mr_transform *chain, const struct mr_spec *fields, int n_fields);
 void mr_transform_release(struct mr_transform *chain);
 
-/* Plans one field: its ops, bound, are in plan->op. Returns 0, MR_ELIMIT, -ENOMEM. */
+/* Plans one field; its bound ops are in plan->op. Returns 0, MR_ELIMIT or -ENOMEM. */
 int mr_field_plan_make(struct mr_field_plan *plan, const struct mr_spec *in,
                        const struct mr_spec *out, bool plain);
 void mr_field_plan_destroy(struct mr_field_plan *plan);
@@ -224,12 +243,14 @@ uint64_t mr_field_plan_scratch(const struct mr_field_plan *plan); /* bytes */
 
 /* What device_part.c needs of single ops. */
 uint32_t mr_normalize_channels(const struct mr_op *op); /* 1: the same numbers for all elements */
-int mr_layout_source(const struct mr_op *op, int d); /* output dimension d is this of the input's */
+/* the input dimension that becomes output dimension d */
+int mr_layout_source(const struct mr_op *op, int d);
 bool mr_hflip_mirrors(const struct mr_op *op, const uint32_t random[4]);
 int mr_one_hot_check(const struct mr_op *op, const void *label,
                      uint64_t *out_class); /* 0 or MR_EFORMAT */
 
-/* Parses a chain's text into ops with places from `place` on; on failure *n_out of them are to be destroyed too. */
+/* Parses a chain's text into ops, numbered from `place`. After a failure, the caller must also
+ * destroy *n_out of them. */
 int mr_ops_parse(const char *text, uint32_t place, struct mr_op *out, uint32_t cap,
                  uint32_t *n_out);
 void mr_op_destroy(struct mr_op *op);
@@ -252,16 +273,16 @@ void mr_split_u8(const void *in, void *out,
                  uint64_t pixels); /* of 3 channels, to 3 runs of elements */
 void mr_mirror_u8(const void *in, void *out, size_t n);
 
-/* Elements of a shape, or of the part behind dimension d (d = -1: all). */
+/* Number of elements of a shape, or of the dimensions after d (d = -1: all). */
 uint64_t mr_dims_after(const uint64_t *dim, int rank, int d);
 
-/* An op's k-th four numbers, k from 0: the first are those of mr_op_call. */
+/* An op's k-th block of four random numbers, from 0; block 0 is the one in mr_op_call. */
 void mr_op_draw(const struct mr_op *op, const struct mr_at *at, uint32_t k, uint32_t out[4]);
 
 /* Window stages (window.c). */
 void mr_cut_all(uint64_t width, uint64_t height,
-                struct mr_cut *out); /* the whole picture as it is */
-/* Bytes that the ops first .. last as one stage need. */
+                struct mr_cut *out); /* the whole picture, unchanged */
+/* Work bytes for the ops first .. last as one stage. */
 uint64_t mr_window_work(const struct mr_op *first, const struct mr_op *last, bool resamples);
 int mr_window_run(const struct mr_field_plan *plan, const struct mr_pass *stage,
                   const struct mr_at *at, const struct mr_picture *picture, const void *in,
@@ -273,26 +294,29 @@ struct mr_mix_at {
 };
 struct mr_mixture;
 int mr_mix_bind(struct mr_transform *chain); /* 0, MR_ESHAPE */
-/* Is the field mixed by taking rectangles of the partner, or by adding products? */
+/* Returns whether the field is mixed by copying rectangles of the partner, else by weighted
+ * sums. */
 bool mr_mix_cuts(const struct mr_transform *chain, int field);
 bool mr_mix_adds(const struct mr_transform *chain, int field);
-/* Chooses chain->mix's numbers for a batch: fewer than two rows stay as they are. */
+/* Draws chain->mix's parameters for a batch; batches of fewer than two rows are not mixed. */
 void mr_mix_choose(const struct mr_transform *chain, const struct mr_mix_at *at, uint64_t rows,
                    struct mr_mixture *out);
-/* Mixes a field's rows, as the chain leaves them, on the host. room: for a row. */
+/* Mixes a field's rows on the host, after the rest of the chain. room: a buffer for one row. */
 void mr_mix_rows(const struct mr_transform *chain, const struct mr_mixture *m, int field,
                  unsigned char *base, uint64_t row_bytes, unsigned char *room);
 
-/* Points (points.c). Is there a field of points that the chain moves, and as which picture's pixels? */
+/* Points (points.c). Finds the field of points that the chain moves, and the picture they belong
+ * to; false if there is none. */
 bool mr_points_find(const struct mr_transform *chain, int *out, int *picture);
 int mr_points_move(const struct mr_transform *chain, const struct mr_at *at, const void *in,
                    uint64_t elements, void *out);
 
-/* The image axes of a spec. layout: 0 by the shape, 1 nchw, 2 nhwc. false: rank too low. */
+/* Finds the image axes of a spec. layout: 0 from the shape, 1 nchw, 2 nhwc. Returns false if the
+ * rank is too low. */
 bool mr_image_axes(const struct mr_spec *spec, int layout, struct mr_image *out);
 
-/* One sample as `outer` images of h x w pixels of `pixel` bytes: channels in front of height and width are part of outer,
- * channels behind them part of the pixel. */
+/* One sample as `outer` images of h x w pixels of `pixel` bytes: dimensions before height and width
+ * are part of outer, those after them part of the pixel. */
 struct mr_pixels {
     uint64_t outer, h, w, pixel;
 };

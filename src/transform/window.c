@@ -1,10 +1,10 @@
-/* Window stages: neighbouring ops that cut or resize, put together into one cut and done in one pass. */
+/* Window stages: consecutive ops that cut or resize, combined into one cut and done in one pass. */
 #include "transform/resample.h"
 
 #include <math.h>
 #include <string.h>
 
-#define MAX_SIDE 65536 /* of pictures, whose sizes a spec may only guess */
+#define MAX_SIDE 65536 /* limit for pictures whose size the spec only guesses */
 
 void mr_cut_all(uint64_t width, uint64_t height, struct mr_cut *out)
 {
@@ -168,7 +168,7 @@ int mr_window_run(const struct mr_field_plan *plan, const struct mr_pass *stage,
     return 0;
 }
 
-/* Sums of fractions may come out a last bit past the clip's end: they do not. */
+/* Rounding may move the end of a sum of fractions past the clip's end: clamp it. */
 static double within(double from, double size, double end)
 {
     while (from + size > end)

@@ -181,7 +181,7 @@ warning: random_crop draws at random on test samples, too
 warning: hflip draws at random on test samples, too
 [1]
 $ millrace train d -m softmax --loss mse --target-acc 50%
-millrace train: --target-acc: wants an accuracy, and --loss mse has none
+millrace train: --target-acc: needs an accuracy, and --loss mse has none
 [2]
 # A plateau with max looks at the accuracy, which grows here.
 $ millrace train d --model mlp:50r -o sgd --lr 0.01 -e 3 --schedule plateau:0.1/max/patience=0 | sed -n 's/^epoch.* lr \([0-9.e-]*\),.*/\1/p'

@@ -289,7 +289,7 @@ static void many_reads_in_flight(void **state)
     test_works(mr_reader_open(st, &reader));
     uint32_t started = 0, ended = 0;
     while (ended < N_READS) {
-        for (; started < N_READS && mr_reader_room(reader); started++) {
+        for (; started < N_READS && mr_reader_space(reader); started++) {
             struct mr_read *one = &read[started];
             *one = (struct mr_read){.file = ids[started % 2],
                                     .offset = test_random(started) % (BIG_BYTES - 3000),

@@ -130,7 +130,7 @@ static void *worker_main(void *arg)
         w->errors++;
         return NULL;
     }
-    const uint32_t room = mr_reader_room(r);
+    const uint32_t room = mr_reader_space(r);
     struct mr_read *reads = calloc(room, sizeof *reads),
                    **spare = calloc(room, sizeof(struct mr_read *));
     uint32_t n_spare = room;
@@ -139,7 +139,7 @@ static void *worker_main(void *arg)
         reads[i].buf = malloc(MOST);
     }
     for (uint64_t submitted = 0, done = 0; done < w->reads;) {
-        uint32_t n = (uint32_t)MR_MIN(MR_MIN(n_spare, mr_reader_room(r)), w->reads - submitted);
+        uint32_t n = (uint32_t)MR_MIN(MR_MIN(n_spare, mr_reader_space(r)), w->reads - submitted);
         for (uint32_t i = 0; i < n; i++)
             draw(w, submitted + i, spare[n_spare - n + i]);
         mr_reader_submit(r, spare + n_spare - n, n);
@@ -406,7 +406,7 @@ static void closing_with_reads_in_flight(void **state)
         assert_int_equal(mr_thread_start(&thread, "submit", submit_main, &batch), 0);
         pthread_join(thread, NULL);
         assert_int_equal(mr_reader_in_flight(r), 40);
-        assert_int_equal(mr_reader_room(r), 0);
+        assert_int_equal(mr_reader_space(r), 0);
         mr_reader_close(r);
         for (int i = 0; i < 40; i++)
             free(reads[i].buf);

@@ -93,11 +93,11 @@ static void names_stand_for_their_urls(void **state)
 {
     (void)state;
     const char *a = NULL, *b = NULL, *c = NULL, *again = NULL, *plain = "/what?.npy";
-    assert_int_equal(mr_url_hold("http://u:p@h/d/x?s=1", &a), 1);
-    assert_int_equal(mr_url_hold("http://u:p@h/d/x?s=2", &b), 1);
-    assert_int_equal(mr_url_hold("http://v:q@h/d/z", &c), 1);
-    assert_int_equal(mr_url_hold("http://u:p@h/d/x?s=1", &again), 1);
-    assert_int_equal(mr_url_hold("/what?.npy", &plain), 0);
+    assert_int_equal(mr_url_acquire("http://u:p@h/d/x?s=1", &a), 1);
+    assert_int_equal(mr_url_acquire("http://u:p@h/d/x?s=2", &b), 1);
+    assert_int_equal(mr_url_acquire("http://v:q@h/d/z", &c), 1);
+    assert_int_equal(mr_url_acquire("http://u:p@h/d/x?s=1", &again), 1);
+    assert_int_equal(mr_url_acquire("/what?.npy", &plain), 0);
     assert_string_equal(plain, "/what?.npy");
     assert_string_equal(a, "http://***@h/d/x?...");
     assert_string_equal(again, a);

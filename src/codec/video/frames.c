@@ -1,4 +1,5 @@
-/* Which frames a file has, and getting at them: by the last key frame before, or on from where the decoder stands. */
+/* Builds a file's frame index, and decodes frames: from the last key frame before one, or onward
+ * from the decoder's position. */
 #include "codec/video/module.h"
 
 #include <stdlib.h>
@@ -54,29 +55,37 @@ int video_make_index(struct mr_video *v, struct mr_video_index **out)
     struct mr_video_index *index = NULL;
     uint64_t room = 0;
     bool exact = true;
-    int rc = 0, got = 0;
-    while (rc == 0 && (got = av_read_frame(v->format, v->packet)) >= 0) {
+    int rc, got;
+    while ((got = av_read_frame(v->format, v->packet)) >= 0) {
         bool counts = v->packet->stream_index == v->stream->index &&
                       !(v->packet->flags & AV_PKT_FLAG_DISCARD);
-        if (counts && (rc = grow(v, &index, &room)) == 0) {
+        rc = counts ? grow(v, &index, &room) : 0;
+        if (rc < 0) {
+            av_packet_unref(v->packet);
+            goto fail;
+        }
+        if (counts) {
             exact = exact && v->packet->pts != AV_NOPTS_VALUE;
             index->frame[index->n++] =
                 (struct mr_video_frame){v->packet->pts, v->packet->flags & AV_PKT_FLAG_KEY};
         }
         av_packet_unref(v->packet);
     }
-    if (rc == 0 && v->read_error < 0)
+    if (v->read_error < 0) {
         rc = v->read_error;
-    if (rc == 0 && got != AVERROR_EOF && got != AVERROR_INVALIDDATA) /* what a cut file ends in */
-        rc = video_error(v, got, "its packets cannot be read");
-    if (rc == 0 && (!index || index->n == 0))
-        rc = video_host->error(MR_EFORMAT, "%s: its video has no frames", v->source.name);
-    if (rc == 0)
-        rc = to_front(v);
-    if (rc < 0) {
-        free(index);
-        return rc;
+        goto fail;
     }
+    if (got != AVERROR_EOF && got != AVERROR_INVALIDDATA) { /* files that were cut end this way */
+        rc = video_error(v, got, "its packets cannot be read");
+        goto fail;
+    }
+    if (!index || index->n == 0) {
+        rc = video_host->error(MR_EFORMAT, "%s: its video has no frames", v->source.name);
+        goto fail;
+    }
+    rc = to_front(v);
+    if (rc < 0)
+        goto fail;
     if (exact)
         qsort(index->frame, index->n, sizeof index->frame[0], by_pts);
     for (uint64_t i = 1; i < index->n && exact; i++)
@@ -84,11 +93,14 @@ int video_make_index(struct mr_video *v, struct mr_video_index **out)
     index->exact = exact;
     *out = index;
     return 0;
+fail:
+    free(index);
+    return rc;
 }
 
 /* ---- decoding ---- */
 
-/* The next frame in showing order. Returns 1, 0 at the end, or an error. */
+/* Decodes the next frame in display order. Returns 1, 0 at the end, or an error. */
 static int next_frame(struct mr_video *v)
 {
     av_frame_unref(v->before);
@@ -114,7 +126,7 @@ static int next_frame(struct mr_video *v)
     }
 }
 
-/* The number of the frame with this time; UINT64_MAX: none has it. */
+/* The number of the frame with this timestamp; UINT64_MAX if none. */
 static uint64_t number_of(const struct mr_video_index *index, int64_t pts)
 {
     uint64_t low = 0, high = index->n;
@@ -135,7 +147,8 @@ static uint64_t key_before(const struct mr_video_index *index, uint64_t number)
     return number;
 }
 
-/* Puts the decoder where frame `number` comes after as few others as can be. */
+/* Moves the decoder to a position from which frame `number` follows after as few frames as
+ * possible. */
 static int place(struct mr_video *v, const struct mr_video_index *index, uint64_t number)
 {
     bool ahead = v->placed && v->next <= number;
@@ -151,14 +164,16 @@ static int place(struct mr_video *v, const struct mr_video_index *index, uint64_
     if (rc < 0)
         return to_front(v);
     v->placed = true;
-    v->next = 0; /* told by the first frame's time */
+    v->next = 0; /* set by the first frame's timestamp */
     return 0;
 }
 
-#define MISSING                                                                                    \
-    8 /* frames that a file may promise and not have: the last one that comes out stands for them */
+/* a file may announce up to this many frames at its end that can't be decoded: the last decoded one
+ * replaces them */
+#define MISSING 8
 
-/* The file has ended after frame v->next - 1, if that one came just now: does that one stand for `number`? Then it is in v->frame. */
+/* Called when the file ended after frame v->next - 1. Returns whether that frame replaces `number`;
+ * it is then in v->frame. */
 static int at_end(struct mr_video *v, uint64_t number)
 {
     v->placed = false;
@@ -169,7 +184,8 @@ static int at_end(struct mr_video *v, uint64_t number)
     return 1;
 }
 
-/* Decodes up to frame `number`, which is then in v->frame. Returns 1, or 0 when it does not come. */
+/* Decodes up to frame `number`, which is then in v->frame. Returns 1, or 0 if the frame does not
+ * exist. */
 static int reach(struct mr_video *v, const struct mr_video_index *index, uint64_t number)
 {
     for (;;) {
@@ -194,20 +210,21 @@ static int reach(struct mr_video *v, const struct mr_video_index *index, uint64_
     }
 }
 
-/* Frame `number`, by seeking, and where that does not find it, from the front. */
+/* Gets frame `number`, by seeking, or from the front if seeking does not find it. */
 static int get_frame(struct mr_video *v, const struct mr_video_index *index, uint64_t number)
 {
     int rc = place(v, index, number);
-    if (rc == 0)
-        rc = reach(v, index, number);
+    if (rc < 0)
+        return rc;
+    rc = reach(v, index, number);
     if (rc != 0)
         return rc;
     rc = to_front(v);
-    return rc == 0 ? reach(v, index, number) : rc;
+    return rc < 0 ? rc : reach(v, index, number);
 }
 
-/* Some files promise frames that no decoder gives (the last ones of a cut, packets that hold nothing): the frame before
- * stands for such a one. */
+/* Some files announce frames that no decoder returns (the last ones before a cut, empty packets):
+ * the frame before is used instead. */
 static int frame_or_before(struct mr_video *v, const struct mr_video_index *index, uint64_t number)
 {
     for (uint64_t back = 0; back <= MISSING && back <= number; back++) {
@@ -225,7 +242,7 @@ int video_frames(struct mr_video *v, const struct mr_video_index *index, const u
 {
     struct mr_video_info info;
     struct mr_video_size to = *size;
-    v->read_error = 0; /* an older read's error says nothing now */
+    v->read_error = 0; /* clear the error of an older read */
     const AVCodecParameters *par = v->stream->codecpar;
     bool lies = v->turns % 2 == 1;
     info.width = (uint32_t)(lies ? par->height : par->width);

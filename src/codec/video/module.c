@@ -1,6 +1,6 @@
 /*
- * The video module: libavformat reads through the library's own storage, libavcodec decodes on the calling thread, libswscale
- * makes RGB.
+ * The video module: libavformat reads through the library's storage, libavcodec decodes on the
+ * calling thread, and libswscale converts to RGB.
  */
 #include "codec/video/module.h"
 
@@ -19,7 +19,7 @@ const struct mr_video_host *video_host;
 int video_error(const struct mr_video *v, int av, const char *what)
 {
     char text[AV_ERROR_MAX_STRING_SIZE] = "";
-    if (v->read_error < 0) /* libav hides what its reads failed with */
+    if (v->read_error < 0) /* libav replaces the errors of our reads */
         return v->read_error;
     if (av == AVERROR(ENOMEM))
         return video_host->error(-ENOMEM, "%s: %s: out of memory", v->source.name, what);
@@ -73,8 +73,8 @@ static int open_format(struct mr_video *v)
     }
     v->format->pb = v->io;
     v->format->flags |= AVFMT_FLAG_CUSTOM_IO;
-    int rc =
-        avformat_open_input(&v->format, NULL, NULL, NULL); /* frees the context when it fails */
+    /* frees the context when it fails */
+    int rc = avformat_open_input(&v->format, NULL, NULL, NULL);
     if (rc < 0)
         return video_error(v, rc, "no video that libavformat knows");
     rc = avformat_find_stream_info(v->format, NULL);
@@ -83,7 +83,7 @@ static int open_format(struct mr_video *v)
 
 /* ---- the stream ---- */
 
-/* Quarter turns that showing the picture takes, clockwise. */
+/* Quarter turns clockwise needed to display the picture. */
 static int find_turns(const AVStream *stream)
 {
     const uint8_t *matrix = av_stream_get_side_data(stream, AV_PKT_DATA_DISPLAYMATRIX, NULL);
@@ -119,7 +119,7 @@ static int open_codec(struct mr_video *v, uint64_t max_pixels)
     if (!v->codec)
         return video_error(v, AVERROR(ENOMEM), "decoder");
     int rc = avcodec_parameters_to_context(v->codec, par);
-    v->codec->thread_count = 1; /* many videos at once, one a worker */
+    v->codec->thread_count = 1; /* many videos are decoded at once, one per worker */
     v->codec->max_pixels = (int64_t)max_pixels;
     v->codec->pkt_timebase = v->stream->time_base;
     if (rc >= 0)
@@ -157,20 +157,23 @@ static int video_open(const struct mr_video_source *source, uint64_t max_pixels,
     v->frame = av_frame_alloc();
     v->before = av_frame_alloc();
     v->packet = av_packet_alloc();
-    int rc =
-        v->name && v->frame && v->before && v->packet ? 0 : video_error(v, AVERROR(ENOMEM), "open");
-    if (rc == 0) {
-        v->source.name = v->name;
-        rc = open_format(v);
+    int rc;
+    if (!v->name || !v->frame || !v->before || !v->packet) {
+        rc = video_error(v, AVERROR(ENOMEM), "open");
+        goto fail;
     }
-    if (rc == 0)
-        rc = open_codec(v, max_pixels);
-    if (rc < 0) {
-        video_close(v);
-        return rc;
-    }
+    v->source.name = v->name;
+    rc = open_format(v);
+    if (rc < 0)
+        goto fail;
+    rc = open_codec(v, max_pixels);
+    if (rc < 0)
+        goto fail;
     *out = v;
     return 0;
+fail:
+    video_close(v);
+    return rc;
 }
 
 static void video_info(const struct mr_video *v, struct mr_video_info *out)
@@ -203,6 +206,6 @@ const struct mr_video_module *mr_video_module_get(uint32_t version,
     if (version != MR_VIDEO_VERSION)
         return NULL;
     video_host = host;
-    av_log_set_level(AV_LOG_QUIET); /* what is wrong is in the error's text */
+    av_log_set_level(AV_LOG_QUIET); /* errors are in our error texts */
     return &module;
 }

@@ -1,4 +1,5 @@
-/* A decoded frame as RGB of the size that is wanted: cut, scaled and converted by libswscale, then turned upright. */
+/* Converts a decoded frame to RGB of the requested size: cropped, scaled and converted by
+ * libswscale, then turned upright. */
 #include "codec/video/module.h"
 
 #include <libavutil/imgutils.h>
@@ -7,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The part of the frame that is shown: all of it, or the largest middle part of the wanted shape. */
+/* The visible part of the frame: all of it, or the largest centred part with the output's aspect
+ * ratio. */
 struct part {
     int x, y, w, h;
 };
@@ -24,13 +26,13 @@ static struct part choose_part(const AVFrame *f, uint32_t width, uint32_t height
         p.h = (int)((uint64_t)f->width * height / width);
     p.w = p.w > 0 ? p.w : 1;
     p.h = p.h > 0 ? p.h : 1;
-    p.x = (f->width - p.w) / 2 >> d->log2_chroma_w
-                                      << d->log2_chroma_w; /* on a whole colour sample */
+    /* aligned to a whole chroma sample */
+    p.x = (f->width - p.w) / 2 >> d->log2_chroma_w << d->log2_chroma_w;
     p.y = (f->height - p.h) / 2 >> d->log2_chroma_h << d->log2_chroma_h;
     return p;
 }
 
-/* The planes of a frame from column x and row y on. */
+/* The planes of a frame, starting at column x and row y. */
 static void shift_planes(const AVFrame *f, const struct part *p, const uint8_t *plane[4])
 {
     const AVPixFmtDescriptor *d = av_pix_fmt_desc_get((enum AVPixelFormat)f->format);
@@ -46,7 +48,8 @@ static void shift_planes(const AVFrame *f, const struct part *p, const uint8_t *
     }
 }
 
-/* What a scaler is made for. The colours' matrix and range as the file says; of HD that says nothing, BT.709. */
+/* The parameters of a scaler. Colour matrix and range come from the file; if an HD file does not
+ * specify them, BT.709. */
 static struct video_scaling choose_scaling(const AVFrame *f, const struct part *p, uint32_t w,
                                            uint32_t h)
 {
@@ -63,7 +66,7 @@ static struct video_scaling choose_scaling(const AVFrame *f, const struct part *
     };
 }
 
-/* Makes the scaler anew when it is for something else. */
+/* Creates the scaler again if its parameters changed. */
 static int need_scaler(struct mr_video *v, struct video_scaling to)
 {
     if (v->scaler && memcmp(&v->scaling, &to, sizeof to) == 0)
@@ -82,7 +85,7 @@ static int need_scaler(struct mr_video *v, struct video_scaling to)
                              v->source.name, name ? name : "unknown");
 }
 
-/* Turns w x h pixels of 3 bytes clockwise by quarter turns, into `to`. */
+/* Rotates w x h pixels of 3 bytes clockwise by quarter turns, into `to`. */
 static void turn(const uint8_t *from, uint32_t w, uint32_t h, int turns, uint8_t *to)
 {
     for (uint32_t y = 0; y < h; y++)

@@ -1,10 +1,10 @@
-/* Arrays in memory that the caller lends. */
+/* Arrays in the caller's memory. */
 #include "dataset/dataset.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define HASHED_BYTES 4096 /* of each array's start and end */
+#define HASHED_BYTES 4096 /* bytes at each end of an array */
 
 struct state {
     struct mr_records field[MR_MAX_FIELDS];

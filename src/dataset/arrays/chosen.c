@@ -1,10 +1,10 @@
-/* Names of arrays, chosen by fields=[a,b]. */
+/* Chooses named arrays: the option fields=[a,b]. */
 #include "dataset/arrays/chosen.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The name's place among "a,b,c", or -1. [out] count: how many there are. */
+/* The index of name in the list "a,b,c", or -1. [out] count: length of the list. */
 static int place_in(const char *names, const char *name, int *count)
 {
     int at = -1;
@@ -98,7 +98,7 @@ int mr_chosen_take(struct mr_chosen *c, const char *path, const char *what, cons
     return at;
 }
 
-/* The name at place f of "a,b,c". */
+/* Name number f of the list "a,b,c". */
 static const char *name_at(const char *names, int f, size_t *length)
 {
     while (f-- > 0)

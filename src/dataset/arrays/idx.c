@@ -1,6 +1,7 @@
 /*
- * MNIST's format: two zero bytes, a type byte, the rank, then each dimension as 32 bits, then the elements; all
- * big-endian. The first dimension counts samples. A data set is one such file, or one of images and one of labels.
+ * MNIST's format: two zero bytes, a type byte, the rank, then each dimension as 32 bits, then the
+ * elements; all big-endian. The first dimension counts samples. A data set is one such file, or a
+ * file of images and a file of labels.
  */
 #include "dataset/dataset.h"
 
@@ -19,11 +20,11 @@ struct state {
     struct mr_records field[2];
 };
 
-/* What a header says. */
+/* A parsed header. */
 struct head {
     enum mr_dtype dtype;
     int rank;
-    uint64_t dim[MR_MAX_RANK]; /* dim[0]: samples */
+    uint64_t dim[MR_MAX_RANK]; /* dim[0]: number of samples */
     uint64_t head_bytes, record_bytes, total_bytes;
 };
 
@@ -42,7 +43,7 @@ static int element_type(uint8_t type, enum mr_dtype *out)
     return MR_EFORMAT;
 }
 
-/* The first four bytes. */
+/* Parses the first four bytes. */
 static int read_magic(const char *name, const uint8_t *b, uint64_t bytes, struct head *out)
 {
     if (bytes < 4)
@@ -66,7 +67,7 @@ static int read_magic(const char *name, const uint8_t *b, uint64_t bytes, struct
     return 0;
 }
 
-/* bytes: how many of the header are in b: all of it, or the whole file. */
+/* bytes: how many bytes of the header are in b; less than all only if the file ends there. */
 static int parse_head(const char *name, const uint8_t *b, uint64_t bytes, struct head *out)
 {
     int rc = read_magic(name, b, bytes, out);
@@ -93,7 +94,7 @@ static int parse_head(const char *name, const uint8_t *b, uint64_t bytes, struct
     return 0;
 }
 
-/* By content, not by name. What cannot be opened is left to mr_files_add_path() to report. */
+/* Checks the content, not the name. mr_files_add_path() reports a file that can't be opened. */
 static bool is_gzip(const char *path)
 {
     uint8_t magic[2] = {0};
@@ -172,8 +173,8 @@ static const char *const splits[] = {"train", "t10k", NULL};
 static const char *const split_choices[] = {"train", "test", NULL};
 
 /*
- * Looks in dir for PREFIXkind{-,.}idxN-ubyte{,.gz}; sep and gz: the form that is tried first. [out] path: PATH_BYTES.
- * [out] tried: the names, for the error; NULL: not wanted.
+ * Looks in dir for PREFIXkind{-,.}idxN-ubyte{,.gz}; sep and gz select the form that is tried first.
+ * [out] path: PATH_BYTES. [out] tried: the names, for the error; may be NULL.
  */
 static bool find_named(const char *dir, const char *prefix, const char *kind, int rank, char sep,
                        bool gz, char *path, char *tried)
@@ -195,7 +196,8 @@ static bool find_named(const char *dir, const char *prefix, const char *kind, in
     return false;
 }
 
-/* dir: a folder; split: "train" or "t10k". Finds MNIST's images file or says what was looked for. */
+/* Finds MNIST's images file in the folder dir; an error lists the names that were tried. split:
+ * "train" or "t10k". */
 static int find_in_folder(const char *dir, const char *split, const char *kind, int rank,
                           char path[PATH_BYTES])
 {
@@ -244,7 +246,7 @@ static bool sniff(const char *path)
 
 /* ---- opening ---- */
 
-/* Says which files: [out] images, labels: PATH_BYTES each; labels "" for none. */
+/* Finds the files. [out] images, labels: PATH_BYTES each; labels is "" if there are none. */
 static int find_files(const struct mr_idx_opts *opts, char *images, char *labels)
 {
     bool none = opts->labels && strcmp(opts->labels, "none") == 0;

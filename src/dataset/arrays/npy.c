@@ -1,4 +1,4 @@
-/* numpy's arrays: the first dimension counts samples. */
+/* NumPy arrays in npy files: the first dimension counts samples. */
 #include "dataset/arrays/npy.h"
 #include "dataset/dataset.h"
 
@@ -46,8 +46,9 @@ int mr_npy_look(struct mr_files *files, int id, struct mr_npy_file *s, uint64_t 
     s->file_bytes = mr_files_bytes(files, id);
     uint64_t have = MR_MIN(s->file_bytes, sizeof b);
     int rc = mr_files_read(files, id, 0, b, have);
-    if (rc >= 0)
-        rc = mr_npy_preamble(s->path, b, have, &at, &bytes);
+    if (rc < 0)
+        return rc;
+    rc = mr_npy_preamble(s->path, b, have, &at, &bytes);
     if (rc < 0)
         return rc;
     s->data_at = at + bytes;
@@ -59,30 +60,39 @@ int mr_npy_look(struct mr_files *files, int id, struct mr_npy_file *s, uint64_t 
     if (!text)
         return mr_error_nomem(s->path, bytes + 1);
     rc = mr_files_read(files, id, at, text, bytes);
-    if (rc >= 0)
-        rc = mr_npy_parse(s->path, text, bytes, &s->head);
-    if (rc >= 0 && s->head.rank == 0)
+    if (rc < 0)
+        goto free_text;
+    rc = mr_npy_parse(s->path, text, bytes, &s->head);
+    if (rc < 0)
+        goto free_text;
+    if (s->head.rank == 0) {
         rc = mr_error_set(
             MR_EUNSUPPORTED,
             "%s: a 0-dimensional array: expected a first dimension that counts samples", s->path);
-    if (rc >= 0)
-        rc = size_up(s);
-    *hash = mr_hash(*hash, text, rc < 0 ? 0 : bytes);
+        goto free_text;
+    }
+    rc = size_up(s);
+    if (rc < 0)
+        goto free_text;
+    *hash = mr_hash(*hash, text, bytes);
     *hash = mr_hash(*hash, &s->file_bytes, sizeof s->file_bytes);
+free_text:
     free(text);
     return rc;
 }
 
-/* ---- Fortran order: the first dimension is the fastest, so a sample's elements lie far apart ---- */
+/* ---- Fortran order: the first dimension varies fastest, so a sample's elements are far apart
+ * ---- */
 
 #define CHUNK_BYTES (1u << 20)
 
-/* Where the next element goes: `at` samples down a column whose place in a sample is `place` elements. */
+/* The destination of the next element: sample `at` of a column; `place` is the element's offset in
+ * a sample. */
 struct scatter {
     const struct mr_npy_head *head;
     uint64_t at, place;
     uint64_t index[MR_MAX_RANK + 1],
-        step[MR_MAX_RANK + 1]; /* of dimensions 1 and up; step in elements, C order */
+        step[MR_MAX_RANK + 1]; /* of dimensions 1 and up; step: in elements, in C order */
     uint64_t record_elements;
 };
 
@@ -107,7 +117,7 @@ static void next_column(struct scatter *s)
     }
 }
 
-/* Fixed sizes become plain moves. */
+/* Constant sizes compile to plain moves. */
 static void put_strided(char *to, uint64_t stride, const char *from, uint64_t n, uint64_t size)
 {
     switch (size) {
@@ -152,14 +162,17 @@ static int transpose(struct mr_files *files, int id, const struct mr_npy_file *s
     if (!buf)
         return mr_error_nomem(src->path, chunk);
     scatter_init(&s, &src->head);
-    for (uint64_t at = 0; rc >= 0 && at < src->data_bytes; at += chunk) {
+    for (uint64_t at = 0; at < src->data_bytes; at += chunk) {
         uint64_t bytes = MR_MIN(chunk, src->data_bytes - at);
         rc = mr_interrupt_check(src->path);
-        if (rc >= 0)
-            rc = mr_files_read(files, id, src->data_at + at, buf, bytes);
-        if (rc >= 0)
-            scatter(&s, buf, bytes / size, to);
+        if (rc < 0)
+            goto free_buf;
+        rc = mr_files_read(files, id, src->data_at + at, buf, bytes);
+        if (rc < 0)
+            goto free_buf;
+        scatter(&s, buf, bytes / size, to);
     }
+free_buf:
     free(buf);
     return rc;
 }
@@ -179,12 +192,16 @@ int mr_npy_gather(struct mr_files *to, struct mr_files *files, int id, const str
     if (!data)
         return mr_error_nomem(s->path, s->data_bytes);
     int rc = transpose(files, id, s, data);
-    if (rc >= 0 && s->head.swap)
-        mr_swap_copy(data, data, s->data_bytes / s->head.swap, s->head.swap);
-    if (rc >= 0)
-        rc = mr_files_add_memory(to, s->path, data, s->data_bytes, true);
     if (rc < 0)
-        free(data);
+        goto fail;
+    if (s->head.swap)
+        mr_swap_copy(data, data, s->data_bytes / s->head.swap, s->head.swap);
+    rc = mr_files_add_memory(to, s->path, data, s->data_bytes, true);
+    if (rc < 0)
+        goto fail;
+    return rc;
+fail:
+    free(data);
     return rc;
 }
 
@@ -210,7 +227,8 @@ bool mr_npy_scattered(const struct mr_npy_file *s)
     return s->head.fortran && s->head.rank > 1;
 }
 
-/* A table of its own for the header, because a file in Fortran order is not one that samples are read from. */
+/* The header is read through a separate file table: samples of a file in Fortran order are not read
+ * from the file itself. */
 static int add_file(struct mr_dataset *ds, const char *path, int f, struct mr_npy_file *s)
 {
     struct mr_records *r = &((struct state *)ds->state)->field[f];
@@ -220,8 +238,9 @@ static int add_file(struct mr_dataset *ds, const char *path, int f, struct mr_np
         return mr_error_nomem(path, 0);
     int id = mr_files_add_path(files, path);
     int rc = id < 0 ? id : mr_npy_look(files, id, s, &ds->fingerprint);
-    if (rc >= 0)
-        rc = mr_npy_spec(s, &ds->field[f]);
+    if (rc < 0)
+        goto destroy;
+    rc = mr_npy_spec(s, &ds->field[f]);
     if (rc < 0)
         goto destroy;
     *r = (struct mr_records){.bytes = s->record_bytes, .stride = s->record_bytes};
@@ -263,7 +282,7 @@ static int open_npy(struct mr_dataset *ds, const void *options)
     if (rc < 0)
         return rc;
     mr_field_name(&ds->field[0]);
-    if (s.head.length) /* strings and void are u8, too, and no images */
+    if (s.head.length) /* strings and void are u8 too, but not images */
         strcpy(ds->field[0].name, "x");
     ds->n = s.n;
     ds->n_fields = 1;

@@ -1,4 +1,4 @@
-/* numpy's archives of arrays (savez): a zip file of npy files, read into memory at open. */
+/* NumPy archives of arrays (savez): a zip file of npy files, read into memory when it is opened. */
 #include "dataset/arrays/chosen.h"
 #include "dataset/arrays/npy.h"
 
@@ -19,19 +19,19 @@ static const char *lacks(void)
 
 #if MILLRACE_HAVE_ZIP
 
-#define BLOCK_BYTES    (1u << 20) /* read at once: libzip asks for little at a time */
+#define BLOCK_BYTES    (1u << 20) /* bytes per read: libzip asks for small pieces */
 #define UNPACKED_TIMES 20ull
 #define UNPACKED_LEAST (1ull << 30)
-#define STEP_BYTES     (8u << 20) /* unpacked between two looks for an interrupt */
+#define STEP_BYTES     (8u << 20) /* bytes unpacked between two checks for an interrupt */
 
-/* ---- libzip reads through the table of files ---- */
+/* ---- libzip reads through the file table ---- */
 
 struct input {
     const char *path;
     struct mr_files *files;
-    int id, rc; /* rc: of a read that failed: libzip would hide what with */
+    int id, rc; /* rc: error of a failed read, which libzip would replace by its own */
     uint64_t bytes, at;
-    uint8_t *block; /* n bytes from `from` on */
+    uint8_t *block; /* n bytes of the file, starting at `from` */
     uint64_t from, n;
     zip_error_t error;
 };
@@ -107,7 +107,7 @@ static zip_int64_t on_command(void *user, void *data, zip_uint64_t length, zip_s
     }
 }
 
-/* member: NULL for the archive. */
+/* member: NULL if the error concerns the archive. */
 static int refuse(const struct input *in, const char *member, const char *why)
 {
     if (in->rc < 0)
@@ -156,10 +156,10 @@ struct opening {
     struct input in;
     zip_t *zip;
     struct mr_chosen chosen;
-    uint64_t need; /* bytes of the chosen arrays */
+    uint64_t need; /* bytes of all chosen arrays */
 };
 
-/* May it be read? */
+/* Checks that a member can be read. */
 static int check_member(struct opening *o, const zip_stat_t *st)
 {
     const zip_uint64_t want = ZIP_STAT_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
@@ -173,7 +173,7 @@ static int check_member(struct opening *o, const zip_stat_t *st)
     return 0;
 }
 
-/* All of a member, and then its end: only there is its checksum compared. */
+/* Reads a member to its end: libzip compares the checksum only there. */
 static int read_open_member(struct opening *o, zip_file_t *file, const zip_stat_t *st,
                             uint8_t *data)
 {
@@ -215,8 +215,8 @@ static int read_member(struct opening *o, const zip_stat_t *st, uint8_t **out)
     return 0;
 }
 
-/* Where the array lies: in `data`, which the table of files then owns, or turned round in memory of its own. Returns the
- * file's id. */
+/* Puts an array where its samples can be read: `data` itself, which the file table then owns, or
+ * for Fortran order a reordered copy. Returns the file's id. */
 static int place(struct mr_dataset *ds, struct mr_npy_file *npy, uint8_t *data, uint64_t bytes,
                  struct mr_records *out)
 {
@@ -225,20 +225,25 @@ static int place(struct mr_dataset *ds, struct mr_npy_file *npy, uint8_t *data, 
         free(data);
         return mr_error_nomem(npy->path, 0);
     }
-    int id = mr_files_add_memory(own, npy->path, data, bytes, false), file = -1;
+    bool scattered = false;
+    int id = mr_files_add_memory(own, npy->path, data, bytes, false);
     int rc = id < 0 ? id : mr_npy_look(own, id, npy, &ds->fingerprint);
-    bool scattered = rc == 0 && mr_npy_scattered(npy);
-    if (rc == 0)
-        rc = file = scattered ? mr_npy_gather(ds->files, own, id, npy)
-                              : mr_files_add_memory(ds->files, npy->path, data, bytes, true);
-    mr_files_destroy(own);
-    if (rc < 0 || scattered)
-        free(data);
-    *out = (struct mr_records){.file = file,
+    if (rc < 0)
+        goto destroy;
+    scattered = mr_npy_scattered(npy);
+    rc = scattered ? mr_npy_gather(ds->files, own, id, npy)
+                   : mr_files_add_memory(ds->files, npy->path, data, bytes, true);
+    if (rc < 0)
+        goto destroy;
+    *out = (struct mr_records){.file = rc,
                                .swap = scattered ? 0 : npy->head.swap,
                                .offset = scattered ? 0 : npy->data_at,
                                .stride = npy->record_bytes,
                                .bytes = npy->record_bytes};
+destroy:
+    mr_files_destroy(own);
+    if (rc < 0 || scattered)
+        free(data);
     return rc;
 }
 
@@ -249,16 +254,20 @@ static int add_array(struct opening *o, const zip_stat_t *st, const char *name)
     char label[256];
     uint8_t *data = NULL;
     int f = mr_chosen_take(&o->chosen, o->in.path, "array", name);
-    int rc = f < 0 ? f : check_member(o, st);
-    if (rc == 0)
-        rc = read_member(o, st, &data);
+    if (f < 0)
+        return f;
+    int rc = check_member(o, st);
+    if (rc < 0)
+        return rc;
+    rc = read_member(o, st, &data);
     if (rc < 0)
         return rc;
     snprintf(label, sizeof label, "%.150s: %.90s", o->in.path, st->name);
     struct mr_npy_file npy = {.path = label};
     rc = place(ds, &npy, data, st->size, &((struct state *)ds->state)->field[f]);
-    if (rc >= 0)
-        rc = mr_npy_spec(&npy, &ds->field[f]);
+    if (rc < 0)
+        return rc;
+    rc = mr_npy_spec(&npy, &ds->field[f]);
     if (rc < 0)
         return rc;
     mr_chosen_name(&ds->field[f], name);
@@ -307,7 +316,8 @@ static int see_member(struct opening *o, zip_uint64_t index)
     return 0;
 }
 
-/* Before anything is unpacked. The directory's sizes are those that members are then held to. */
+/* Runs before anything is unpacked. Members may not unpack to more than the sizes in the
+ * directory. */
 static int check_memory(const struct opening *o, uint64_t asked)
 {
     struct mr_host_memory_info memory;
@@ -336,25 +346,35 @@ static int check_memory(const struct opening *o, uint64_t asked)
 static int add_members(struct mr_dataset *ds, const struct mr_npz_opts *opts)
 {
     struct opening o = {.ds = ds};
+    zip_int64_t n;
     int rc = open_input(&o.in, opts->path);
-    if (rc == 0)
-        rc = mr_chosen_parse(opts->path, opts->fields, &o.chosen);
-    if (rc == 0)
-        rc = open_zip(&o.in, &o.zip);
-    zip_int64_t n = rc == 0 ? zip_get_num_entries(o.zip, 0) : 0;
+    if (rc < 0)
+        goto close;
+    rc = mr_chosen_parse(opts->path, opts->fields, &o.chosen);
+    if (rc < 0)
+        goto free_chosen;
+    rc = open_zip(&o.in, &o.zip);
+    if (rc < 0)
+        goto free_chosen;
+    n = zip_get_num_entries(o.zip, 0);
     for (zip_int64_t i = 0; rc == 0 && i < n; i++)
         rc = see_member(&o, (zip_uint64_t)i);
-    if (rc == 0)
-        rc = mr_chosen_check_count(&o.chosen, opts->path, "array");
-    if (rc == 0)
-        rc = check_memory(&o, opts->memory_bytes);
+    if (rc < 0)
+        goto discard;
+    rc = mr_chosen_check_count(&o.chosen, opts->path, "array");
+    if (rc < 0)
+        goto discard;
+    rc = check_memory(&o, opts->memory_bytes);
     for (zip_int64_t i = 0; rc == 0 && i < n; i++)
         rc = add_member(&o, (zip_uint64_t)i);
-    if (rc == 0)
-        rc = mr_chosen_check(&o.chosen, opts->path, "array");
-    if (o.zip)
-        zip_discard(o.zip);
+    if (rc < 0)
+        goto discard;
+    rc = mr_chosen_check(&o.chosen, opts->path, "array");
+discard:
+    zip_discard(o.zip);
+free_chosen:
     mr_chosen_free(&o.chosen);
+close:
     close_input(&o.in);
     return rc;
 }

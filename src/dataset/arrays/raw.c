@@ -1,4 +1,4 @@
-/* Records of fixed size, one after the other in one file. */
+/* Fixed-size records, one after the other in one file. */
 #include "dataset/dataset.h"
 
 #include <stdio.h>
@@ -56,10 +56,11 @@ static int open_raw(struct mr_dataset *ds, const void *options)
     memcpy(spec->dim, o->shape.dim, sizeof spec->dim);
     mr_field_name(spec);
     ds->n_fields = 1;
-    ds->n = 1; /* until the file says how many: the check wants some */
+    ds->n = 1; /* a placeholder, since the check requires n > 0; the file's size decides */
     rc = mr_dataset_check(ds, o->path);
-    if (rc >= 0)
-        rc = mr_spec_bytes(spec, &r->bytes);
+    if (rc < 0)
+        return rc;
+    rc = mr_spec_bytes(spec, &r->bytes);
     if (rc < 0)
         return rc;
     if (o->record_bytes && o->record_bytes < r->bytes)

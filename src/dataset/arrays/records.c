@@ -1,9 +1,11 @@
-/* Fixed-size records in files: where they lie, and their bytes turned round where the file's order is not ours. */
+/* Fixed-size records in files: their location, and byte swapping where the file's byte order is not
+ * native. */
 #include "dataset/dataset.h"
 
 #include <string.h>
 
-/* One loop per width, with fixed-size memcpy: unaligned, and vectorised by the compiler. */
+/* One loop per width, with memcpy of a constant size: handles unaligned data, and compilers
+ * vectorise it. */
 #define SWAP_LOOP(type, builtin)                                                                   \
     for (uint64_t i = 0; i < count; i++) {                                                         \
         type x;                                                                                    \

@@ -1,4 +1,5 @@
-/* safetensors files: each chosen tensor is a field, its first dimension counts the samples. One file, or shards by an index. */
+/* safetensors files: each chosen tensor is a field, its first dimension counts the samples. The
+ * data set is one file, or the shards that an index file lists. */
 #include "dataset/arrays/chosen.h"
 #include "dataset/arrays/safetensors_head.h"
 
@@ -6,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define INDEX_BYTES (64ull << 20) /* of model.safetensors.index.json, at most */
+#define INDEX_BYTES (64ull << 20) /* maximum size of model.safetensors.index.json */
 
 struct state {
     struct mr_records field[MR_MAX_FIELDS];
@@ -14,7 +15,7 @@ struct state {
 
 /* ---- which tensors ---- */
 
-/* Bytes that look like numbers, but are none, are only for those who ask for them. */
+/* 8-bit floats are available only as raw bytes, so the user must ask for them explicitly. */
 static int check_dtype(const char *path, const struct mr_safetensor *t, int fp8)
 {
     if (!t->foreign || fp8 == MR_FP8_U8)
@@ -55,38 +56,47 @@ static int add_tensor(struct mr_dataset *ds, const char *path, int file,
     return 0;
 }
 
-/* What is being opened. */
+/* State while a data set is being opened. */
 struct opening {
     struct mr_dataset *ds;
     struct mr_chosen chosen;
     int fp8; /* enum mr_fp8 */
 };
 
-/* Of all tensors in a file, the wanted ones; of a shard (only: the one that its index says is there) that. */
+/* Adds the chosen tensors of a file. only: the single tensor to take from a shard, as the index
+ * says; NULL for all. */
 static int add_tensors(struct opening *o, const char *path, int file,
                        const struct mr_safetensors *st, const char *only)
 {
     bool found = false;
-    int rc = 0;
+    int rc;
     for (int i = 0; i < st->n && !only; i++)
         mr_chosen_see(&o->chosen, st->tensor[i].name);
     rc = only ? 0 : mr_chosen_check_count(&o->chosen, path, "tensor");
-    for (int i = 0; i < st->n && rc == 0; i++) {
+    if (rc < 0)
+        return rc;
+    for (int i = 0; i < st->n; i++) {
         const struct mr_safetensor *t = &st->tensor[i];
         if (!mr_chosen_wants(&o->chosen, t->name) || (only && strcmp(only, t->name) != 0))
             continue;
         found = true;
         rc = check_dtype(path, t, o->fp8);
-        int f = rc == 0 ? mr_chosen_take(&o->chosen, path, "tensor", t->name) : rc;
-        rc = f < 0 ? f : add_tensor(o->ds, path, file, t, f);
+        if (rc < 0)
+            return rc;
+        int f = mr_chosen_take(&o->chosen, path, "tensor", t->name);
+        if (f < 0)
+            return f;
+        rc = add_tensor(o->ds, path, file, t, f);
+        if (rc < 0)
+            return rc;
     }
-    if (rc == 0 && only && !found)
+    if (only && !found)
         return mr_error_set(MR_EFORMAT,
                             "%s: no tensor '%.100s', which its index says is in this file: get the "
                             "shard again, or the "
                             "index that belongs to it",
                             path, only);
-    return rc;
+    return 0;
 }
 
 static int add_file(struct opening *o, const char *path, const char *only)
@@ -96,8 +106,10 @@ static int add_file(struct opening *o, const char *path, const char *only)
     if (file < 0)
         return file;
     int rc = mr_safetensors_read(o->ds->files, file, path, &st);
-    if (rc == 0)
-        rc = add_tensors(o, path, file, &st, only);
+    if (rc < 0)
+        goto free_header;
+    rc = add_tensors(o, path, file, &st, only);
+free_header:
     mr_safetensors_free(&st);
     return rc;
 }
@@ -134,25 +146,36 @@ static int read_index(const char *path, char **out)
 {
     struct mr_files *files = mr_files_create();
     char *text = NULL;
+    uint64_t bytes;
     if (!files)
         return mr_error_nomem(path, 0);
-    int id = mr_files_add_path(files, path), rc = MR_MIN(id, 0);
-    uint64_t bytes = id >= 0 ? mr_files_bytes(files, id) : 0;
-    if (rc == 0 && bytes > INDEX_BYTES)
+    int rc, id = mr_files_add_path(files, path);
+    if (id < 0) {
+        rc = id;
+        goto fail;
+    }
+    bytes = mr_files_bytes(files, id);
+    if (bytes > INDEX_BYTES) {
         rc = mr_error_set(MR_ELIMIT, "%s: %llu bytes: expected an index of at most %llu", path,
                           (unsigned long long)bytes, INDEX_BYTES);
-    if (rc == 0 && !(text = malloc(bytes + 1)))
-        rc = mr_error_nomem(path, bytes);
-    if (rc == 0)
-        rc = mr_files_read(files, id, 0, text, bytes);
-    mr_files_destroy(files);
-    if (rc < 0) {
-        free(text);
-        return rc;
+        goto fail;
     }
+    text = malloc(bytes + 1);
+    if (!text) {
+        rc = mr_error_nomem(path, bytes);
+        goto fail;
+    }
+    rc = mr_files_read(files, id, 0, text, bytes);
+    if (rc < 0)
+        goto fail;
+    mr_files_destroy(files);
     text[bytes] = 0;
     *out = text;
     return 0;
+fail:
+    mr_files_destroy(files);
+    free(text);
+    return rc;
 }
 
 /* "weight_map": tensor -> file. */
@@ -164,19 +187,26 @@ static int add_sharded(struct opening *o, const char *path)
         return rc;
     cJSON *root = cJSON_ParseWithOpts(text, NULL, 1);
     const cJSON *map = cJSON_GetObjectItemCaseSensitive(root, "weight_map"), *entry;
-    if (!cJSON_IsObject(map))
+    if (!cJSON_IsObject(map)) {
         rc = mr_error_set(MR_EFORMAT,
                           "%s: not an index of safetensors: expected a JSON object with "
                           "\"weight_map\"",
                           path);
+        goto free_text;
+    }
     cJSON_ArrayForEach(entry, map) mr_chosen_see(&o->chosen, entry->string);
-    if (rc == 0)
-        rc = mr_chosen_check_count(&o->chosen, path, "tensor");
+    rc = mr_chosen_check_count(&o->chosen, path, "tensor");
+    if (rc < 0)
+        goto free_text;
     cJSON_ArrayForEach(entry, map)
     {
-        if (rc == 0 && mr_chosen_wants(&o->chosen, entry->string))
-            rc = add_shard(o, path, entry);
+        if (!mr_chosen_wants(&o->chosen, entry->string))
+            continue;
+        rc = add_shard(o, path, entry);
+        if (rc < 0)
+            goto free_text;
     }
+free_text:
     cJSON_Delete(root);
     free(text);
     return rc;
@@ -191,14 +221,19 @@ static int open_safetensors(struct mr_dataset *ds, const void *options)
         return mr_error_set(MR_EOPTION, "safetensors: no path: expected safetensors:FILE");
     struct opening o = {.ds = ds, .fp8 = opts->fp8};
     int rc = mr_chosen_parse(opts->path, opts->fields, &o.chosen);
-    if (rc == 0)
-        rc = mr_ends_in(opts->path, ".json") ? add_sharded(&o, opts->path)
-                                             : add_file(&o, opts->path, NULL);
-    if (rc == 0)
-        rc = mr_chosen_check(&o.chosen, opts->path, "tensor");
-    mr_chosen_free(&o.chosen);
+    if (rc < 0)
+        goto free_chosen;
+    rc = mr_ends_in(opts->path, ".json") ? add_sharded(&o, opts->path)
+                                         : add_file(&o, opts->path, NULL);
+    if (rc < 0)
+        goto free_chosen;
+    rc = mr_chosen_check(&o.chosen, opts->path, "tensor");
+    if (rc < 0)
+        goto free_chosen;
     snprintf(ds->text, sizeof ds->text, "safetensors: %.80s, %d tensor%s", mr_base_name(opts->path),
              ds->n_fields, ds->n_fields == 1 ? "" : "s");
+free_chosen:
+    mr_chosen_free(&o.chosen);
     return rc;
 }
 

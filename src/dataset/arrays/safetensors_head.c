@@ -1,4 +1,5 @@
-/* The header of a safetensors file: 8 bytes that say how long it is, a JSON object of tensors, then their bytes. */
+/* The header of a safetensors file: its length in 8 bytes, then a JSON object of tensors; the
+ * tensors' bytes follow. */
 #include "dataset/arrays/safetensors_head.h"
 
 #include <cjson/cJSON.h>
@@ -6,13 +7,13 @@
 #include <math.h>
 #include <string.h>
 
-#define MAX_HEADER                                                                                 \
-    (64ull << 20) /* the format allows 100 MB; parsed, a header takes many times its size */
+/* the format allows 100 MB, but a parsed header takes many times its size */
+#define MAX_HEADER (64ull << 20)
 
 static const struct {
     const char *name;
     enum mr_dtype dtype;
-    bool foreign; /* 8-bit floats: only their bytes */
+    bool foreign; /* 8-bit floats: only raw bytes */
 } dtypes[] = {
     {"BOOL", MR_BOOL, false},     {"U8", MR_U8, false},     {"I8", MR_I8, false},
     {"U16", MR_U16, false},       {"I16", MR_I16, false},   {"F16", MR_F16, false},
@@ -28,7 +29,7 @@ static int bad(const char *path, const char *name, const char *what)
     return mr_error_set(MR_EFORMAT, "%s: tensor '%.100s': %s", path, name, what);
 }
 
-/* A whole number that a double holds exactly. */
+/* Reads an integer that a double holds exactly. */
 static bool get_whole(const cJSON *item, uint64_t *out)
 {
     double v = cJSON_IsNumber(item) ? item->valuedouble : -1;
@@ -104,12 +105,16 @@ static int get_tensor(const char *path, const cJSON *item, uint64_t data_at, uin
     if (!cJSON_IsObject(item))
         return bad(path, out->name, "is not an object");
     int rc = get_dtype(path, item, out);
-    if (rc == 0)
-        rc = get_shape(path, item, out, &bytes);
-    if (rc == 0)
-        rc = get_range(path, item, out, bytes, data_bytes);
+    if (rc < 0)
+        return rc;
+    rc = get_shape(path, item, out, &bytes);
+    if (rc < 0)
+        return rc;
+    rc = get_range(path, item, out, bytes, data_bytes);
+    if (rc < 0)
+        return rc;
     out->offset += data_at;
-    return rc;
+    return 0;
 }
 
 static int by_offset(const void *a, const void *b)
@@ -128,7 +133,7 @@ static int by_name(const void *a, const void *b)
                   (*(const struct mr_safetensor *const *)b)->name);
 }
 
-/* The format forbids holes and overlaps: what is checked is all that the file holds. */
+/* The format forbids gaps and overlaps, so the tensors must cover all bytes after the header. */
 static int check_cover(const char *path, const struct mr_safetensors *st, uint64_t data_at,
                        uint64_t data_bytes)
 {
@@ -208,7 +213,9 @@ static int get_all(const char *path, const cJSON *root, uint64_t data_at, uint64
     out->data_at = data_at;
     qsort(out->tensor, (size_t)out->n, sizeof *out->tensor, by_offset);
     rc = check_cover(path, out, data_at, data_bytes);
-    return rc == 0 ? check_names(path, out) : rc;
+    if (rc < 0)
+        return rc;
+    return check_names(path, out);
 }
 
 static int header_bytes(struct mr_files *files, int id, const char *path, uint64_t *out)
@@ -256,15 +263,14 @@ int mr_safetensors_read(struct mr_files *files, int id, const char *path,
         goto free_text;
     text[bytes] = 0;
     root = strlen(text) == bytes ? cJSON_ParseWithLengthOpts(text, bytes + 1, NULL, 1) : NULL;
-    rc = cJSON_IsObject(root) ? 0
-                              : mr_error_set(MR_EFORMAT,
-                                             "%s: not a safetensors file: its header "
-                                             "is not a JSON object",
-                                             path);
-    if (rc == 0)
-        rc = get_all(path, root, 8 + bytes, mr_files_bytes(files, id) - 8 - bytes, out);
-    cJSON_Delete(root);
+    if (!cJSON_IsObject(root)) {
+        rc = mr_error_set(MR_EFORMAT, "%s: not a safetensors file: its header is not a JSON object",
+                          path);
+        goto free_text;
+    }
+    rc = get_all(path, root, 8 + bytes, mr_files_bytes(files, id) - 8 - bytes, out);
 free_text:
+    cJSON_Delete(root);
     free(text);
     return rc;
 }

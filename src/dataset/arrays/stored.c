@@ -1,4 +1,4 @@
-/* Samples as they are stored, and pictures decoded one by one: what copying a data set needs. */
+/* Samples in their stored form, and pictures decoded one at a time: for copying data sets. */
 #include "dataset/dataset.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ void mr_stored_free(struct mr_stored stored[MR_MAX_FIELDS])
     }
 }
 
-/* Room for the fields that are no pictures. */
+/* Allocates buffers for the fields that are not pictures. */
 static int make_rooms(const struct mr_dataset *ds, struct mr_stored out[], void *room[])
 {
     for (int f = 0; f < ds->n_fields; f++) {
@@ -77,25 +77,29 @@ int mr_dataset_read_stored(const struct mr_dataset *ds, uint64_t index,
     struct mr_bytes picture = {NULL, 0};
     struct mr_sample sample;
     int rc = make_rooms(ds, made, room);
+    if (rc < 0)
+        goto free_made;
     mr_sample_init(ds, room, &sample);
     sample.stored = &picture;
-    if (rc == 0 && ds->wants_decoder)
-        rc = mr_decoder_create(&sample.decoder);
-    if (rc == 0)
-        rc = mr_sample_read(ds, index, &sample, owned);
+    rc = ds->wants_decoder ? mr_decoder_create(&sample.decoder) : 0;
+    if (rc < 0)
+        goto free_made;
+    rc = mr_sample_read(ds, index, &sample, owned);
     for (int f = 0; f < ds->n_fields && rc >= 0; f++)
         rc = keep_field(ds, f, &sample, &made[f]);
     mr_decoder_destroy(sample.decoder);
     for (int e = 0; e < MR_MAX_EXTENTS; e++)
         free(owned[e]);
     if (rc < 0)
-        mr_stored_free(made);
-    else
-        memcpy(out, made, sizeof made);
-    return MR_MIN(rc, 0);
+        goto free_made;
+    memcpy(out, made, sizeof made);
+    return 0;
+free_made:
+    mr_stored_free(made);
+    return rc;
 }
 
-/* All of the picture, at the size at which its shorter side is what *user says. */
+/* Chooses the whole picture, scaled so that its shorter side has *user pixels. */
 static int choose_all(void *user, uint32_t width, uint32_t height, struct mr_window *out)
 {
     const uint64_t *shorter = user;
@@ -111,9 +115,11 @@ int mr_picture_decode(const char *name, const void *bytes, uint64_t n,
                       const struct mr_picture_opts *opts, uint64_t shorter, void **pixels,
                       uint32_t *height, uint32_t *width)
 {
-    struct mr_dataset set = {0}; /* reads the options */
+    struct mr_dataset set = {0}; /* only carries the options */
     struct mr_decoder *decoder = NULL;
     struct mr_picture p;
+    unsigned char *out;
+    uint64_t row;
     if ((unsigned)opts->color > MR_PICTURE_RGBA || (unsigned)opts->alpha > MR_PICTURE_WHITE)
         return mr_error_set(
             MR_EOPTION,
@@ -125,17 +131,20 @@ int mr_picture_decode(const char *name, const void *bytes, uint64_t n,
         return rc;
     rc = mr_image_decode(decoder, &set.image, name, bytes, n, shorter ? choose_all : NULL, &shorter,
                          &p);
-    uint64_t row = rc == 0 ? (uint64_t)p.width * p.channels : 0;
-    unsigned char *out = rc == 0 ? malloc(row * p.height + 1) : NULL;
-    if (rc == 0 && !out)
+    if (rc < 0)
+        goto destroy;
+    row = (uint64_t)p.width * p.channels;
+    out = malloc(row * p.height + 1);
+    if (!out) {
         rc = mr_error_nomem(name, row * p.height);
-    for (uint32_t y = 0; rc == 0 && y < p.height; y++)
-        memcpy(out + y * row, p.data + y * p.stride, row);
-    if (rc == 0) {
-        *pixels = out;
-        *height = p.height;
-        *width = p.width;
+        goto destroy;
     }
+    for (uint32_t y = 0; y < p.height; y++)
+        memcpy(out + y * row, p.data + y * p.stride, row);
+    *pixels = out;
+    *height = p.height;
+    *width = p.width;
+destroy:
     mr_decoder_destroy(decoder);
     return rc;
 }

@@ -1,6 +1,7 @@
 /*
- * CSV files of pictures: a column of paths; points, labels and classes from the others. Read once, at open: paths go to the
- * table of files, numbers to rows in memory, the text is dropped.
+ * CSV files of pictures: one column has paths; points, labels and classes come from others. The
+ * file is read once, when it is opened: paths go to the file table, numbers to rows in memory, and
+ * the text is freed.
  */
 #include "dataset/pictures/csv.h"
 #include "codec/image.h"
@@ -14,7 +15,7 @@
 #include <string.h>
 
 struct state {
-    struct mr_photos photos; /* first */
+    struct mr_photos photos; /* must be first */
 };
 
 struct reading {
@@ -24,9 +25,9 @@ struct reading {
     struct mr_csv csv;
     struct mr_csv_columns columns;
     float *points;          /* rows of 2 * n_points */
-    double *labels;         /* rows of n_labels; made the field's dtype at the end */
-    bool whole, wide;       /* all of them are whole numbers; some whole one is none in f32 */
-    struct mr_slice *names; /* of classes */
+    double *labels;         /* rows of n_labels; converted to the field's dtype at the end */
+    bool whole, wide;       /* all are integers; some integer is not exact in f32 */
+    struct mr_slice *names; /* class names */
 };
 
 /* ---- values ---- */
@@ -78,7 +79,8 @@ static int read_floats(const struct reading *r, const size_t *column, uint64_t n
     return 0;
 }
 
-/* Is the cell all digits, a number that someone counts or names by, but not the number that it was read as? */
+/* Returns whether the cell is all digits (a count or an identifier) but does not fit a double
+ * exactly. */
 static bool is_rounded(struct mr_slice cell, double x)
 {
     size_t at = cell.length > 0 && (cell.text[0] == '-' || cell.text[0] == '+');
@@ -90,7 +92,7 @@ static bool is_rounded(struct mr_slice cell, double x)
     return at == cell.length && (!fits || fabs(x) >= 0x1p63 || (uint64_t)fabs(x) != n);
 }
 
-/* A label, and what its column's type has to hold. */
+/* Reads a label and notes what the column's dtype must be able to represent. */
 static int read_label(struct reading *r, size_t c, double *out)
 {
     float narrow;
@@ -126,18 +128,20 @@ static int read_record(struct reading *r)
                             r->o->path, (unsigned long long)r->csv.record_line, r->csv.n, k->n);
     if (r->points)
         rc = read_floats(r, k->points, k->n_points * 2, r->points + i * k->n_points * 2);
-    if (rc == 0 && r->labels)
+    if (rc < 0)
+        return rc;
+    if (r->labels)
         rc = read_labels(r, r->labels + i * k->n_labels);
+    if (rc < 0)
+        return rc;
     if (r->names)
         r->names[i] = r->csv.cell[k->labels[0]];
-    if (rc == 0)
-        rc = mr_photos_add(r->ds, r->root, r->csv.cell[k->path], r->o->path, r->csv.record_line);
-    return rc;
+    return mr_photos_add(r->ds, r->root, r->csv.cell[k->path], r->o->path, r->csv.record_line);
 }
 
 /* ---- rows ---- */
 
-/* How many records there can be at most: one a line, and one byte a cell with what ends it. */
+/* An upper bound for the number of records: one per line, and at least two bytes per cell. */
 static uint64_t most_records(const struct mr_csv *csv)
 {
     uint64_t bytes = (uint64_t)(csv->end - csv->at), ends = 0;
@@ -163,18 +167,22 @@ static int make_rows(struct reading *r)
     uint64_t n = most_records(&r->csv);
     void *points = NULL, *labels = NULL, *names = NULL;
     int rc = k->n_points ? rows(r, n, k->n_points * 2, sizeof *r->points, &points) : 0;
-    if (rc == 0 && k->text_labels)
-        rc = rows(r, n, 1, sizeof *r->names, &names);
-    else if (rc == 0 && k->n_labels > 0)
-        rc = rows(r, n, k->n_labels, sizeof *r->labels, &labels);
+    if (rc < 0)
+        return rc;
     r->points = points;
+    if (k->text_labels)
+        rc = rows(r, n, 1, sizeof *r->names, &names);
+    else if (k->n_labels > 0)
+        rc = rows(r, n, k->n_labels, sizeof *r->labels, &labels);
+    if (rc < 0)
+        return rc;
     r->labels = labels;
     r->names = names;
     r->whole = true;
-    return rc;
+    return 0;
 }
 
-/* Gives back what the rows do not need. */
+/* Returns unused memory of the rows. */
 static void *shrink(void *data, uint64_t bytes)
 {
     void *less = realloc(data, MR_MAX(bytes, 1u));
@@ -190,13 +198,14 @@ static int finish_classes(struct reading *r)
     if (!labels)
         return mr_error_nomem(r->o->path, r->ds->n * sizeof *labels);
     int rc = mr_photos_classes(r->ds, r->names, r->ds->n, labels);
-    if (rc == 0)
-        return mr_photos_add_field(r->ds, &spec, labels);
-    free(labels);
-    return rc;
+    if (rc < 0) {
+        free(labels);
+        return rc;
+    }
+    return mr_photos_add_field(r->ds, &spec, labels);
 }
 
-/* f32, unless a whole number asks for more; one column of whole numbers is of classes. */
+/* f32 unless an integer needs more; a single column of integers is a class label. */
 static enum mr_dtype label_dtype(const struct reading *r)
 {
     if (r->whole && (r->columns.n_labels == 1 || r->wide))
@@ -204,7 +213,7 @@ static enum mr_dtype label_dtype(const struct reading *r)
     return r->wide ? MR_F64 : MR_F32;
 }
 
-/* The doubles become what the field holds, where they are. */
+/* Converts the doubles in place to the field's dtype. */
 static int finish_labels(struct reading *r)
 {
     struct mr_spec spec = {
@@ -239,11 +248,13 @@ static int finish_points(struct reading *r)
 static int finish(struct reading *r)
 {
     int rc = r->points ? finish_points(r) : 0;
-    if (rc == 0 && r->names)
+    if (rc < 0)
+        return rc;
+    if (r->names)
         rc = finish_classes(r);
-    if (rc == 0 && r->labels)
-        rc = finish_labels(r);
-    return rc;
+    if (rc < 0)
+        return rc;
+    return r->labels ? finish_labels(r) : 0;
 }
 
 /* ---- opening ---- */
@@ -251,18 +262,24 @@ static int finish(struct reading *r)
 static int read_records(struct reading *r)
 {
     int rc = mr_csv_columns_choose(&r->columns, r->o, &r->csv);
-    if (rc == 0)
-        rc = make_rows(r);
-    for (int more = 1; rc == 0 && more > 0;) {
+    if (rc < 0)
+        return rc;
+    rc = make_rows(r);
+    if (rc < 0)
+        return rc;
+    do {
         rc = read_record(r);
-        if (rc == 0)
-            rc = more = mr_csv_next(&r->csv);
-        rc = MR_MIN(rc, 0);
-    }
-    return rc == 0 ? finish(r) : rc;
+        if (rc < 0)
+            return rc;
+        rc = mr_csv_next(&r->csv);
+        if (rc < 0)
+            return rc;
+    } while (rc > 0);
+    return finish(r);
 }
 
-/* Columns that would be labels, were their first cell a number: who has text there by mistake should see it. */
+/* Reports columns that labels=all leaves out because their first cell is text, in case that text is
+ * a mistake. */
 static void describe_left_out(const struct mr_csv_columns *k, char *out, size_t cap)
 {
     char name[80];
@@ -301,25 +318,29 @@ static int open_csv(struct mr_dataset *ds, const void *options)
     struct reading r = {.ds = ds, .o = o, .root = o->root && o->root[0] ? o->root : folder};
     mr_photos_declare(ds, &o->picture);
     int rc = mr_photos_read_text(o->path, &text, &n, &skip);
-    if (rc == 0) {
-        r.csv = (struct mr_csv){.path = o->path, .at = text + skip, .end = text + n, .line = 1};
-        r.csv.delimiter =
-            o->delimiter ? delimiters[o->delimiter] : mr_csv_delimiter(text + skip, text + n);
-        rc = mr_photos_root(ds, r.root, o->links);
-    }
-    if (rc == 0)
-        rc = read_records(&r);
-    if (rc == 0) {
-        mr_photos_hash(ds);
-        describe(ds, &r);
-    }
+    if (rc < 0)
+        goto free_folder;
+    r.csv = (struct mr_csv){.path = o->path, .at = text + skip, .end = text + n, .line = 1};
+    r.csv.delimiter =
+        o->delimiter ? delimiters[o->delimiter] : mr_csv_delimiter(text + skip, text + n);
+    rc = mr_photos_root(ds, r.root, o->links);
+    if (rc < 0)
+        goto free_text;
+    rc = read_records(&r);
+    if (rc < 0)
+        goto free_rows;
+    mr_photos_hash(ds);
+    describe(ds, &r);
+free_rows:
     mr_files_no_root(ds->files);
     mr_csv_columns_free(&r.columns);
     mr_csv_free(&r.csv);
     free(r.points);
     free(r.labels);
     free(r.names);
+free_text:
     free(text);
+free_folder:
     free(folder);
     return rc;
 }

@@ -1,4 +1,5 @@
-/* Which columns of a CSV file are what: by options, by the header's names, and by what the first record holds. */
+/* Assigns roles to the columns of a CSV file: by options, by the header's names, and by the cells
+ * of the first record. */
 #include "dataset/pictures/csv_columns.h"
 
 #include <stdio.h>
@@ -76,7 +77,7 @@ static int read_header(struct mr_csv_columns *k, const struct mr_csv_opts *o, st
 
 /* ---- choosing ---- */
 
-/* By name, or else by number from 1. */
+/* Finds a column by name, or else by number, from 1. */
 static int find(const struct mr_csv_columns *k, const struct mr_csv *csv, struct mr_slice what,
                 size_t *out)
 {
@@ -115,13 +116,13 @@ static int choose_path(struct mr_csv_columns *k, const struct mr_csv_opts *o,
                         csv->path, (unsigned long long)csv->record_line);
 }
 
-/* Empty cells may be numbers that are missing. */
+/* Empty cells count as missing numbers. */
 static bool numeric(const struct mr_csv_columns *k, const struct mr_csv *csv, size_t c)
 {
     return c != k->path && kind_of(csv->cell[c]) != MR_CSV_TEXT;
 }
 
-/* Alike but for one letter, x in the first and y in the second? */
+/* Returns whether two names differ in one letter only: x in the first, y in the second. */
 static bool pair(struct mr_slice x, struct mr_slice y)
 {
     size_t differ = 0, at = 0;
@@ -136,7 +137,7 @@ static bool pair(struct mr_slice x, struct mr_slice y)
            ((x.text[at] == 'x' && y.text[at] == 'y') || (x.text[at] == 'X' && y.text[at] == 'Y'));
 }
 
-/* taken[c]: columns that are labels by name. */
+/* taken[c]: columns that the label option names. */
 static void choose_pairs(struct mr_csv_columns *k, const struct mr_csv *csv, bool *taken)
 {
     for (size_t c = 0; k->name && c + 1 < k->n; c++) {
@@ -172,7 +173,7 @@ static int choose_points(struct mr_csv_columns *k, const struct mr_csv_opts *o,
                         csv->path, n);
 }
 
-/* "a:b" or "[a,b]": both delimiters without brackets, commas alone within. */
+/* "a:b" or "[a,b]": both delimiters without brackets, only commas inside them. */
 static int choose_named(struct mr_csv_columns *k, const char *text, const struct mr_csv *csv,
                         bool *taken)
 {
@@ -216,18 +217,22 @@ static int choose(struct mr_csv_columns *k, const struct mr_csv_opts *o, const s
     const char *labels = o->labels && o->labels[0] ? o->labels : "all";
     bool all = strcmp(labels, "all") == 0, none = strcmp(labels, "none") == 0;
     int rc = all || none ? 0 : choose_named(k, labels, csv, taken);
-    if (rc == 0)
-        rc = choose_points(k, o, csv, taken);
-    if (rc == 0 && all)
+    if (rc < 0)
+        return rc;
+    rc = choose_points(k, o, csv, taken);
+    if (rc < 0)
+        return rc;
+    if (all)
         choose_all(k, csv, taken);
-    return rc;
+    return 0;
 }
 
 int mr_csv_columns_choose(struct mr_csv_columns *k, const struct mr_csv_opts *o, struct mr_csv *csv)
 {
     int rc = read_header(k, o, csv);
-    if (rc == 0)
-        rc = choose_path(k, o, csv);
+    if (rc < 0)
+        return rc;
+    rc = choose_path(k, o, csv);
     if (rc < 0)
         return rc;
     bool *taken = calloc(k->n, sizeof *taken);

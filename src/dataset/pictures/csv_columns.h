@@ -1,22 +1,24 @@
-/* Which columns of a CSV file are what. */
+/* The roles of the columns of a CSV file. */
 #ifndef MR_DATASET_PICTURES_CSV_COLUMNS_H
 #define MR_DATASET_PICTURES_CSV_COLUMNS_H
 
 #include "dataset/pictures/csv.h"
 
-/* Numbers of columns, from 0. */
+/* Column numbers, from 0. */
 struct mr_csv_columns {
     size_t n;
     struct mr_slice *name; /* n of them; NULL without a header */
     size_t path;
     size_t n_points, *points; /* x, y, x, y, ... */
     size_t n_labels, *labels;
-    size_t n_text, first_text; /* of labels=all: columns left out, as their first cell is text */
-    bool text_labels;          /* the one label is a class's name */
+    /* for labels=all: columns left out because their first cell is text */
+    size_t n_text, first_text;
+    bool text_labels; /* the only label is a class name */
 };
 
-/* Reads the header, when there is one, and the first record, and chooses. On success the csv holds the first record.
- * Returns 0, MR_EFORMAT, MR_EOPTION, MR_ELIMIT, -ENOMEM; mr_csv_columns_free() in any case. */
+/* Reads the header, if there is one, and the first record, and chooses columns. On success, csv
+ * holds the first record. Returns 0, MR_EFORMAT, MR_EOPTION, MR_ELIMIT or -ENOMEM; call
+ * mr_csv_columns_free() in any case. */
 int mr_csv_columns_choose(struct mr_csv_columns *k, const struct mr_csv_opts *o,
                           struct mr_csv *csv);
 void mr_csv_columns_free(struct mr_csv_columns *k);

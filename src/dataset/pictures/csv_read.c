@@ -1,4 +1,4 @@
-/* CSV's text: records, cells, quotes, numbers. */
+/* CSV syntax: records, cells, quotes, numbers. */
 #include "dataset/pictures/csv.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static int add_cell(struct mr_csv *csv, const char *text, size_t length)
     return 0;
 }
 
-/* at: behind the opening quote. Doubled quotes become one, in place. */
+/* at: after the opening quote. Doubled quotes become one, in place. */
 static int quoted(struct mr_csv *csv)
 {
     uint64_t opened = csv->line;
@@ -54,7 +54,7 @@ static int plain(struct mr_csv *csv)
     return rc;
 }
 
-/* Past a line's end: LF, CR LF, or CR alone. */
+/* Skips a line end: LF, CR LF, or CR alone. */
 static void end_line(struct mr_csv *csv)
 {
     if (csv->at < csv->end && *csv->at == '\r')
@@ -66,7 +66,7 @@ static void end_line(struct mr_csv *csv)
     csv->line++;
 }
 
-/* [out] blank: the line holds nothing but blanks. */
+/* [out] blank: the line contains only blanks. */
 static int record(struct mr_csv *csv, bool *blank)
 {
     const char *start = csv->at;
@@ -125,7 +125,8 @@ char mr_csv_delimiter(const char *text, const char *end)
 
 /* ---- numbers ---- */
 
-/* Decimal digits with a point and an exponent whose value one product or quotient of exact doubles is: nearly all. */
+/* The fast path for nearly all numbers: decimal digits with a point and an exponent, whose value is
+ * one product or quotient of exact doubles. */
 static bool simple(const char *p, const char *end, double *value)
 {
     static const double power[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,

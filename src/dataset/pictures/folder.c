@@ -1,5 +1,6 @@
 /*
- * Folders of pictures, a class a sub-folder: labels and order as torchvision's ImageFolder has them.
+ * Folders of pictures with one sub-folder per class; labels and order match torchvision's
+ * ImageFolder.
  */
 #include "codec/image.h"
 #include "dataset/pictures/photos.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 
 struct state {
-    struct mr_photos photos; /* first */
+    struct mr_photos photos; /* must be first */
 };
 
 struct adding {
@@ -59,8 +60,9 @@ static int open_folder(struct mr_dataset *ds, const void *options)
     ds->class = p->class = tree.class;
     p->class_text = tree.class_text;
     ds->n_classes = tree.n_classes;
-    if (rc == 0 && tree.n_classes > 0)
-        rc = add_labels(ds, &tree);
+    if (rc < 0)
+        return rc;
+    rc = tree.n_classes > 0 ? add_labels(ds, &tree) : 0;
     if (rc < 0)
         return rc;
     mr_photos_hash(ds);

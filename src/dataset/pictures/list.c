@@ -1,4 +1,4 @@
-/* A text file with a picture's path a line, and optionally a tab and its label. */
+/* A text file with one picture path per line, optionally followed by a tab and a label. */
 #include "codec/image.h"
 #include "dataset/pictures/photos.h"
 
@@ -7,17 +7,17 @@
 #include <string.h>
 
 struct state {
-    struct mr_photos photos; /* first */
+    struct mr_photos photos; /* must be first */
 };
 
 struct reading {
     struct mr_dataset *ds;
     const char *path, *root;
     char *text;
-    struct mr_slice *labels; /* n of them, when there are any; within the text */
-    uint64_t n_lines;        /* room in labels */
+    struct mr_slice *labels; /* n of them, within the text; NULL if there are no labels */
+    uint64_t n_lines;        /* capacity of labels */
     uint64_t line;
-    bool labelled; /* by the first picture's line */
+    bool labelled; /* decided by the first picture's line */
 };
 
 static bool blank(const char *p, const char *end)
@@ -78,7 +78,7 @@ static int read_lines(struct reading *r, const char *p, const char *end)
                                    r->path);
 }
 
-/* A whole number and nothing else. */
+/* Parses an integer; false if anything else is in the text. */
 static bool whole(struct mr_slice s, int64_t *out)
 {
     char text[24], *end;
@@ -101,10 +101,11 @@ static int add_labels(struct reading *r)
     while (i < n && whole(r->labels[i], &labels[i]))
         i++;
     int rc = i < n ? mr_photos_classes(r->ds, r->labels, n, labels) : 0;
-    if (rc == 0)
-        return mr_photos_add_field(r->ds, &spec, labels);
-    free(labels);
-    return rc;
+    if (rc < 0) {
+        free(labels);
+        return rc;
+    }
+    return mr_photos_add_field(r->ds, &spec, labels);
 }
 
 static int open_list(struct mr_dataset *ds, const void *options)
@@ -120,20 +121,26 @@ static int open_list(struct mr_dataset *ds, const void *options)
     r.root = o->root && o->root[0] ? o->root : folder;
     mr_photos_declare(ds, &o->picture);
     int rc = mr_photos_read_text(o->path, &r.text, &n, &skip);
-    if (rc == 0)
-        rc = mr_photos_root(ds, r.root, o->links);
-    if (rc == 0)
-        rc = read_lines(&r, r.text + skip, r.text + n);
-    if (rc == 0 && r.labelled)
-        rc = add_labels(&r);
-    if (rc == 0) {
-        mr_photos_hash(ds);
-        snprintf(ds->text, sizeof ds->text, "list: %.60s: %s", mr_base_name(o->path),
-                 mr_photos_text(ds, text, sizeof text));
-    }
+    if (rc < 0)
+        goto free_folder;
+    rc = mr_photos_root(ds, r.root, o->links);
+    if (rc < 0)
+        goto free_text;
+    rc = read_lines(&r, r.text + skip, r.text + n);
+    if (rc < 0)
+        goto no_root;
+    rc = r.labelled ? add_labels(&r) : 0;
+    if (rc < 0)
+        goto no_root;
+    mr_photos_hash(ds);
+    snprintf(ds->text, sizeof ds->text, "list: %.60s: %s", mr_base_name(o->path),
+             mr_photos_text(ds, text, sizeof text));
+no_root:
     mr_files_no_root(ds->files);
     free(r.labels);
+free_text:
     free(r.text);
+free_folder:
     free(folder);
     return rc;
 }

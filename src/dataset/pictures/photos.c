@@ -1,4 +1,4 @@
-/* Pictures in files of their own: names to files, names to classes, and rows that stand in memory. */
+/* Pictures that are one file each: file names, class names, and the rows of the other fields. */
 #include "dataset/pictures/photos.h"
 
 #include "base/secret.h"
@@ -24,17 +24,20 @@ int mr_photos_add_field(struct mr_dataset *ds, const struct mr_spec *spec, void 
     int f = ds->n_fields;
     uint64_t bytes;
     int rc = mr_spec_bytes(spec, &bytes);
-    if (rc >= 0 && f == MR_MAX_FIELDS)
+    if (rc < 0)
+        goto fail;
+    if (f == MR_MAX_FIELDS) {
         rc = mr_error_set(MR_EMISUSE, "%s: more than %d fields", spec->name, MR_MAX_FIELDS);
-    if (rc < 0) {
-        free(rows);
-        return rc;
+        goto fail;
     }
     ds->field[f] = *spec;
     photos(ds)->field[f].rows = rows;
     photos(ds)->field[f].bytes = bytes;
     ds->n_fields++;
     return 0;
+fail:
+    free(rows);
+    return rc;
 }
 
 /* ---- names ---- */
@@ -50,7 +53,7 @@ bool mr_photos_named(const char *name, size_t length)
     return false;
 }
 
-/* Has the path a part ".."? */
+/* Returns whether the path has a component "..". */
 static bool climbs(struct mr_slice name)
 {
     const char *p = name.text, *end = name.text + name.length;
@@ -64,7 +67,7 @@ static bool climbs(struct mr_slice name)
     return false;
 }
 
-/* The root's length without slashes at its end; 0 for "/". */
+/* The length of root without trailing slashes; 0 for "/". */
 static size_t root_length(const char *root)
 {
     size_t n = strlen(root);
@@ -88,7 +91,8 @@ static bool has_scheme(struct mr_slice name)
     return memmem(name.text, name.length, "://", 3) != NULL;
 }
 
-/* The same where the root may hide credentials, which the list's own URLs spell out. */
+/* The same if the root is a URL with hidden credentials, which the URLs in the list contain in
+ * full. */
 static struct mr_slice below_url(const char *root, struct mr_slice name)
 {
     struct mr_slice rest = below(root, name);
@@ -101,7 +105,7 @@ static struct mr_slice below_url(const char *root, struct mr_slice name)
     return rest;
 }
 
-/* What is wrong with a name, at a place; path_bytes: of the path that it makes. */
+/* Reports an invalid name with file and line. path_bytes: length of the full path. */
 static int refuse(const char *root, struct mr_slice name, const char *file, uint64_t line,
                   int path_bytes)
 {
@@ -120,8 +124,8 @@ static int refuse(const char *root, struct mr_slice name, const char *file, uint
                         file, at, shown, root);
 }
 
-/* root/rest. Below an http root a name is that of a file, and is encoded; but not where the whole URL was given. Returns how long
- * it is, though there may be no room; negative: without memory. */
+/* Writes root/rest. Below an http root a name is percent-encoded, unless the list gave the whole
+ * URL. Returns the length, which may exceed the buffer, or a negative error. */
 static int join(const char *root, struct mr_slice rest, bool was_url, char path[PATH_MAX])
 {
     int front = (int)MR_MIN(root_length(root), PATH_MAX),
@@ -193,7 +197,8 @@ static int by_text(const void *a, const void *b)
     return order ? order : (x->length > y->length) - (x->length < y->length);
 }
 
-/* order: sorted. Gives each sample its label. Returns the number of classes, and the bytes of their names. */
+/* order: indices sorted by name. Sets each sample's label. Returns the number of classes and the
+ * total length of their names. */
 static uint64_t number(const struct mr_slice *names, const struct mr_slice *const *order,
                        uint64_t n, int64_t *labels, uint64_t *bytes)
 {
@@ -225,9 +230,11 @@ int mr_photos_classes(struct mr_dataset *ds, const struct mr_slice *names, uint6
     p->class = calloc(MR_MAX(n_classes, 1), sizeof *p->class);
     p->class_text = malloc(MR_MAX(bytes, 1));
     char *at = p->class_text;
-    int rc =
-        p->class && at ? 0 : mr_error_nomem(ds->ops->name, bytes + n_classes * sizeof *p->class);
-    for (uint64_t i = 0; rc == 0 && i < n; i++) {
+    if (!p->class || !at) {
+        free(order);
+        return mr_error_nomem(ds->ops->name, bytes + n_classes * sizeof *p->class);
+    }
+    for (uint64_t i = 0; i < n; i++) {
         struct mr_class *c = &p->class[labels[order[i] - names]];
         if (c->n++ > 0)
             continue;
@@ -236,8 +243,6 @@ int mr_photos_classes(struct mr_dataset *ds, const struct mr_slice *names, uint6
         *at++ = 0;
     }
     free(order);
-    if (rc < 0)
-        return rc;
     ds->class = p->class;
     ds->n_classes = n_classes;
     return 0;
@@ -294,15 +299,17 @@ int mr_photos_read_text(const char *path, char **text, uint64_t *n, uint64_t *sk
         return mr_error_nomem(path, 0);
     int rc = read_all(files, path, text, n);
     mr_files_destroy(files);
-    if (rc >= 0)
-        rc = check_text(path, *text, *n);
-    if (rc < 0) {
-        free(*text);
-        *text = NULL;
-        return rc;
-    }
+    if (rc < 0)
+        goto fail;
+    rc = check_text(path, *text, *n);
+    if (rc < 0)
+        goto fail;
     *skip = *n >= 3 && memcmp(*text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     return 0;
+fail:
+    free(*text);
+    *text = NULL;
+    return rc;
 }
 
 /* ---- samples ---- */

@@ -1,11 +1,14 @@
-/* What data sets with pictures have in common: their spec, their options, decoding by the chain's wish. */
+/* Shared by data sets with pictures: spec, options, and decoding of the region that the transform
+ * chain needs. */
 #include "dataset/dataset.h"
 
 #include <string.h>
 
-#define GUESS          16384 /* height and width of a spec whose pictures' sizes are not known */
+/* height and width of the spec while the pictures' sizes are unknown */
+#define GUESS          16384
 
-/* A file of more is no picture of so many pixels: 16-bit RGBA that does not compress, and what may stand beside it. */
+/* Upper bound of file bytes per pixel: 16-bit RGBA that does not compress; files have at most this
+ * and some metadata. */
 #define PIXEL_BYTES    8
 #define BESIDE_BYTES   (64ull << 20)
 #define DEFAULT_PIXELS 100000000ull
@@ -26,7 +29,7 @@ void mr_picture_declare(struct mr_dataset *ds, int f, const struct mr_picture_op
                                        .exact = opts->exact,
                                        .max_pixels = opts->max_pixels};
     uint64_t pixels = opts->max_pixels ? opts->max_pixels : DEFAULT_PIXELS;
-    if (ds->files) /* one picture that is in memory has none */
+    if (ds->files) /* a single picture in memory has no file table */
         mr_files_limit_whole(ds->files,
                              MR_MIN(pixels, MR_WHOLE_LIMIT) * PIXEL_BYTES + BESIDE_BYTES);
     spec->dtype = MR_U8;

@@ -1,4 +1,5 @@
-/* Walks folders of classes: classes by name; within a class, folders by path as text, and in each its files by name. */
+/* Walks class folders: classes by name; within a class, folders by path as text, and the files of
+ * each by name. */
 #include "dataset/pictures/tree.h"
 
 #include <errno.h>
@@ -7,16 +8,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define MAX_DEPTH  100 /* folders within each other */
-#define SNIFF_DIRS 8   /* sub-folders that are looked into for a file */
+#define MAX_DEPTH  100 /* nesting of folders */
+#define SNIFF_DIRS 8   /* number of sub-folders searched for a file */
 
 /* ---- lists of names ---- */
 
-/* Names one after the other, each with a NUL, and where each begins. */
+/* Names one after the other, each ended by NUL, and their offsets. */
 struct names {
     char *text;
     size_t used, *at, n;
-    uint64_t room, n_room; /* of text and at */
+    uint64_t room, n_room; /* capacity of text and of at */
 };
 
 static int names_add(struct names *names, const char *name)
@@ -66,7 +67,7 @@ static void names_free(struct names *names)
 struct listing {
     const struct mr_tree *tree;
     struct names files, folders;
-    uint64_t others; /* files that are not wanted, of all folders listed */
+    uint64_t others; /* files of other kinds in all listed folders */
 };
 
 static int on_entry(void *user, const char *name, bool folder, uint64_t bytes)
@@ -96,10 +97,10 @@ static int list(const char *place, struct listing *l)
 /* ---- all folders of a class ---- */
 
 struct dir {
-    size_t path;   /* in walk.paths: below the root, "" for the root */
-    int64_t above; /* its folder, -1: none */
+    size_t path;   /* offset in walk.paths of the path below the root, "" for the root */
+    int64_t above; /* index of its parent, -1: none */
     int depth;
-    dev_t device; /* both 0 where the store has no such things */
+    dev_t device; /* both 0 for stores without inodes */
     ino_t inode;
 };
 
@@ -109,7 +110,7 @@ struct walk {
     struct names paths;
     struct dir *dirs;
     size_t n_dirs;
-    size_t *order; /* of dirs */
+    size_t *order; /* indices of dirs */
     uint64_t room, order_room;
 };
 
@@ -124,7 +125,7 @@ static int join(char path[PATH_MAX], const char *front, const char *name)
                               length, PATH_MAX - 1);
 }
 
-/* A link to a folder above would be walked for ever. */
+/* A link to a folder above would make the walk endless. */
 static int check_loop(const struct walk *w, const struct dir *d, const char *place)
 {
     for (int64_t i = d->above; i >= 0 && d->inode; i = w->dirs[i].above)
@@ -147,10 +148,12 @@ static int add_dir(struct walk *w, const char *path, int64_t above)
     struct dir d = {
         .path = w->paths.used, .above = above, .depth = above < 0 ? 0 : w->dirs[above].depth + 1};
     int rc = join(place, w->tree->root, path);
-    if (rc == 0)
-        rc = names_add(&w->paths, path);
-    if (rc == 0)
-        rc = mr_grow("list of folders", &w->dirs, &w->room, w->n_dirs + 1, sizeof *w->dirs);
+    if (rc < 0)
+        return rc;
+    rc = names_add(&w->paths, path);
+    if (rc < 0)
+        return rc;
+    rc = mr_grow("list of folders", &w->dirs, &w->room, w->n_dirs + 1, sizeof *w->dirs);
     if (rc < 0)
         return rc;
     if (stat(place, &st) == 0) {
@@ -179,13 +182,16 @@ static int find_dirs(struct walk *w)
     char path[PATH_MAX];
     for (size_t i = 0; i < w->n_dirs; i++) {
         int rc = list_dir(w, i);
-        for (uint64_t k = 0; rc == 0 && k < w->listing.folders.n; k++) {
-            rc = join(path, dir_path(w, i), name_at(&w->listing.folders, k));
-            if (rc == 0)
-                rc = add_dir(w, path, (int64_t)i);
-        }
         if (rc < 0)
             return rc;
+        for (uint64_t k = 0; k < w->listing.folders.n; k++) {
+            rc = join(path, dir_path(w, i), name_at(&w->listing.folders, k));
+            if (rc < 0)
+                return rc;
+            rc = add_dir(w, path, (int64_t)i);
+            if (rc < 0)
+                return rc;
+        }
     }
     return 0;
 }
@@ -201,8 +207,9 @@ static int add_files(struct walk *w, size_t i)
     char path[PATH_MAX];
     for (uint64_t k = 0; k < w->listing.files.n; k++) {
         int rc = join(path, dir_path(w, i), name_at(&w->listing.files, k));
-        if (rc == 0)
-            rc = w->tree->add(w->tree->user, path);
+        if (rc < 0)
+            return rc;
+        rc = w->tree->add(w->tree->user, path);
         if (rc < 0)
             return rc;
         w->tree->n++;
@@ -210,35 +217,40 @@ static int add_files(struct walk *w, size_t i)
     return 0;
 }
 
-/* Adds all wanted files in a folder (below the root) and in those below it. A folder alone, the common case, is listed once. */
+/* Adds all wanted files in a folder (relative to the root) and below. A folder without sub-folders,
+ * the common case, is listed only once. */
 static int add_tree(struct walk *w, const char *folder)
 {
     names_clear(&w->paths);
     w->n_dirs = 0;
     int rc = add_dir(w, folder, -1);
-    if (rc == 0)
-        rc = find_dirs(w);
-    const uint64_t others = w->listing.others; /* each folder's once */
-    if (rc == 0)
-        rc = mr_grow("list of folders", &w->order, &w->order_room, w->n_dirs, sizeof *w->order);
+    if (rc < 0)
+        return rc;
+    rc = find_dirs(w);
+    if (rc < 0)
+        return rc;
+    const uint64_t others = w->listing.others; /* of this folder, counted once */
+    rc = mr_grow("list of folders", &w->order, &w->order_room, w->n_dirs, sizeof *w->order);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < w->n_dirs; i++)
         w->order[i] = i;
     qsort_r(w->order, w->n_dirs, sizeof *w->order, by_path, w);
-    for (size_t i = 0; rc == 0 && i < w->n_dirs; i++) {
-        if (w->n_dirs > 1)
-            rc = list_dir(w, w->order[i]);
-        if (rc == 0)
-            rc = add_files(w, w->order[i]);
+    for (size_t i = 0; i < w->n_dirs; i++) {
+        rc = w->n_dirs > 1 ? list_dir(w, w->order[i]) : 0;
+        if (rc < 0)
+            return rc;
+        rc = add_files(w, w->order[i]);
+        if (rc < 0)
+            return rc;
     }
     w->listing.others = others;
-    return rc;
+    return 0;
 }
 
 /* ---- classes ---- */
 
-/* Files of another kind are no reason to remove them. */
+/* The error suggests removing an empty class only if its folder has no other files. */
 static int empty_class(const struct mr_tree *t, uint64_t k, uint64_t others)
 {
     if (others == 0)
@@ -261,7 +273,7 @@ static int add_class(struct walk *w, uint64_t k)
     return t->n == before && !t->allow_empty ? empty_class(t, k, w->listing.others - others) : 0;
 }
 
-/* folders: the classes' names, sorted; taken over. */
+/* folders: sorted class names; takes ownership. */
 static int take_classes(struct mr_tree *t, struct names *folders)
 {
     t->class = calloc(folders->n, sizeof *t->class);
@@ -276,7 +288,7 @@ static int take_classes(struct mr_tree *t, struct names *folders)
     return 0;
 }
 
-/* top: what stands in the root. */
+/* top: listing of the root. */
 static int add_all(struct walk *w, struct listing *top)
 {
     struct mr_tree *t = w->tree;
@@ -287,13 +299,15 @@ static int add_all(struct walk *w, struct listing *top)
     int rc = classes ? take_classes(t, &top->folders) : add_tree(w, "");
     for (uint64_t k = 0; rc == 0 && k < t->n_classes; k++)
         rc = add_class(w, k);
+    if (rc < 0)
+        return rc;
     unsigned long long others = w->listing.others + (classes ? top->others : 0);
-    if (rc == 0 && t->n == 0)
+    if (t->n == 0)
         return mr_error_set(MR_EFORMAT, "%s: no %s, %llu other files%s%s", t->root, t->what, others,
                             others ? ": " : "", others ? t->hint : "");
     t->n_beside = classes ? top->files.n : 0;
     t->n_others = w->listing.others;
-    return rc;
+    return 0;
 }
 
 int mr_tree_walk(struct mr_tree *tree)
@@ -301,8 +315,10 @@ int mr_tree_walk(struct mr_tree *tree)
     struct walk w = {.tree = tree, .listing.tree = tree};
     struct listing top = {.tree = tree};
     int rc = list(tree->root, &top);
-    if (rc == 0)
-        rc = add_all(&w, &top);
+    if (rc < 0)
+        goto free_names;
+    rc = add_all(&w, &top);
+free_names:
     names_free(&top.files);
     names_free(&top.folders);
     names_free(&w.listing.files);
@@ -349,7 +365,7 @@ struct look {
     char folder[SNIFF_DIRS][NAME_MAX + 1];
 };
 
-/* Stops at the first such file. */
+/* Stops at the first wanted file. */
 static int look_at(void *user, const char *name, bool folder, uint64_t bytes)
 {
     struct look *k = user;

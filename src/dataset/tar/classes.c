@@ -1,4 +1,5 @@
-/* Names of classes beside shards: what `millrace pack` writes of a data set whose labels have names. */
+/* Class names beside shards: the file that `millrace pack` writes for data sets whose labels have
+ * names. */
 #include "dataset/pictures/photos.h"
 #include "dataset/tar/state.h"
 
@@ -7,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A list of texts, or NULL. */
+/* Reads an array of strings; NULL on any error. */
 static cJSON *read_names(const char *path)
 {
     char *text = NULL;
@@ -39,7 +40,8 @@ static int label_field(const struct mr_dataset *ds)
     return -1;
 }
 
-/* Counts each class's samples; false: a label is not in the list. Bad labels are their samples' errors, later. */
+/* Counts the samples of each class. Returns false if a label is not in the list. Unreadable labels
+ * are ignored: they make their samples bad later. */
 static bool count(struct mr_dataset *ds, int f)
 {
     struct mr_tar_state *st = ds->state;

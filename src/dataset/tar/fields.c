@@ -1,4 +1,4 @@
-/* Which members of a sample are its fields, by their extensions. */
+/* Maps the members of a sample to fields, by extension. */
 #include "dataset/dataset.h"
 #include "dataset/tar/tar.h"
 
@@ -13,8 +13,8 @@ const char *mr_tar_extension(const char *path)
     base = base ? base + 1 : path;
     const char *dot = strchr(base, '.');
     size_t n = strlen(base);
-    bool about = n >= 4 && memcmp(base, "__", 2) == 0 &&
-                 strcmp(base + n - 2, "__") == 0; /* WebDataset's own notes */
+    /* WebDataset's metadata */
+    bool about = n >= 4 && memcmp(base, "__", 2) == 0 && strcmp(base + n - 2, "__") == 0;
     return !dot || dot == base || !dot[1] || about ? NULL : dot + 1;
 }
 
@@ -59,7 +59,7 @@ int mr_tar_field_rank(const struct mr_tar_field *field, const char *ext)
     return -1;
 }
 
-/* ---- as the user says ---- */
+/* ---- fields from the option ---- */
 
 static int bad_fields(const char *text, const char *what)
 {
@@ -70,10 +70,10 @@ static int bad_fields(const char *text, const char *what)
         text, what);
 }
 
-/* One word of [from, from + n) into `to`. */
+/* Copies one word, [from, from + n), into `to`. */
 static bool take_word(const char *from, size_t n, bool small, char to[MR_NAME_BYTES])
 {
-    while (small && n > 0 && *from == '.') /* .jpg is jpg */
+    while (small && n > 0 && *from == '.') /* ".jpg" means "jpg" */
         from++, n--;
     if (n == 0 || n >= MR_NAME_BYTES)
         return false;
@@ -129,7 +129,7 @@ int mr_tar_fields_parse(const char *text, struct mr_tar_field out[MR_MAX_FIELDS]
     return n;
 }
 
-/* ---- as the first sample has it ---- */
+/* ---- fields from the first sample ---- */
 
 /* "x.npy" names the field x. */
 static void name_npy(struct mr_tar_field *f)
@@ -173,8 +173,8 @@ int mr_tar_fields_choose(const char *const *ext, uint64_t n_ext,
     static const char *const usual[] = {"jpg", "jpeg", "png", "webp"};
     int n = 0;
     add_kind(ext, n_ext, MR_TAR_PICTURE, "image", true, out, &n);
-    if (n == 1 &&
-        !strchr(out[0].ext[0], '.')) /* samples of one set may hold pictures of any format */
+    /* samples of one data set may have pictures of different formats */
+    if (n == 1 && !strchr(out[0].ext[0], '.'))
         for (size_t i = 0; i < MR_COUNT(usual); i++)
             if (strcmp(usual[i], out[0].ext[0]) != 0)
                 strcpy(out[0].ext[out[0].n_ext++], usual[i]);

@@ -1,20 +1,20 @@
-/* Members with one key make a sample; samples come in the order in which their first members do. */
+/* Members with the same key form a sample; samples are ordered by their first member. */
 #include "dataset/tar/tar.h"
 
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
 
-#define MAX_PARTS 1024u /* members of one sample: they are compared with each other */
+#define MAX_PARTS 1024u /* members of one sample; the limit keeps the pairwise comparison cheap */
 
 struct group {
     const char *archive;
     const struct mr_tar_index *index;
     struct mr_tar_samples *s;
     uint32_t shard;
-    uint64_t before;     /* samples of the archives before */
+    uint64_t before;     /* samples of earlier archives */
     uint32_t *sample_of; /* of each member */
-    uint32_t *previous;  /* of each member: the sample's member before it */
+    uint32_t *previous;  /* for each member: the previous member of its sample */
     uint32_t *last;      /* of each sample from `before` on */
     uint32_t *slot;      /* a hash table of samples, counted from `before` */
     uint64_t mask;
@@ -49,7 +49,7 @@ static int add_sample(struct group *g, uint32_t m)
 {
     struct mr_tar_samples *s = g->s;
     if (s->n == s->room) {
-        uint64_t room = s->room, want = s->n + 1; /* both grow alike */
+        uint64_t room = s->room, want = s->n + 1; /* both arrays grow together */
         if (mr_grow(g->archive, &s->shard, &room, want, sizeof *s->shard) < 0)
             return -ENOMEM;
         if (mr_grow(g->archive, &s->first, &s->room, want, sizeof *s->first) < 0)
@@ -75,7 +75,7 @@ static int duplicate(const struct group *g, uint32_t m, uint32_t other)
         (unsigned long long)(g->index->member[m].offset - MR_TAR_BLOCK));
 }
 
-/* Member m is of sample i, counted from `before`. */
+/* Adds member m to sample i, counted from `before`. */
 static int join(struct group *g, uint32_t m, uint32_t i)
 {
     const char *ext = mr_tar_extension(name_of(g, m));

@@ -13,7 +13,8 @@
 #define AT_PREFIX 345
 #define SUM_BYTES 8
 
-/* Octal digits between blanks, or base 256 when the first bit is set. false: neither, or negative, or too large. */
+/* Parses octal digits between blanks, or base 256 if the first bit is set. Returns false if it is
+ * neither, negative or too large. */
 static bool parse_number(const unsigned char *p, int n, uint64_t *out)
 {
     uint64_t x = 0;
@@ -41,7 +42,7 @@ static bool parse_number(const unsigned char *p, int n, uint64_t *out)
     return true;
 }
 
-/* POSIX sums bytes as unsigned; some old programs summed them as signed. */
+/* POSIX sums unsigned bytes; some old programs summed signed ones. */
 static bool sum_fits(const unsigned char *block, uint64_t want, uint64_t *found)
 {
     uint64_t plain = 0;
@@ -82,7 +83,7 @@ int mr_tar_header_parse(const char *archive, uint64_t at, const unsigned char b[
                             "below 2^63",
                             archive, (unsigned long long)at);
     out->type = (char)b[AT_TYPE];
-    /* GNU's magic is "ustar  ": there the prefix holds other things. */
+    /* GNU's magic is "ustar  ": its prefix field has other contents. */
     bool posix = memcmp(b + AT_MAGIC, "ustar", 6) == 0 && b[AT_PREFIX];
     snprintf(out->name, sizeof out->name, "%.*s%s%.*s", posix ? 155 : 0,
              (const char *)b + AT_PREFIX, posix ? "/" : "", 100, (const char *)b + AT_NAME);
@@ -122,7 +123,7 @@ static int take_record(const char *archive, uint64_t at, const char *key, size_t
     return 0;
 }
 
-/* Records are "LENGTH KEY=VALUE\n"; the length counts itself and the end of the line. */
+/* A record is "LENGTH KEY=VALUE\n"; LENGTH counts itself and the newline. */
 int mr_tar_pax_parse(const char *archive, uint64_t at, const char *text, uint64_t n,
                      struct mr_tar_pax *out)
 {

@@ -1,9 +1,11 @@
 /*
- * Index files: FILE.tar.idx beside the archive, or in a cache directory under a name made from the archive's path.
+ * Index files: FILE.tar.idx beside the archive, or in a cache directory under a name derived from
+ * the archive's path.
  *
- * A file is written under a temporary name and renamed, so that other processes see a whole one or none; whoever comes last
- * wins, and all write the same. One that does not fit (another size or time of the archive, another version, a wrong
- * checksum) is made anew. A file of that name which is no index of ours is left alone.
+ * A file is written under a temporary name and renamed, so other processes see a whole file or
+ * none. If several processes write it, the last wins; all write the same. An index that does not
+ * fit (another size or time of the archive, another version, a wrong checksum) is rebuilt. A file
+ * of that name that is not one of our indexes is never touched.
  */
 #include "dataset/dataset.h"
 #include "dataset/tar/tar.h"
@@ -26,7 +28,7 @@ struct head {
     uint64_t archive_bytes;
     int64_t mtime_ns;
     uint64_t n, names_bytes, small_bytes;
-    uint64_t sum;      /* of what follows the head */
+    uint64_t sum;      /* of the bytes after the head */
     uint64_t head_sum; /* of the head up to here */
 };
 
@@ -61,7 +63,8 @@ static int write_all(int fd, const void *from, uint64_t bytes)
     return 0;
 }
 
-/* Does everything that a member says lie where it can? The checksum was right, but a file may be made so. */
+/* Checks that all offsets of the members are within bounds. A matching checksum does not exclude a
+ * forged file. */
 static bool is_sound(const struct mr_tar_index *x, uint64_t archive_bytes)
 {
     if (x->n == 0)
@@ -105,7 +108,7 @@ static bool read_body(int fd, const struct head *h, struct mr_tar_index *out)
     return ok;
 }
 
-/* Is this head one of ours, and of this archive as it is now? */
+/* Returns whether the head is ours and fits the current archive. */
 static bool head_fits(const struct head *h, const struct mr_tar_identity *id, uint64_t file_bytes)
 {
     uint64_t members = 0, body = 0;
@@ -146,7 +149,7 @@ const char *mr_tar_cache_folder(char *buf, size_t cap, bool make)
         mkdir(buf, 0700);
     strcat(buf, "/millrace");
     if (make)
-        mkdir(buf, 0700); /* one that is missing shows when a file is to be made there */
+        mkdir(buf, 0700); /* failures show when a file is created in it */
     return buf;
 }
 
@@ -155,7 +158,8 @@ static bool is_remote(const char *path)
     return strstr(path, "://") != NULL;
 }
 
-/* Where the cache has the index of this archive; archives of one name in several folders do not meet. */
+/* Writes the path of the archive's index in the cache. Archives of the same name in different
+ * folders get different paths. */
 static bool cache_path(const struct mr_tar_identity *id, bool make, char *buf, size_t cap)
 {
     char folder[PATH_MAX];
@@ -191,7 +195,7 @@ bool mr_tar_index_load(const struct mr_tar_identity *id, enum mr_tar_keep keep,
     return cache && cache_path(id, false, path, sizeof path) && load_from(path, id, out);
 }
 
-/* Something of this name that we did not write, e.g. another program's index. */
+/* Returns whether a file of this name exists that is not our index, e.g. another program's. */
 static bool is_foreign(const char *path)
 {
     char found[8];
@@ -219,13 +223,15 @@ static int write_index(int fd, const struct mr_tar_identity *id, const struct mr
     memcpy(h.magic, magic, sizeof magic);
     h.head_sum = sum_of_head(&h);
     int rc = write_all(fd, &h, sizeof h);
-    if (rc == 0)
-        rc = write_all(fd, x->member, x->n * sizeof *x->member);
-    if (rc == 0)
-        rc = write_all(fd, x->names, x->names_bytes);
-    if (rc == 0)
-        rc = write_all(fd, x->small, x->small_bytes);
-    return rc;
+    if (rc < 0)
+        return rc;
+    rc = write_all(fd, x->member, x->n * sizeof *x->member);
+    if (rc < 0)
+        return rc;
+    rc = write_all(fd, x->names, x->names_bytes);
+    if (rc < 0)
+        return rc;
+    return write_all(fd, x->small, x->small_bytes);
 }
 
 static int save_to(const char *path, const struct mr_tar_identity *id, const struct mr_tar_index *x)
@@ -241,12 +247,15 @@ static int save_to(const char *path, const struct mr_tar_identity *id, const str
         return rc;
     struct stat st;
     int fd = mr_output_get_fd(output);
-    fchmod(fd, stat(id->path, &st) == 0 ? st.st_mode & 0666 : 0600); /* as public as the archive */
+    /* same permissions as the archive */
+    fchmod(fd, stat(id->path, &st) == 0 ? st.st_mode & 0666 : 0600);
     rc = write_index(fd, id, x);
-    if (rc == 0)
-        rc = mr_output_commit(output, 1);
-    else
+    if (rc < 0) {
         mr_error_errno(-rc, "%s: the index cannot be written", path);
+        goto close;
+    }
+    rc = mr_output_commit(output, 1);
+close:
     mr_output_close(output);
     return rc;
 }

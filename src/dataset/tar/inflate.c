@@ -1,4 +1,5 @@
-/* Compressed archives, unpacked once: into memory while the budget lasts, else into a temporary file. */
+/* Unpacks compressed archives once: into memory while the budget lasts, then into a temporary
+ * file. */
 #include "codec/codec.h"
 #include "dataset/tar/tar.h"
 
@@ -18,7 +19,7 @@ struct work {
     struct mr_gunzip_io io;
     uint64_t read_bytes, room;
     struct mr_tar_budget *budget;
-    int64_t taken; /* of the memory */
+    int64_t taken; /* bytes taken from the memory budget */
     struct mr_tar_inflated *to;
 };
 
@@ -49,7 +50,7 @@ static int put_file(struct work *w, const unsigned char *from, uint64_t n)
     return 0;
 }
 
-/* From now on into a file; what is in memory first. */
+/* Moves the content from memory to a file; later writes go there. */
 static int spill(struct work *w)
 {
     int fd = mr_tar_spill_open(w->source->name);
@@ -66,7 +67,7 @@ static int spill(struct work *w)
     return rc;
 }
 
-/* Makes room in memory for n more bytes. 1: there is none in the budget. */
+/* Makes space in memory for n more bytes. Returns 1 if the budget does not allow it. */
 static int grow(struct work *w, uint64_t n)
 {
     uint64_t want = w->to->bytes + n;
@@ -134,24 +135,29 @@ static int refill(struct work *w, bool *ended)
 
 static int inflate_all(struct work *w)
 {
-    int rc = 0;
+    int rc;
     bool ended = false;
-    while (rc == 0 && !ended) {
-        if (w->io.n_in == 0)
-            rc = refill(w, &ended);
-        if (rc == 0) /* also between two parts of what one refill makes, which may be a GiB */
-            rc = mr_interrupt_check(w->source->name);
+    for (;;) {
+        rc = w->io.n_in == 0 ? refill(w, &ended) : 0;
+        if (rc < 0)
+            return rc;
+        /* also between two parts of one refill's output, which may be a GiB */
+        rc = mr_interrupt_check(w->source->name);
+        if (rc < 0)
+            return rc;
+        if (ended)
+            break;
         w->io.out = w->out;
         w->io.n_out = OUT_BYTES;
-        if (rc == 0 && !ended)
-            rc = w->gzip ? mr_gunzip_step(w->gzip, &w->io) : mr_unzstd_step(w->zstd, &w->io);
+        rc = w->gzip ? mr_gunzip_step(w->gzip, &w->io) : mr_unzstd_step(w->zstd, &w->io);
+        if (rc < 0)
+            return rc;
         uint64_t made = OUT_BYTES - w->io.n_out;
-        if (rc == 0 && made > 0)
-            rc = put(w, made);
+        rc = made > 0 ? put(w, made) : 0;
+        if (rc < 0)
+            return rc;
     }
-    if (rc == 0)
-        rc = w->gzip ? mr_gunzip_end(w->gzip) : mr_unzstd_end(w->zstd);
-    return rc;
+    return w->gzip ? mr_gunzip_end(w->gzip) : mr_unzstd_end(w->zstd);
 }
 
 int mr_tar_inflate(const struct mr_tar_source *source, enum mr_tar_packing packing,
@@ -165,13 +171,17 @@ int mr_tar_inflate(const struct mr_tar_source *source, enum mr_tar_packing packi
         w.zstd = mr_unzstd_create(source->name);
     w.in = malloc(IN_BYTES);
     w.out = malloc(OUT_BYTES);
-    int rc = 0;
-    if (!w.gzip && !w.zstd)
+    int rc;
+    if (!w.gzip && !w.zstd) {
         rc = packing == MR_TAR_ZSTD && !MILLRACE_HAVE_ZSTD ? MR_EUNSUPPORTED : -ENOMEM;
-    else if (!w.in || !w.out)
+        goto destroy;
+    }
+    if (!w.in || !w.out) {
         rc = mr_error_nomem(source->name, IN_BYTES + OUT_BYTES);
-    if (rc == 0)
-        rc = inflate_all(&w);
+        goto destroy;
+    }
+    rc = inflate_all(&w);
+destroy:
     mr_gunzip_destroy(w.gzip);
     mr_unzstd_destroy(w.zstd);
     free(w.in);

@@ -1,4 +1,4 @@
-/* Shards by name: brace ranges and lists, folders and wildcards. */
+/* Expands shard names: brace ranges and lists, folders and wildcards. */
 #include "dataset/tar/tar.h"
 
 #include "base/secret.h"
@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 
 #define MAX_SHARDS 1000000u
-#define MAX_NAME   8192u /* of a shard, with what stands in braces written out */
-#define SHOWN      320   /* of a name, in errors */
+#define MAX_NAME   8192u /* length of a shard's name after expansion */
+#define SHOWN      320   /* bytes of a name shown in errors */
 
 void mr_tar_names_free(struct mr_tar_names *names)
 {
@@ -50,7 +50,7 @@ bool mr_tar_named(const char *name)
     return false;
 }
 
-/* '*': any bytes, '?': any one. On a mismatch the last '*' takes a byte more. */
+/* '*' matches any bytes, '?' any one. On a mismatch the last '*' takes one more byte. */
 static bool matches(const char *pattern, const char *name)
 {
     const char *star = NULL, *from = name;
@@ -75,8 +75,8 @@ static bool matches(const char *pattern, const char *name)
 
 struct looking {
     struct mr_tar_names *out;
-    const char *place; /* that is listed */
-    size_t n_place;    /* of it, without a '/' at the end */
+    const char *place; /* the folder to list */
+    size_t n_place;    /* its length, without a trailing '/' */
     const char *pattern;
 };
 
@@ -139,14 +139,15 @@ static int add_matching(const char *text, struct mr_tar_names *out)
     return rc;
 }
 
-/* s3://BUCKET/SHARDS without a '/' at its end: a folder, unless nothing (MR_EOPTION) or no archive lies in it. */
+/* s3://BUCKET/SHARDS without a trailing '/': treated as a folder, unless it is empty (MR_EOPTION)
+ * or has no archives. */
 static int add_unnamed(const char *text, struct mr_tar_names *out)
 {
     int rc = add_listed(text, text, "*", out);
     return rc == MR_EFORMAT || rc == MR_EOPTION ? add_name(out, text) : rc;
 }
 
-/* A name without braces. In http's URLs '?' and '*' are what they are. */
+/* Adds a name without braces. In http URLs, '?' and '*' are literal. */
 static int add_place(const char *text, struct mr_tar_names *out)
 {
     struct stat st;
@@ -166,7 +167,7 @@ static int add_place(const char *text, struct mr_tar_names *out)
 
 static int expand(const char *text, struct mr_tar_names *out);
 
-/* front + middle + back, expanded further. */
+/* Expands front + middle + back. */
 static int expand_with(const char *front, size_t n_front, const char *middle, size_t n_middle,
                        const char *back, struct mr_tar_names *out)
 {
@@ -183,7 +184,7 @@ static int expand_with(const char *front, size_t n_front, const char *middle, si
     return rc;
 }
 
-/* Digits of `from`; false when there are none or more than 18. */
+/* Parses digits; false if there are none or more than 18. */
 static bool read_number(const char *from, const char *to, uint64_t *out)
 {
     uint64_t x = 0;
@@ -198,7 +199,7 @@ static bool read_number(const char *from, const char *to, uint64_t *out)
     return true;
 }
 
-/* {000..127}: as wide as the first number is written. */
+/* {000..127}: numbers get as many digits as the first one. */
 static int expand_range(const char *text, const char *open, const char *dots, const char *close,
                         struct mr_tar_names *out)
 {
@@ -214,26 +215,28 @@ static int expand_range(const char *text, const char *open, const char *dots, co
             MR_EOPTION,
             "tar:%s: '%.*s': expected the first at most the last, and at most %u shards", shown,
             (int)MR_MIN(close - open + 1, 60), open, MAX_SHARDS);
-    int rc = 0;
-    for (uint64_t i = first; i <= last && rc == 0; i++) {
+    for (uint64_t i = first; i <= last; i++) {
         char number[32];
         int n = snprintf(number, sizeof number, "%0*llu", (int)(dots - open - 1),
                          (unsigned long long)i);
-        rc = expand_with(text, (size_t)(open - text), number, (size_t)n, close + 1, out);
+        int rc = expand_with(text, (size_t)(open - text), number, (size_t)n, close + 1, out);
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 static int expand_choice(const char *text, const char *open, const char *close,
                          struct mr_tar_names *out)
 {
-    int rc = 0;
-    for (const char *from = open + 1; from <= close && rc == 0;) {
+    for (const char *from = open + 1; from <= close;) {
         size_t n = strcspn(from, ",}");
-        rc = expand_with(text, (size_t)(open - text), from, n, close + 1, out);
+        int rc = expand_with(text, (size_t)(open - text), from, n, close + 1, out);
+        if (rc < 0)
+            return rc;
         from += n + 1;
     }
-    return rc;
+    return 0;
 }
 
 static int expand(const char *text, struct mr_tar_names *out)

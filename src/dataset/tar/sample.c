@@ -1,4 +1,4 @@
-/* Samples of tar archives: their fields, located in the shards and made from members. */
+/* Samples of tar archives: locates their fields in the shards and makes them from members. */
 #include "dataset/tar/state.h"
 
 #include <ctype.h>
@@ -65,11 +65,13 @@ int mr_tar_array_parse(const char *name, const struct mr_tar_index *index,
                             "%s: no npy array, or one with a header of more than %u bytes", name,
                             MR_TAR_NPY_BYTES);
     int rc = mr_npy_preamble(name, text, n, &at, &bytes);
-    if (rc == 0 && at + bytes > n)
-        rc = mr_error_set(MR_ETRUNCATED, "%s: truncated: its header ends at byte %llu, it has %llu",
-                          name, (unsigned long long)(at + bytes), (unsigned long long)m->bytes);
-    if (rc == 0)
-        rc = mr_npy_parse(name, (const char *)text + at, bytes, &out->head);
+    if (rc < 0)
+        return rc;
+    if (at + bytes > n)
+        return mr_error_set(MR_ETRUNCATED,
+                            "%s: truncated: its header ends at byte %llu, it has %llu", name,
+                            (unsigned long long)(at + bytes), (unsigned long long)m->bytes);
+    rc = mr_npy_parse(name, (const char *)text + at, bytes, &out->head);
     if (rc < 0)
         return rc;
     out->text = text;
@@ -87,7 +89,8 @@ int mr_tar_array_parse(const char *name, const struct mr_tar_index *index,
     return 0;
 }
 
-/* How this sample's array lies: mostly as the first one's, header and all. */
+/* Gets the layout of this sample's array: mostly the same as the first sample's, header
+ * included. */
 static int array_of(const struct mr_dataset *ds, uint64_t sample, int f,
                     const struct mr_tar_member *m, struct mr_tar_array *own,
                     const struct mr_tar_array **out)
@@ -121,13 +124,13 @@ static bool as_it_is(const struct mr_npy_head *h)
     return !h->swap && !(h->fortran && h->rank > 1);
 }
 
-/* Fortran order to C: element by element, as such members are rare. */
+/* Converts Fortran order to C order, one element at a time: such members are rare. */
 static void turn(const struct mr_tar_array *a, const unsigned char *from, unsigned char *to)
 {
     const struct mr_npy_head *h = &a->head;
     uint64_t index[MR_MAX_RANK + 1] = {0}, size = h->item_bytes, n = a->bytes / size;
     for (uint64_t i = 0; i < n;
-         i++) { /* i: place in Fortran order, whose first index runs fastest */
+         i++) { /* i: index in Fortran order, whose first dimension varies fastest */
         uint64_t at = 0;
         for (int d = 0; d < h->rank; d++)
             at = at * h->dim[d] + index[d];
@@ -139,12 +142,12 @@ static void turn(const struct mr_tar_array *a, const unsigned char *from, unsign
 
 /* ---- locate and decode ---- */
 
-/* Where field f's bytes come from. MEMORY: the index has them. */
+/* The source of field f's bytes; FROM_MEMORY: the index contains them. */
 enum origin { FROM_FILE, FROM_MEMORY };
 
 struct part {
     enum origin origin;
-    bool as_is; /* the extent is the field */
+    bool as_is; /* the extent is the field in its final form */
     uint64_t offset, bytes;
     const struct mr_tar_array *array;
     struct mr_tar_array own;
@@ -180,9 +183,8 @@ static int part_of(const struct mr_dataset *ds, uint64_t sample, int f,
     default:
         p->as_is = ds->field[f].var_dims == 0;
         p->origin = m->small == MR_TAR_NONE ? FROM_FILE : FROM_MEMORY;
-        if (p->as_is &&
-            m->bytes !=
-                ds->field[f].dim[0]) /* cannot be: dim is of all members; but files may be forged */
+        /* cannot happen with indexes that we wrote, but files may be forged */
+        if (p->as_is && m->bytes != ds->field[f].dim[0])
             return mr_error_set(MR_EFORMAT, "%s: another size than the rest",
                                 mr_tar_who(st, sample, m, name));
         return 0;
@@ -199,7 +201,7 @@ int mr_tar_locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
         const struct mr_tar_member *m = mr_tar_member_of(ds, index, f);
         struct part p = {0};
         if (!m || part_of(ds, index, f, m, &p) < 0) {
-            /* decode() says what is wrong; the report names the place of the sample's first member */
+            /* decode() reports the error; the bad-sample report names the sample's first member */
             uint64_t at = shard->index.member[st->samples.first[index]].offset - MR_TAR_BLOCK;
             out[0] = (struct mr_extent){
                 .file = shard->file, .field = -1, .offset = at, .bytes = MR_TAR_BLOCK};
@@ -213,8 +215,8 @@ int mr_tar_locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
         out[n++] = (struct mr_extent){
             .file = shard->file, .field = p.as_is ? f : -1, .offset = p.offset, .bytes = p.bytes};
     }
-    if (ask &&
-        !decode) /* some extent has to ask for decode(); there are no more extents than fields, as this one is none */
+    /* some extent must trigger decode(); extents can't exceed fields, as this field has none */
+    if (ask && !decode)
         out[n++] = (struct mr_extent){.file = st->nothing, .field = -1, .bytes = 1};
     return n;
 }
@@ -229,7 +231,7 @@ static void make_array(const struct mr_tar_array *a, const void *in, uint64_t el
         mr_swap_copy(room, h->fortran && h->rank > 1 ? room : in, elements, h->swap);
 }
 
-/* in: the field's extent; NULL: it has none. */
+/* in: the field's extent, or NULL if it has none. */
 static int make_field(const struct mr_dataset *ds, uint64_t index, int f,
                       const struct mr_tar_member *m, const struct part *p,
                       const struct mr_bytes *in, struct mr_sample *out)
@@ -243,11 +245,11 @@ static int make_field(const struct mr_dataset *ds, uint64_t index, int f,
     case MR_TAR_LABEL: {
         int64_t label = 0;
         int rc = mr_tar_label(ds, index, m, &label);
-        if (rc == 0) {
-            memcpy(out->field[f].room, &label, sizeof label);
-            out->field[f].data = out->field[f].room;
-        }
-        return rc;
+        if (rc < 0)
+            return rc;
+        memcpy(out->field[f].room, &label, sizeof label);
+        out->field[f].data = out->field[f].room;
+        return 0;
     }
     case MR_TAR_NPY:
         if (p->as_is || !p->array) {
@@ -273,7 +275,8 @@ int mr_tar_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_b
                   struct mr_sample *out)
 {
     struct part p[MR_MAX_FIELDS] = {{0}};
-    for (int f = 0; f < ds->n_fields; f++) { /* as locate() did: a bad sample has other extents */
+    /* as in locate(): a bad sample has different extents */
+    for (int f = 0; f < ds->n_fields; f++) {
         const struct mr_tar_member *m = mr_tar_member_of(ds, index, f);
         int rc = m ? part_of(ds, index, f, m, &p[f]) : lacks(ds, index, f);
         if (rc < 0)

@@ -1,4 +1,4 @@
-/* One pass over the headers of a tar archive. */
+/* Reads all headers of a tar archive in one pass. */
 #include "dataset/arrays/npy.h"
 #include "dataset/tar/tar.h"
 
@@ -6,15 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_EXTENDED (1u << 20) /* bytes of a long name or of pax records */
+#define MAX_EXTENDED (1u << 20) /* upper bound of a long name or of pax records, in bytes */
 
 struct scan {
     const struct mr_tar_source *source;
     struct mr_tar_index *index;
     unsigned char *buf; /* source->chunk bytes */
     uint64_t from, have;
-    struct mr_tar_pax pax; /* of the next member, GNU's long name too */
-    uint32_t last_npy;     /* where the last npy header kept begins: most are the same */
+    struct mr_tar_pax pax; /* for the next member, GNU's long name too */
+    uint32_t last_npy;     /* offset of the last npy header kept: most are identical */
 };
 
 void mr_tar_index_free(struct mr_tar_index *index)
@@ -41,7 +41,8 @@ const unsigned char *mr_tar_small(const struct mr_tar_index *index, const struct
     return index->small + m->small + sizeof *out_bytes;
 }
 
-/* [out] out: n bytes of the archive at offset, n at most a chunk, all within the archive. */
+/* [out] out: n bytes of the archive at offset; n is at most a chunk, and all are within the
+ * archive. */
 static int view(struct scan *s, uint64_t offset, uint64_t n, const unsigned char **out)
 {
     if (offset < s->from || offset + n > s->from + s->have) {
@@ -55,7 +56,7 @@ static int view(struct scan *s, uint64_t offset, uint64_t n, const unsigned char
     return 0;
 }
 
-/* Room for `n` elements of `size` bytes behind the `used` ones. */
+/* Ensures capacity for `n` elements of `size` bytes after the `used` ones. */
 static int need(void *array, uint64_t *room, uint64_t used, uint64_t n, size_t size, const char *of)
 {
     uint64_t want = used + n;
@@ -94,8 +95,8 @@ static int keep_npy(struct scan *s, const unsigned char *bytes, uint32_t n, uint
     return rc;
 }
 
-/* How many bytes of a member the index keeps. [out] out: they; a damaged npy header keeps nothing here, and makes its sample
- * bad later. */
+/* Returns how many bytes of a member the index keeps. [out] out: these bytes. If an npy header is
+ * damaged nothing is kept, and its sample is bad later. */
 static int small_part(struct scan *s, const struct mr_tar_member *m, const char *name, uint64_t *n,
                       bool *npy, const unsigned char **out)
 {
@@ -127,13 +128,17 @@ static int add_member(struct scan *s, const char *name, uint64_t offset, uint64_
     bool npy = false;
     struct mr_tar_member m = {offset, bytes, (uint32_t)x->names_bytes, MR_TAR_NONE};
     int rc = need(&x->member, &x->member_room, x->n, 1, sizeof *x->member, s->source->name);
-    if (rc == 0)
-        rc = need(&x->names, &x->names_room, x->names_bytes, n_name, 1, s->source->name);
-    if (rc == 0)
-        rc = small_part(s, &m, name, &n_kept, &npy, &kept);
-    if (rc == 0 && npy && n_kept > 0)
+    if (rc < 0)
+        return rc;
+    rc = need(&x->names, &x->names_room, x->names_bytes, n_name, 1, s->source->name);
+    if (rc < 0)
+        return rc;
+    rc = small_part(s, &m, name, &n_kept, &npy, &kept);
+    if (rc < 0)
+        return rc;
+    if (npy && n_kept > 0)
         rc = keep_npy(s, kept, (uint32_t)n_kept, &m.small);
-    else if (rc == 0 && (n_kept > 0 || bytes == 0))
+    else if (n_kept > 0 || bytes == 0)
         rc = keep_small(s, kept ? kept : (const unsigned char *)"", (uint32_t)n_kept, &m.small);
     if (rc < 0)
         return rc;
@@ -198,7 +203,7 @@ static int refuse_type(const struct scan *s, uint64_t at, const char *name, char
     }
 }
 
-/* Long names and pax records: the content itself says something about the next member. */
+/* Handles long names and pax records: entries whose content describes the next member. */
 static int take_extended(struct scan *s, uint64_t at, char type, uint64_t bytes)
 {
     const char *archive = s->source->name;
@@ -212,17 +217,20 @@ static int take_extended(struct scan *s, uint64_t at, char type, uint64_t bytes)
         return mr_error_nomem(archive, bytes + 1);
     text[bytes] = 0;
     int rc = s->source->read(s->source->user, at + MR_TAR_BLOCK, text, bytes);
-    struct mr_tar_pax all = {0}; /* of the whole archive: only asked whether it can be read */
-    if (rc == 0 && type == 'g')
-        rc = mr_tar_pax_parse(archive, at, text, bytes, &all);
-    else if (rc == 0 && type == 'x')
-        rc = mr_tar_pax_parse(archive, at, text, bytes, &s->pax);
-    free(all.path);
-    if (rc == 0 && type == 'L') {
+    struct mr_tar_pax all = {0}; /* global records: only checked for errors */
+    if (rc < 0)
+        goto free_text;
+    if (type == 'L') {
         free(s->pax.path);
         s->pax.path = text;
         return 0;
     }
+    if (type == 'g')
+        rc = mr_tar_pax_parse(archive, at, text, bytes, &all);
+    else if (type == 'x')
+        rc = mr_tar_pax_parse(archive, at, text, bytes, &s->pax);
+    free(all.path);
+free_text:
     free(text);
     return rc;
 }
@@ -236,10 +244,13 @@ static int take_member(struct scan *s, uint64_t at, const struct mr_tar_header *
     bool plain = h->type == '0' || h->type == 0 || h->type == '7';
     bool folder = h->type == '5' || h->type == 'D' || (h->type == 0 && n > 0 && name[n - 1] == '/');
     int rc = folder && (n == 0 || strcmp(name, ".") == 0) ? 0 : check_name(s, at, name);
-    if (rc == 0 && !plain && !folder)
+    if (rc < 0)
+        goto free_pax;
+    if (!plain && !folder)
         rc = refuse_type(s, at, name, h->type);
-    if (rc == 0 && !folder)
+    else if (!folder)
         rc = add_member(s, name, at + MR_TAR_BLOCK, bytes);
+free_pax:
     free(s->pax.path);
     s->pax = (struct mr_tar_pax){0};
     return rc;
@@ -254,7 +265,7 @@ static int ends_early(const struct scan *s, uint64_t at, const char *what, uint6
         (unsigned long long)s->source->bytes);
 }
 
-/* One header and what it is about. *at moves on to the next. */
+/* Handles one header and its content. Advances *at to the next. */
 static int take_entry(struct scan *s, uint64_t *at, const unsigned char *block)
 {
     struct mr_tar_header h;
@@ -272,7 +283,7 @@ static int take_entry(struct scan *s, uint64_t *at, const unsigned char *block)
     next = mr_round_up(end, MR_TAR_BLOCK);
     if (extended)
         rc = take_extended(s, *at, h.type, bytes);
-    else if (h.type != 'V') /* a volume's label */
+    else if (h.type != 'V') /* 'V': volume label */
         rc = take_member(s, *at, &h, bytes);
     *at = next;
     return rc;

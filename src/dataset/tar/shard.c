@@ -1,4 +1,4 @@
-/* Shards: added to the table of files, and indexed by a few threads. */
+/* Shards: adds them to the file table, and indexes them with a few threads. */
 #include "dataset/tar/state.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_OPEN     256 /* more shards than this are opened when they are read */
+#define MAX_OPEN     256 /* beyond this many shards, files are opened only when they are read */
 #define MAX_THREADS  8
 #define LOCAL_CHUNK  4096u
 #define REMOTE_CHUNK (1u << 20)
@@ -19,10 +19,10 @@ struct open {
     struct mr_tar_state *state;
     int (*step)(struct open *o, struct mr_tar_shard *s); /* what the threads do with each shard */
     _Atomic uint64_t next;
-    _Atomic uint64_t packed; /* bytes of the archives that may have to be unpacked */
+    _Atomic uint64_t packed; /* total size of the archives that may have to be unpacked */
     struct mr_tar_budget budget;
     _Atomic bool failed, swept;
-    pthread_mutex_t lock; /* guards what follows; taken alone */
+    pthread_mutex_t lock; /* guards what follows; no other lock is taken inside */
     uint64_t failed_shard;
     struct mr_error_kept error;
 };
@@ -72,7 +72,8 @@ static int scan_inflated(struct mr_tar_shard *s)
     return mr_tar_scan(&source, &s->index);
 }
 
-/* A remote archive may have changed and kept its size: its last member must still be where the index has it. */
+/* A remote archive may have changed without changing its size: check that its last member is still
+ * where the index has it. */
 static bool still_there(struct open *o, const struct mr_tar_shard *s)
 {
     unsigned char block[MR_TAR_BLOCK];
@@ -100,7 +101,8 @@ static int identify(struct open *o, struct mr_tar_shard *s, struct mr_tar_identi
     if (stat(s->name, &st) != 0)
         return mr_error_errno(errno, "%s: cannot be looked at", s->name);
     id->bytes = MR_MIN(id->bytes,
-                       (uint64_t)st.st_size); /* a file that shrank since: the scan shall say so */
+                       /* the file shrank meanwhile: let the scan report it */
+                       (uint64_t)st.st_size);
     id->mtime_ns = st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     return 0;
 }
@@ -111,11 +113,13 @@ static int index_plain(struct open *o, struct mr_tar_shard *s, const struct mr_t
     enum mr_tar_keep keep = (enum mr_tar_keep)o->opts->index;
     struct mr_tar_identity now = *id;
     int rc = mr_tar_scan(source, &s->index);
-    if (rc == 0)
-        rc = identify(o, s, &now);
-    if (rc < 0 || now.bytes != id->bytes ||
-        now.mtime_ns != id->mtime_ns) /* still being written: keep nothing of it */
+    if (rc < 0)
         return rc;
+    rc = identify(o, s, &now);
+    if (rc < 0)
+        return rc;
+    if (now.bytes != id->bytes || now.mtime_ns != id->mtime_ns)
+        return 0; /* still being written: keep no index */
     return mr_tar_index_save(id, keep, &s->index);
 }
 
@@ -141,23 +145,25 @@ static int open_shard(struct open *o, struct mr_tar_shard *s)
         unsigned char front[4] = {0};
         uint64_t n = MR_MIN(id.bytes, sizeof front);
         rc = mr_files_read(o->ds->files, s->file, 0, front, n);
+        if (rc < 0)
+            return rc;
         s->packing = mr_tar_packing_of(front, n);
     }
-    if (rc == 0 && s->packing == MR_TAR_PLAIN)
+    if (s->packing == MR_TAR_PLAIN)
         return index_plain(o, s, &id, &source);
-    if (rc == 0 && !atomic_exchange(&o->swept, true))
+    if (!atomic_exchange(&o->swept, true))
         mr_tar_spill_sweep();
-    if (rc == 0)
-        rc = mr_tar_inflate(&source, s->packing, &o->budget, &s->inflated);
+    rc = mr_tar_inflate(&source, s->packing, &o->budget, &s->inflated);
     return rc < 0 ? rc : scan_inflated(s);
 }
 
-/* Of several errors that of the first shard is told, whichever thread met one first. */
+/* If several shards fail, reports the first in order, regardless of timing. */
 static void *open_shards(void *arg)
 {
     struct open *o = arg;
     mr_interruptible_begin();
-    while (!atomic_load(&o->failed)) { /* before it claims one: each that was claimed is opened */
+    /* checked before a shard is claimed: every claimed shard is opened */
+    while (!atomic_load(&o->failed)) {
         uint64_t i = atomic_fetch_add(&o->next, 1);
         if (i >= o->state->n_shards)
             break;
@@ -184,14 +190,14 @@ static int open_all(struct open *o, int (*step)(struct open *o, struct mr_tar_sh
     uint64_t want = MR_MIN(o->state->n_shards, MAX_THREADS);
     uint64_t n = 0;
     while (n + 1 < want && mr_thread_start(&thread[n], "mr-tar", open_shards, o) == 0)
-        n++; /* fewer threads are slower, no error */
+        n++; /* running with fewer threads is slower, but not an error */
     open_shards(o);
     for (uint64_t i = 0; i < n; i++)
         pthread_join(thread[i], NULL);
     return atomic_load(&o->failed) ? mr_error_put(&o->error) : 0;
 }
 
-/* How the archive is packed, by its first bytes, and how large it is. */
+/* Gets the compression of the archive, from its first bytes, and its size. */
 static int look(struct mr_tar_shard *s, uint64_t *bytes)
 {
     unsigned char front[4];
@@ -224,7 +230,7 @@ static int add_shard(struct open *o, struct mr_tar_shard *s, bool many)
     return 0;
 }
 
-/* What was unpacked becomes files to read from. */
+/* Adds unpacked content to the file table. */
 static int add_inflated(struct mr_dataset *ds, struct mr_tar_shard *s)
 {
     struct mr_tar_inflated *in = &s->inflated;
@@ -240,13 +246,14 @@ static int add_inflated(struct mr_dataset *ds, struct mr_tar_shard *s)
             in->fd = -1;
         s->spooled = true;
     }
-    int rc = MR_MIN(s->file, 0);
-    if (rc == 0)
-        mr_tar_inflated_free(in);
-    return rc;
+    if (s->file < 0)
+        return s->file;
+    mr_tar_inflated_free(in);
+    return 0;
 }
 
-/* A remote archive shows whether it is packed only when it is read, so each may be. */
+/* A remote archive's compression is known only once it is read, so any of them may need
+ * unpacking. */
 static int measure(struct open *o, struct mr_tar_shard *s)
 {
     uint64_t bytes = 0;
@@ -255,7 +262,7 @@ static int measure(struct open *o, struct mr_tar_shard *s)
     return rc;
 }
 
-/* All sizes come first: so what is refused does not depend on which thread was faster. */
+/* Gets all sizes first, so that a refusal does not depend on which thread was faster. */
 static int make_budget(struct open *o, bool remote)
 {
     const uint64_t most = INT64_MAX / 2;
@@ -278,18 +285,20 @@ int mr_tar_shards_open(struct mr_dataset *ds, const struct mr_tar_opts *opts)
     struct mr_tar_state *st = ds->state;
     struct open o = {.ds = ds, .opts = opts, .state = st, .failed_shard = UINT64_MAX};
     bool remote = false;
-    int rc = 0;
-    for (uint64_t i = 0; i < st->n_shards && rc == 0; i++) {
+    int rc;
+    for (uint64_t i = 0; i < st->n_shards; i++) {
         st->shard[i].name = st->names.name[i];
         rc = add_shard(&o, &st->shard[i], st->n_shards > MAX_OPEN);
+        if (rc < 0)
+            return rc;
         remote = remote || !st->shard[i].local;
     }
-    if (rc < 0)
-        return rc;
     pthread_mutex_init(&o.lock, NULL);
     rc = make_budget(&o, remote);
-    if (rc == 0)
-        rc = open_all(&o, open_shard);
+    if (rc < 0)
+        goto destroy;
+    rc = open_all(&o, open_shard);
+destroy:
     pthread_mutex_destroy(&o.lock);
     for (uint64_t i = 0; i < st->n_shards && rc == 0; i++)
         rc = add_inflated(ds, &st->shard[i]);

@@ -1,6 +1,7 @@
 /*
- * Where archives are unpacked to when memory is not to hold them: a file without a name, which the system takes back when the
- * process ends, however it ends. And the removal of named ones, which versions before 0.2 left behind when they were killed.
+ * Unnamed files for archives that don't fit in memory: the system removes them when the process
+ * ends, however it ends. Also removes the named ones that killed processes of versions before 0.2
+ * left behind.
  */
 #include "dataset/tar/tar.h"
 
@@ -15,11 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define OLD_NAME      "unpacked." /* and six letters or digits */
+#define OLD_NAME      "unpacked." /* followed by six letters or digits */
 #define OLD_NAME_MORE 6
-#define OLD_SECONDS   3600 /* one that is being unpacked is written all the time */
+#define OLD_SECONDS   3600 /* a file in use is written to all the time */
 
-/* TMPDIR, else the cache folder, else /var/tmp. */
+/* TMPDIR, or the cache folder, or /var/tmp. */
 static const char *spill_folder(char *buf, size_t cap)
 {
     const char *set = getenv("TMPDIR");
@@ -62,7 +63,7 @@ int mr_tar_spill_open(const char *archive)
         archive, folder);
 }
 
-/* ---- what earlier versions left ---- */
+/* ---- files of earlier versions ---- */
 
 static bool is_old_name(const char *name)
 {
@@ -74,8 +75,9 @@ static bool is_old_name(const char *name)
 }
 
 /*
- * The system grants a write lease only on a file that no one else has open. Where it has no leases, age decides alone. Who
- * opens the file just now makes the system send the signal: by default one that would end this process.
+ * The system grants a write lease only if no one else has the file open. Without leases, only age
+ * decides. If another process opens the file at this moment, the system sends us a signal, whose
+ * default would end the process; so use one that is ignored.
  */
 static bool in_use(int fd)
 {

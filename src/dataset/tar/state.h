@@ -1,4 +1,4 @@
-/* What the parts of tar data sets share: opening (tar.c, tar_shard.c) and samples (tar_sample.c). */
+/* Shared by the parts of tar data sets: opening (tar.c, shard.c) and samples (sample.c). */
 #ifndef MR_DATASET_TAR_STATE_H
 #define MR_DATASET_TAR_STATE_H
 
@@ -8,19 +8,19 @@
 
 struct mr_tar_shard {
     const char *name;
-    int file;            /* in ds->files */
+    int file;            /* id in ds->files */
     bool local, spooled; /* on this machine; unpacked to a temporary file */
-    enum mr_tar_packing
-        packing; /* of local ones known at once, of remote ones when they are read */
+    /* of local ones known at once, of remote ones when they are read */
+    enum mr_tar_packing packing;
     struct mr_tar_index index;
     struct mr_tar_inflated inflated;
 };
 
-/* How an npy member's content lies, once its header is read. */
+/* The layout of an npy member, after its header was parsed. */
 struct mr_tar_array {
-    const unsigned char *text; /* header, preamble and all, in an index */
+    const unsigned char *text; /* the whole header with preamble, in an index */
     uint32_t text_bytes;
-    uint64_t bytes; /* of the elements, which follow it */
+    uint64_t bytes; /* of the elements, which follow the header */
     struct mr_npy_head head;
 };
 
@@ -30,30 +30,32 @@ struct mr_tar_state {
     uint64_t n_shards;
     struct mr_tar_samples samples;
     struct mr_tar_field field[MR_MAX_FIELDS];
-    struct mr_tar_array array[MR_MAX_FIELDS]; /* of npy fields: the first sample's */
+    struct mr_tar_array array[MR_MAX_FIELDS]; /* of npy fields: the first sample's layout */
     struct mr_class *class;                   /* NULL: labels have no names */
     struct cJSON *class_names;
-    int nothing; /* a file in memory, of one byte: for samples that need no bytes */
+    int nothing; /* id of a one-byte file in memory, for samples that need no bytes */
 };
 
-/* Adds the shards to ds->files and finds out where their members lie. */
+/* Adds the shards to ds->files and finds the members of each. */
 int mr_tar_shards_open(struct mr_dataset *ds, const struct mr_tar_opts *o);
 
 /* Reads the header of an npy member. who: for errors. */
 int mr_tar_array_parse(const char *who, const struct mr_tar_index *index,
                        const struct mr_tar_member *m, struct mr_tar_array *out);
 
-/* Of a sample: its shard, that shard's index, and the member that is field f of it (NULL: it lacks it). */
+/* The shard of a sample, that shard's index, and the sample's member for field f (NULL if it has
+ * none). */
 const struct mr_tar_shard *mr_tar_shard_of(const struct mr_tar_state *st, uint64_t sample);
 const struct mr_tar_index *mr_tar_index_of(const struct mr_tar_state *st, uint64_t sample);
 const struct mr_tar_member *mr_tar_member_of(const struct mr_dataset *ds, uint64_t sample, int f);
 
-/* The names of classes from the list beside the first shard (MR_TAR_CLASSES: a JSON array of texts), on this machine. None, or
- * one that does not fit the labels: none (a warning). Returns 0 or -ENOMEM. */
+/* Reads class names from the list beside the first shard (MR_TAR_CLASSES: a JSON array of strings),
+ * if the shards are local. If there is no list or it does not fit the labels (a warning), there are
+ * no names. Returns 0 or -ENOMEM. */
 #define MR_TAR_CLASSES "classes.json"
 int mr_tar_classes_open(struct mr_dataset *ds);
 
-/* An integer as the text of a member, which field f of the sample is. */
+/* Parses the text of the member that is field f of the sample as an integer. */
 int mr_tar_label(const struct mr_dataset *ds, uint64_t sample, const struct mr_tar_member *m,
                  int64_t *out);
 

@@ -22,7 +22,7 @@ const struct mr_tar_shard *mr_tar_shard_of(const struct mr_tar_state *st, uint64
     return &st->shard[st->samples.shard[sample]];
 }
 
-/* The member that is field f of the sample; NULL: it lacks it. */
+/* The sample's member for field f; NULL if it has none. */
 const struct mr_tar_member *mr_tar_member_of(const struct mr_dataset *ds, uint64_t sample, int f)
 {
     const struct mr_tar_state *st = ds->state;
@@ -39,7 +39,8 @@ const char *mr_tar_who(const struct mr_tar_state *st, uint64_t sample,
     return buf;
 }
 
-/* Writes which member is which field of each sample; of several extensions the preferred. */
+/* Assigns members to fields for each sample. If a field has several extensions, the earlier one
+ * wins. */
 static int fill_members(struct mr_dataset *ds, uint32_t *const *sample_of)
 {
     struct mr_tar_state *st = ds->state;
@@ -54,7 +55,7 @@ static int fill_members(struct mr_dataset *ds, uint32_t *const *sample_of)
     for (uint64_t s = 0; s < st->n_shards; s++) {
         const struct mr_tar_index *x = &st->shard[s].index;
         for (uint32_t m = 0; m < x->n; m++) {
-            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): group_all() has made one for each shard */
+            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): one per shard */
             uint32_t i = sample_of[s][m];
             const char *ext =
                 i == MR_TAR_NONE ? NULL : mr_tar_extension(x->names + x->member[m].name);
@@ -74,8 +75,9 @@ static int fill_members(struct mr_dataset *ds, uint32_t *const *sample_of)
 }
 
 /*
- * A first sample that lacks its label is a bad sample, and no reason to take the others' away; nor is one label astray a reason
- * to call all others bad. No sample has two members of one extension, so that members count samples.
+ * If the first sample lacks its label, it is a bad sample, but others are still used. One stray
+ * label doesn't make all others bad either. A sample has at most one member per extension, so
+ * counting members counts samples.
  */
 static uint64_t add_label(const struct mr_tar_state *st, uint32_t *const *sample_of,
                           const char **ext, uint64_t n)
@@ -124,7 +126,7 @@ static int choose_fields(struct mr_dataset *ds, const struct mr_tar_opts *o,
         st->shard[shard].name);
 }
 
-/* The first sample that has field f. */
+/* The member of the first sample that has field f. */
 static const struct mr_tar_member *first_with(const struct mr_dataset *ds, int f, uint64_t *sample)
 {
     for (uint64_t i = 0; i < ds->n; i++) {
@@ -224,8 +226,9 @@ static int group_all(struct mr_dataset *ds, uint32_t **sample_of)
     for (uint64_t s = 0; s < st->n_shards; s++) {
         const struct mr_tar_shard *shard = &st->shard[s];
         int rc = mr_interrupt_check(shard->name);
-        if (rc == 0)
-            rc = mr_tar_group(shard->name, (uint32_t)s, &shard->index, &st->samples, &sample_of[s]);
+        if (rc < 0)
+            return rc;
+        rc = mr_tar_group(shard->name, (uint32_t)s, &shard->index, &st->samples, &sample_of[s]);
         if (rc < 0)
             return rc;
         members += shard->index.n;
@@ -243,17 +246,22 @@ static int make_samples(struct mr_dataset *ds, const struct mr_tar_opts *o, uint
 {
     struct mr_tar_state *st = ds->state;
     int rc = group_all(ds, sample_of);
-    if (rc == 0)
-        rc = choose_fields(ds, o, sample_of);
+    if (rc < 0)
+        return rc;
+    rc = choose_fields(ds, o, sample_of);
     if (rc < 0)
         return rc;
     ds->n_fields = rc;
     rc = fill_members(ds, sample_of);
-    for (int f = 0; f < ds->n_fields && rc == 0; f++) {
+    if (rc < 0)
+        return rc;
+    for (int f = 0; f < ds->n_fields; f++) {
         rc = fill_spec(ds, o, f);
+        if (rc < 0)
+            return rc;
         ds->fingerprint = mr_hash(ds->fingerprint, st->field[f].ext, sizeof st->field[f].ext);
     }
-    return rc;
+    return 0;
 }
 
 static int open_tar(struct mr_dataset *ds, const void *options)
@@ -274,22 +282,28 @@ static int open_tar(struct mr_dataset *ds, const void *options)
     for (uint64_t s = 0; s < st->n_shards; s++)
         st->shard[s].inflated.fd = -1;
     rc = mr_tar_shards_open(ds, o);
-    if (rc == 0)
-        rc = st->nothing = mr_files_add_memory(ds->files, "tar", (void *)byte, sizeof byte, false);
-    uint32_t **sample_of = rc < 0 ? NULL : calloc(st->n_shards, sizeof(uint32_t *));
-    if (rc >= 0)
-        rc = sample_of ? make_samples(ds, o, sample_of)
-                       : mr_error_nomem("tar", st->n_shards * sizeof(uint32_t *));
-    for (uint64_t s = 0; sample_of && s < st->n_shards; s++)
+    if (rc < 0)
+        return rc;
+    rc = st->nothing = mr_files_add_memory(ds->files, "tar", (void *)byte, sizeof byte, false);
+    if (rc < 0)
+        return rc;
+    uint32_t **sample_of = calloc(st->n_shards, sizeof(uint32_t *));
+    if (!sample_of)
+        return mr_error_nomem("tar", st->n_shards * sizeof(uint32_t *));
+    rc = make_samples(ds, o, sample_of);
+    for (uint64_t s = 0; s < st->n_shards; s++)
         free(sample_of[s]);
     free(sample_of);
-    if (rc >= 0)
-        rc = mr_tar_classes_open(ds);
-    if (rc >= 0)
-        describe(ds);
-    /* The indexes are in the fingerprint, wherever the archives lie: a state saved beside local ones goes on with a bucket's. */
+    if (rc < 0)
+        return rc;
+    rc = mr_tar_classes_open(ds);
+    if (rc < 0)
+        return rc;
+    describe(ds);
+    /* The indexes are in the fingerprint, not the archives' locations: a state saved with local
+     * archives also resumes from a bucket. */
     ds->first_file = mr_files_length(ds->files);
-    return rc;
+    return 0;
 }
 
 static void close_tar(struct mr_dataset *ds)
@@ -313,7 +327,7 @@ static int is_archive(void *user, const char *name, bool folder, uint64_t bytes)
     return !folder && name[0] != '.' && mr_tar_named(name);
 }
 
-/* A folder of archives; one of pictures may have some, too. */
+/* A folder of archives. A folder of pictures may contain some too. */
 static bool sniff(const char *path)
 {
     struct stat st;

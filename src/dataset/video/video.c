@@ -1,6 +1,6 @@
 /*
- * Clips of videos: one sample, some frames. The video module decodes; where a file's frames lie is found once and kept, and
- * each thread keeps the last few videos open.
+ * Clips of videos: a sample is a few frames. The video module decodes. The frame index of a file is
+ * built once and kept, and each thread keeps the last few videos open.
  */
 #include "codec/video.h"
 #include "dataset/pictures/tree.h"
@@ -12,23 +12,23 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#define SIZE_TRIES   16         /* files that are asked for their size, until one opens */
-#define MAX_SIDE     16384      /* of a frame */
-#define REMOTE_BYTES (4u << 20) /* read at once of a remote file: libav asks for little at a time */
+#define SIZE_TRIES   16         /* files to try when looking for the frame size */
+#define MAX_SIDE     16384      /* maximum side of a frame */
+#define REMOTE_BYTES (4u << 20) /* bytes per read of a remote file: libav asks for small pieces */
 
 struct file {
-    pthread_mutex_t lock; /* taken alone; held while the index is made */
+    pthread_mutex_t lock; /* held while the index is made; no other lock is taken inside */
     struct mr_video_index *_Atomic index;
 };
 
 struct state {
     const struct mr_video_module *module;
     struct file *file;
-    uint64_t n_files, n_locks; /* locks: made so far */
-    int first;                 /* file 0 in the table; the others follow */
-    uint64_t n_beside;         /* videos that stand beside the classes' folders: left out */
-    uint64_t n_others;         /* files of other kinds: left out */
-    int64_t *labels;           /* a file's; NULL: none */
+    uint64_t n_files, n_locks; /* locks: number initialised */
+    int first;                 /* id of the first file in the table; the others follow */
+    uint64_t n_beside;         /* videos beside the class folders: ignored */
+    uint64_t n_others;         /* files of other kinds: ignored */
+    int64_t *labels;           /* per file; NULL: none */
     struct mr_class *class;
     char *class_text;
     uint64_t frames, stride, clips, max_pixels;
@@ -36,7 +36,7 @@ struct state {
     struct mr_video_size size;
 };
 
-/* ---- one open video: a thread's ---- */
+/* ---- one open video, owned by a thread ---- */
 
 struct open_video {
     const struct mr_video_module *module;
@@ -48,7 +48,7 @@ struct open_video {
     uint64_t from, n;
 };
 
-/* [offset, offset + bytes) lies in the file. */
+/* [offset, offset + bytes) is within the file. */
 static int read_block(struct open_video *v, uint64_t offset, void *buf, uint64_t bytes)
 {
     if (offset < v->from || offset + bytes > v->from + v->n) {
@@ -93,21 +93,29 @@ static int open_video(const struct mr_dataset *ds, uint64_t f, struct open_video
         return mr_error_nomem("video", sizeof *v);
     *v = (struct open_video){.module = st->module, .files = ds->files, .file = st->first + (int)f};
     const char *name = mr_files_name(ds->files, v->file);
+    struct mr_video_source source = {.name = name, .read = read_video, .user = v};
     int rc = mr_files_size(ds->files, v->file, &v->bytes);
-    if (rc == 0 && mr_store_is_remote(name) && !(v->block = malloc(REMOTE_BYTES)))
-        rc = mr_error_nomem(name, REMOTE_BYTES);
-    struct mr_video_source source = {name, v->bytes, read_video, v};
-    if (rc == 0)
-        rc = st->module->open(&source, st->max_pixels, &v->video);
-    if (rc < 0) {
-        close_video(v);
-        return rc;
+    if (rc < 0)
+        goto fail;
+    if (mr_store_is_remote(name)) {
+        v->block = malloc(REMOTE_BYTES);
+        if (!v->block) {
+            rc = mr_error_nomem(name, REMOTE_BYTES);
+            goto fail;
+        }
     }
+    source.bytes = v->bytes;
+    rc = st->module->open(&source, st->max_pixels, &v->video);
+    if (rc < 0)
+        goto fail;
     *out = v;
     return 0;
+fail:
+    close_video(v);
+    return rc;
 }
 
-/* Where the file's frames lie: found by the first thread that asks, while others wait. */
+/* Gets the frame index of a file: the first thread that needs it builds it, others wait. */
 static int get_index(const struct state *st, uint64_t f, struct open_video *v,
                      const struct mr_video_index **out)
 {
@@ -127,7 +135,7 @@ static int get_index(const struct state *st, uint64_t f, struct open_video *v,
 
 /* ---- which frames ---- */
 
-/* The first frame of a clip, of a video of n frames. */
+/* The first frame of a clip in a video of n frames. */
 static uint64_t first_frame(const struct state *st, uint64_t n, uint64_t clip,
                             const struct mr_sample *sample)
 {
@@ -144,7 +152,7 @@ static uint64_t first_frame(const struct state *st, uint64_t n, uint64_t clip,
     }
 }
 
-/* Frames first, first + stride, ...; a video that ends before repeats its last one. */
+/* Decodes frames first, first + stride, ...; repeats the last one if the video ends early. */
 static int decode_clip(const struct state *st, const struct open_video *v,
                        const struct mr_video_index *index, uint64_t first, uint8_t *out)
 {
@@ -174,17 +182,19 @@ static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *ou
         mr_decoder_keep(out->decoder, ds, f, v, close_video);
     }
     rc = get_index(st, f, v, &frames);
-    if (rc == 0)
-        rc = decode_clip(st, v, frames, first_frame(st, frames->n, index % st->clips, out),
-                         out->field[0].room);
-    if (rc < 0) { /* what a failure leaves behind in it must not show in the next clip */
-        mr_decoder_drop(out->decoder, ds, f);
-        return rc;
-    }
+    if (rc < 0)
+        goto fail;
+    rc = decode_clip(st, v, frames, first_frame(st, frames->n, index % st->clips, out),
+                     out->field[0].room);
+    if (rc < 0)
+        goto fail;
     out->field[0].data = out->field[0].room;
     if (st->labels)
         out->field[1].data = &st->labels[f];
     return 0;
+fail:
+    mr_decoder_drop(out->decoder, ds, f); /* a failed decode must not affect the next clip */
+    return rc;
 }
 
 /* ---- opening ---- */
@@ -262,7 +272,7 @@ static int add_folder(struct mr_dataset *ds, const struct mr_video_opts *o)
     return 0;
 }
 
-/* A name that ends as videos' do is a file; other URLs, and folders, are listed. */
+/* A name with a video extension is a file; other URLs, and folders, are listed. */
 static int add_files(struct mr_dataset *ds, const struct mr_video_opts *o)
 {
     struct stat st;
@@ -288,7 +298,7 @@ static int make_locks(struct state *st)
     return 0;
 }
 
-/* The size of the first video that opens. */
+/* Sets the size of the first video that opens. */
 static int find_size(struct mr_dataset *ds)
 {
     struct state *st = ds->state;
@@ -367,14 +377,18 @@ static int open_videos(struct mr_dataset *ds, const void *options)
     const struct mr_video_opts *o = options;
     struct state *st = ds->state;
     int rc = take_options(st, o);
-    if (rc == 0)
-        rc = mr_video_module(&st->module);
-    if (rc == 0)
-        rc = add_files(ds, o);
-    if (rc == 0)
-        rc = make_locks(st);
-    if (rc == 0 && st->size.width == 0)
-        rc = find_size(ds);
+    if (rc < 0)
+        return rc;
+    rc = mr_video_module(&st->module);
+    if (rc < 0)
+        return rc;
+    rc = add_files(ds, o);
+    if (rc < 0)
+        return rc;
+    rc = make_locks(st);
+    if (rc < 0)
+        return rc;
+    rc = st->size.width == 0 ? find_size(ds) : 0;
     if (rc < 0)
         return rc;
     ds->n = st->n_files * st->clips; /* 2^31 * 2^20 at most */

@@ -45,8 +45,8 @@ struct mr_cuda {
     uint64_t serial;                          /* of the opening, from 1; never used twice */
     _Atomic uint64_t peer[MR_CUDA_MAX_PEERS]; /* by ordinal: serial << 1 | whether we reach each
                                                  other; 0: unknown */
-    atomic_bool
-        no_batch; /* the driver does not take batches, or some pinned memory could not be locked */
+    /* the driver does not take batches, or some pinned memory could not be locked */
+    atomic_bool no_batch;
     pthread_mutex_t lock; /* guards all below; nothing of ours is locked under it */
     struct cuda_block *blocks;
     struct cuda_anchor *anchor; /* the last; NULL: none yet */

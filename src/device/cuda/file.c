@@ -195,14 +195,14 @@ int mr_cuda_files_open(struct mr_device *dev, char *note, size_t note_bytes)
         return rc;
     pthread_mutex_lock(&driver_lock);
     rc = add_user(c);
-    if (rc == 0)
+    if (rc >= 0)
         snprintf(note, note_bytes, "cuFile%s",
                  in_compatibility_mode()
                      ? " in compatibility mode (nvidia-fs is not loaded: through host memory)"
                      : "");
     pthread_mutex_unlock(&driver_lock);
     int left = mr_cuda_leave(c, rc);
-    if (rc == 0 && left < 0)
+    if (left < 0 && rc >= 0)
         mr_cuda_files_close(dev);
     return left;
 }
@@ -261,20 +261,22 @@ int mr_cuda_file_open(struct mr_device *dev, int fd, const char *name, void **ou
     struct cuda_file *file = calloc(1, sizeof *file);
     if (!file)
         return mr_error_nomem(name, sizeof *file);
-    int rc = mr_cuda_enter(c);
-    if (rc == 0) {
-        rc = register_file(c, fd, name, file);
-        bool open = rc == 0;
-        rc = mr_cuda_leave(c, rc);
-        if (open && rc < 0) {
-            cufile.handle_deregister(file->handle);
-            close(file->fd);
-        }
-    }
+    int left, rc = mr_cuda_enter(c);
     if (rc < 0)
-        free(file);
-    else
-        *out = file;
+        goto fail;
+    left = register_file(c, fd, name, file);
+    rc = mr_cuda_leave(c, left);
+    if (left < 0)
+        goto fail;
+    if (rc < 0)
+        goto fail_registered;
+    *out = file;
+    return 0;
+fail_registered:
+    cufile.handle_deregister(file->handle);
+    close(file->fd);
+fail:
+    free(file);
     return rc;
 }
 

@@ -28,14 +28,17 @@ static int take_graph(const struct mr_cuda *c, const struct mr_stream *stream,
     const struct cuda_stream *s = stream->state;
     struct CUgraph_st *graph = NULL;
     int rc = 0, result = c->cu->cuStreamEndCapture(s->handle, &graph);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         rc = mr_cuda_error(c->cu, result, c->name, "cuStreamEndCapture(\"%s\")", stream->name);
-    if (rc == 0 && out) {
-        result = c->cu->cuGraphInstantiateWithFlags(&out->exec, graph, 0);
-        if (result != CUDA_SUCCESS)
-            rc = mr_cuda_error(c->cu, result, c->name,
-                               "cuGraphInstantiateWithFlags(recorded in \"%s\")", stream->name);
+        goto end;
     }
+    if (!out)
+        goto end;
+    result = c->cu->cuGraphInstantiateWithFlags(&out->exec, graph, 0);
+    if (result != CUDA_SUCCESS)
+        rc = mr_cuda_error(c->cu, result, c->name,
+                           "cuGraphInstantiateWithFlags(recorded in \"%s\")", stream->name);
+end:
     if (graph)
         c->cu->cuGraphDestroy(graph);
     return rc;

@@ -123,11 +123,15 @@ int mr_cuda_jpeg_open(struct mr_device *dev, struct mr_jpeg_unit *unit)
         close_half(&j->kernels);
         status = open_half(&j->kernels, NVJPEG_BACKEND_DEFAULT);
     }
-    if (status == 0)
-        status = nv.nvjpegJpegStateCreate(j->kernels.handle, &j->single);
-    if (status == 0)
-        open_hardware(j);
-    return mr_cuda_leave(c, status ? failed(c, "nvjpegCreateEx", status) : 0);
+    if (status)
+        goto fail;
+    status = nv.nvjpegJpegStateCreate(j->kernels.handle, &j->single);
+    if (status)
+        goto fail;
+    open_hardware(j);
+    return mr_cuda_leave(c, 0);
+fail:
+    return mr_cuda_leave(c, failed(c, "nvjpegCreateEx", status));
 }
 
 static void list_free(struct cuda_jpeg_list *list)
@@ -246,12 +250,15 @@ static int decode_half(const struct mr_cuda *c, struct cuda_jpeg *j, struct cuda
     if (half->ready_for != list->n)
         status = nv.nvjpegDecodeBatchedInitialize(half->handle, half->state, (int)list->n, 1,
                                                   NVJPEG_OUTPUT_RGBI);
-    half->ready_for = status ? 0 : list->n;
-    if (status == 0)
-        status = nv.nvjpegDecodeBatched(half->handle, half->state, list->data, list->bytes,
-                                        list->to, stream);
-    if (status == 0)
-        return 0;
+    if (status)
+        goto fail;
+    half->ready_for = list->n;
+    status = nv.nvjpegDecodeBatched(half->handle, half->state, list->data, list->bytes, list->to,
+                                    stream);
+    if (status)
+        goto fail;
+    return 0;
+fail:
     half->ready_for = 0;
     return is_refusal(status) ? decode_each(c, j, stream, list, picture) : status;
 }
@@ -263,15 +270,22 @@ int mr_cuda_jpeg_decode(struct mr_jpeg_unit *unit, struct mr_stream *stream,
     struct cuda_jpeg *j = unit->state;
     const struct cuda_stream *s = stream->state;
     int rc = list_reserve(&j->hardware.list, n);
-    if (rc == 0)
-        rc = list_reserve(&j->kernels.list, n);
-    if (rc == 0)
-        rc = mr_cuda_enter(c);
+    if (rc < 0)
+        return rc;
+    rc = list_reserve(&j->kernels.list, n);
+    if (rc < 0)
+        return rc;
+    rc = mr_cuda_enter(c);
     if (rc < 0)
         return rc;
     sort_out(j, picture, n);
     int status = decode_half(c, j, &j->hardware, s->handle, picture);
-    if (status == 0)
-        status = decode_half(c, j, &j->kernels, s->handle, picture);
-    return mr_cuda_leave(c, status ? failed(c, "nvjpegDecodeBatched", status) : 0);
+    if (status)
+        goto fail;
+    status = decode_half(c, j, &j->kernels, s->handle, picture);
+    if (status)
+        goto fail;
+    return mr_cuda_leave(c, 0);
+fail:
+    return mr_cuda_leave(c, failed(c, "nvjpegDecodeBatched", status));
 }

@@ -222,11 +222,15 @@ static int launch(struct mr_stream *stream, const struct mr_kernel *kernel, cons
 {
     (void)grid;
     struct sim_work work = {.engine = SIM_COMPUTE, .kernel = kernel, .args = args};
-    int rc = 0;
-    for (int i = 0; i < MR_KERNEL_RANGES && rc == 0; i++)
-        if (ranges[i].bytes > 0)
-            rc = mr_sim_check_range(stream->dev, "kernel's memory", ranges[i].ptr, ranges[i].bytes);
-    return rc < 0 ? rc : enqueue(stream, &work);
+    for (int i = 0; i < MR_KERNEL_RANGES; i++) {
+        const struct mr_kernel_range *range = &ranges[i];
+        int rc = range->bytes == 0
+                     ? 0
+                     : mr_sim_check_range(stream->dev, "kernel's memory", range->ptr, range->bytes);
+        if (rc < 0)
+            return rc;
+    }
+    return enqueue(stream, &work);
 }
 
 static int launch_simple(struct mr_stream *stream, const struct mr_simple_launch *launch)

@@ -118,7 +118,7 @@ static const char *check_set(const void *args, struct mr_kernel_range out[MR_KER
     return NULL;
 }
 
-/* The hooks of a kernel that is there for both dtypes. */
+/* The hooks of a kernel that exists for both dtypes. */
 #define BOTH(what)                                                                                 \
     static void run_##what##_f32(const void *args)                                                 \
     {                                                                                              \

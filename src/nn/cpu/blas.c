@@ -1,7 +1,8 @@
 /*
- * Matrix products on the host: by the CBLAS that is found when the first net is made (the file that MILLRACE_BLAS names, or
- * OpenBLAS, BLIS or whatever serves as libcblas or libblas), else by plain loops. The nets cut the work themselves: while one of
- * them computes the library is set to one thread a call, and then back, since the rest of the program may use it, too.
+ * Matrix products on the host: by the CBLAS that is found when the first net is made (the file that
+ * MILLRACE_BLAS names, or OpenBLAS, BLIS or whatever serves as libcblas or libblas), else by plain
+ * loops. The nets cut the work themselves: while one of them computes the library is set to one
+ * thread a call, and then back, since the rest of the program may use it, too.
  */
 #include "nn/cpu/cpu.h"
 
@@ -25,7 +26,8 @@ static gemm_f64 *dgemm;
 /* OpenBLAS's and MKL's numbers are int, BLIS's long: both read and give a long's low half. */
 static long (*get_threads)(void);
 static void (*set_threads)(long);
-/* OpenBLAS's, for the memory of a thread that multiplies; NULL: another library, or another version. */
+/* OpenBLAS's, for the memory of a thread that multiplies; NULL: another library, or another
+ * version. */
 static void *(*take_buffer)(int where);
 static void (*give_buffer)(void *buffer);
 static struct {
@@ -78,16 +80,17 @@ static void find(void)
 /* ---- memory under a limit ---- */
 
 /*
- * OpenBLAS takes a buffer for each thread that multiplies, at its first product, and keeps it. A thread that gets none asks again
- * for ever. So where this process's address space is limited the memory is asked for here first, and then taken.
+ * OpenBLAS takes a buffer for each thread that multiplies, at its first product, and keeps it. A
+ * thread that gets none asks again for ever. So where this process's address space is limited the
+ * memory is asked for here first, and then taken.
  */
 #define BUFFER_BYTES  (128ull << 20)
 #define LIBRARY_BYTES (64ull << 20)
 #define STACK_BYTES   (8ull << 20)
 
 static struct {
-    pthread_mutex_t
-        lock;   /* held while the library is loaded; nothing else is taken inside but `once` */
+    /* held while the library is loaded; nothing else is taken inside but `once` */
+    pthread_mutex_t lock;
     uint32_t n; /* buffers that the library surely has */
 } buffers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -100,7 +103,8 @@ static bool is_limited(uint64_t *bytes)
     return space.rlim_cur != RLIM_INFINITY || data.rlim_cur != RLIM_INFINITY;
 }
 
-/* Once a process the library is mapped, too, and starts a thread for each processor but one, each with a buffer. */
+/* Once a process the library is mapped, too, and starts a thread for each processor but one, each
+ * with a buffer. */
 static uint64_t needed(uint32_t n_threads)
 {
     uint64_t own = buffers.n ? 0 : (uint64_t)MR_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1) - 1;

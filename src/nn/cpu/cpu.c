@@ -5,18 +5,18 @@
 
 struct job {
     struct mr_nn_backend *b;
-    void (*run)(void *arg, uint32_t task, void *room);
+    void (*run)(void *arg, uint32_t task, void *scratch);
     void *arg;
 };
 
 static void run_task(void *user, uint64_t i, uint32_t who)
 {
     const struct job *job = user;
-    job->run(job->arg, (uint32_t)i, job->b->room[who]);
+    job->run(job->arg, (uint32_t)i, job->b->scratch[who]);
 }
 
 void mr_nn_cpu_run(struct mr_nn_backend *b, uint32_t n,
-                   void (*run)(void *arg, uint32_t task, void *room), void *arg)
+                   void (*run)(void *arg, uint32_t task, void *scratch), void *arg)
 {
     struct job job = {.b = b, .run = run, .arg = arg};
     mr_nn_blas_begin();
@@ -42,7 +42,7 @@ int mr_nn_cpu_room(struct mr_nn_backend *b, uint64_t bytes)
     uint64_t all = UINT64_MAX;
     for (uint32_t i = 0; i < b->n_threads; i++) {
         uint64_t have = b->room_bytes;
-        int rc = grow(&b->room[i], &have, bytes);
+        int rc = grow(&b->scratch[i], &have, bytes);
         if (rc) {
             b->room_bytes = 0;
             return rc;
@@ -80,7 +80,7 @@ void mr_nn_cpu_close(struct mr_nn_backend *b)
 {
     mr_thread_pool_destroy(b->pool);
     for (uint32_t i = 0; i < b->n_threads; i++)
-        free(b->room[i]);
+        free(b->scratch[i]);
     free(b->partial);
     free(b);
 }

@@ -1,4 +1,5 @@
-/* Element by element, and by rows: activations, dropout, input, softmax and losses of the host backend. */
+/* Element by element, and by rows: activations, dropout, input, softmax and losses of the host
+ * backend. */
 
 #define PIECE 16384 /* elements of a task */
 
@@ -16,7 +17,8 @@ MR_CLONES static REAL FN(sum)(uint32_t count, const REAL *restrict x)
     return sum;
 }
 
-/* GELU as PyTorch's default: x times the normal distribution function (Hendrycks and Gimpel 2016). */
+/* GELU as PyTorch's default: x times the normal distribution function (Hendrycks and Gimpel
+ * 2016). */
 static REAL FN(gelu)(REAL x)
 {
     return x * (REAL)0.5 * (1 + ERF(x * (REAL)0.70710678118654752440));
@@ -106,17 +108,17 @@ static uint64_t FN(piece)(const struct FN(point_job) * j, uint32_t task, uint64_
     return at;
 }
 
-static void FN(act_forward_task)(void *arg, uint32_t task, void *room)
+static void FN(act_forward_task)(void *arg, uint32_t task, void *scratch)
 {
-    (void)room;
+    (void)scratch;
     const struct FN(point_job) *j = arg;
     uint64_t n, at = FN(piece)(j, task, &n);
     FN(act_row)(j->act, n, j->x + at, j->out + at);
 }
 
-static void FN(act_backward_task)(void *arg, uint32_t task, void *room)
+static void FN(act_backward_task)(void *arg, uint32_t task, void *scratch)
 {
-    (void)room;
+    (void)scratch;
     const struct FN(point_job) *j = arg;
     uint64_t n, at = FN(piece)(j, task, &n);
     FN(unact_row)(j->act, n, j->x + at, j->y + at, j->dy + at, j->out + at);
@@ -138,9 +140,9 @@ static int FN(act_backward)(struct mr_nn_backend *b, enum mr_act act, uint64_t c
     return 0;
 }
 
-static void FN(add_task)(void *arg, uint32_t task, void *room)
+static void FN(add_task)(void *arg, uint32_t task, void *scratch)
 {
-    (void)room;
+    (void)scratch;
     const struct FN(point_job) *j = arg;
     uint64_t n, at = FN(piece)(j, task, &n);
     const REAL *restrict x = j->x + at;
@@ -156,9 +158,9 @@ static int FN(add)(struct mr_nn_backend *b, uint64_t count, const void *x, void 
     return 0;
 }
 
-static void FN(dropout_task)(void *arg, uint32_t task, void *room)
+static void FN(dropout_task)(void *arg, uint32_t task, void *scratch)
 {
-    (void)room;
+    (void)scratch;
     const struct FN(point_job) *j = arg;
     uint64_t n, at = FN(piece)(j, task, &n), have = UINT64_MAX;
     uint32_t r[4];
@@ -201,9 +203,9 @@ static REAL FN(element)(const void *in, enum mr_dtype dtype, uint64_t i)
     }
 }
 
-static void FN(input_task)(void *arg, uint32_t task, void *room)
+static void FN(input_task)(void *arg, uint32_t task, void *scratch)
 {
-    (void)room;
+    (void)scratch;
     const struct FN(point_job) *j = arg;
     uint64_t n, at = FN(piece)(j, task, &n);
     for (uint64_t i = at; i < at + n; i++)

@@ -1,4 +1,5 @@
-/* Linear layers and convolutions of the host backend; REAL, GEMM and FN(name) are set by who includes it. */
+/* Linear layers and convolutions of the host backend; REAL, GEMM and FN(name) are set by who
+ * includes it. */
 
 #define ROWS 64 /* of a batch in one task */
 #define SUMS 16 /* tasks of a batch whose partial sums are added up in order */
@@ -31,9 +32,9 @@ struct FN(linear_job) {
     int accumulate;
 };
 
-static void FN(linear_forward_task)(void *arg, uint32_t task, void *room)
+static void FN(linear_forward_task)(void *arg, uint32_t task, void *scratch)
 {
-    (void)room;
+    (void)scratch;
     const struct FN(linear_job) *j = arg;
     const struct mr_nn_linear *l = j->l;
     uint32_t r = task / j->n_cols * ROWS, c = task % j->n_cols * COLS;
@@ -59,18 +60,18 @@ static int FN(linear_forward)(struct mr_nn_backend *b, const struct mr_nn_linear
 }
 
 /* The activation's gradient, rows in tasks. */
-static void FN(linear_undo_task)(void *arg, uint32_t task, void *room)
+static void FN(linear_undo_task)(void *arg, uint32_t task, void *scratch)
 {
-    (void)room;
+    (void)scratch;
     const struct FN(linear_job) *j = arg;
     uint32_t r = task * ROWS, rows = MR_MIN(ROWS, j->l->n - r);
     size_t at = (size_t)r * j->l->out;
     FN(undo)(j->l->act, (uint64_t)rows * j->l->out, j->y + at, j->dy + at);
 }
 
-static void FN(linear_dx_task)(void *arg, uint32_t task, void *room)
+static void FN(linear_dx_task)(void *arg, uint32_t task, void *scratch)
 {
-    (void)room;
+    (void)scratch;
     const struct FN(linear_job) *j = arg;
     const struct mr_nn_linear *l = j->l;
     uint32_t r = task / j->n_cols * ROWS, c = task % j->n_cols * COLS;
@@ -78,9 +79,9 @@ static void FN(linear_dx_task)(void *arg, uint32_t task, void *room)
          l->out, j->w + c, l->in, 0, j->dx + (size_t)r * l->in + c, l->in);
 }
 
-static void FN(linear_dw_task)(void *arg, uint32_t task, void *room)
+static void FN(linear_dw_task)(void *arg, uint32_t task, void *scratch)
 {
-    (void)room;
+    (void)scratch;
     const struct FN(linear_job) *j = arg;
     const struct mr_nn_linear *l = j->l;
     uint32_t r = task / j->n_cols * ROWS, c = task % j->n_cols * COLS,
@@ -175,14 +176,14 @@ static void FN(col2im)(const struct mr_nn_conv *c, const REAL *restrict cols, RE
     }
 }
 
-static void FN(conv_forward_task)(void *arg, uint32_t task, void *room)
+static void FN(conv_forward_task)(void *arg, uint32_t task, void *scratch)
 {
     const struct FN(conv_job) *j = arg;
     const struct mr_nn_conv *c = j->c;
     const REAL *x = j->x + (size_t)task * c->in * c->h * c->w;
     REAL *y = j->out + (size_t)task * c->out * j->pixels;
-    FN(im2col)(c, x, room);
-    GEMM(0, 0, c->out, j->pixels, j->patch, j->w, j->patch, room, j->pixels, 0, y, j->pixels);
+    FN(im2col)(c, x, scratch);
+    GEMM(0, 0, c->out, j->pixels, j->patch, j->w, j->patch, scratch, j->pixels, 0, y, j->pixels);
     for (uint32_t o = 0; o < c->out; o++) {
         REAL *restrict row = y + (size_t)o * j->pixels;
         REAL add = j->bias ? j->bias[o] : 0;
@@ -219,7 +220,7 @@ static int FN(conv_forward)(struct mr_nn_backend *b, const struct mr_nn_conv *c,
 }
 
 /* One of SUMS shares of the batch: its part of dw and db, and its rows of dx. */
-static void FN(conv_backward_task)(void *arg, uint32_t task, void *room)
+static void FN(conv_backward_task)(void *arg, uint32_t task, void *scratch)
 {
     const struct FN(conv_job) *j = arg;
     const struct mr_nn_conv *c = j->c;
@@ -234,12 +235,13 @@ static void FN(conv_backward_task)(void *arg, uint32_t task, void *room)
         FN(undo)(c->act, y_count, j->y + i * y_count, dy);
         for (uint32_t o = 0; j->db && o < c->out; o++)
             db[o] += FN(sum)(j->pixels, dy + (size_t)o * j->pixels);
-        FN(im2col)(c, j->x + i * x_count, room);
-        GEMM(0, 1, c->out, j->patch, j->pixels, dy, j->pixels, room, j->pixels, 1, dw, j->patch);
+        FN(im2col)(c, j->x + i * x_count, scratch);
+        GEMM(0, 1, c->out, j->patch, j->pixels, dy, j->pixels, scratch, j->pixels, 1, dw, j->patch);
         if (!j->dx)
             continue;
-        GEMM(1, 0, j->patch, j->pixels, c->out, j->w, j->patch, dy, j->pixels, 0, room, j->pixels);
-        FN(col2im)(c, room, j->dx + i * x_count);
+        GEMM(1, 0, j->patch, j->pixels, c->out, j->w, j->patch, dy, j->pixels, 0, scratch,
+             j->pixels);
+        FN(col2im)(c, scratch, j->dx + i * x_count);
     }
 }
 

@@ -6,9 +6,9 @@ struct FN(pool_job) {
     REAL *out;
 };
 
-static void FN(pool_forward_task)(void *arg, uint32_t task, void *room)
+static void FN(pool_forward_task)(void *arg, uint32_t task, void *scratch)
 {
-    (void)room;
+    (void)scratch;
     const struct FN(pool_job) *j = arg;
     const struct mr_nn_pool *p = j->p;
     const REAL *x = j->x + (size_t)task * p->h * p->w;
@@ -28,9 +28,9 @@ static void FN(pool_forward_task)(void *arg, uint32_t task, void *room)
 }
 
 /* A maximum's gradient goes to the first that has it. */
-static void FN(pool_backward_task)(void *arg, uint32_t task, void *room)
+static void FN(pool_backward_task)(void *arg, uint32_t task, void *scratch)
 {
-    (void)room;
+    (void)scratch;
     const struct FN(pool_job) *j = arg;
     const struct mr_nn_pool *p = j->p;
     const REAL *x = j->x + (size_t)task * p->h * p->w,
@@ -99,9 +99,9 @@ static void FN(norm_statistics)(const struct FN(norm_job) * j, uint32_t c)
     j->var[c] = (REAL)((1 - m->momentum) * (double)j->var[c] + m->momentum * spread);
 }
 
-static void FN(norm_forward_task)(void *arg, uint32_t c, void *room)
+static void FN(norm_forward_task)(void *arg, uint32_t c, void *scratch)
 {
-    (void)room;
+    (void)scratch;
     const struct FN(norm_job) *j = arg;
     const struct mr_nn_norm *m = j->m;
     REAL mean = j->mean[c], scale;
@@ -119,9 +119,9 @@ static void FN(norm_forward_task)(void *arg, uint32_t c, void *room)
     }
 }
 
-static void FN(norm_backward_task)(void *arg, uint32_t c, void *room)
+static void FN(norm_backward_task)(void *arg, uint32_t c, void *scratch)
 {
-    (void)room;
+    (void)scratch;
     const struct FN(norm_job) *j = arg;
     const struct mr_nn_norm *m = j->m;
     REAL mean = j->saved[c], scale = j->saved[m->c + c];

@@ -1,10 +1,11 @@
 /*
- * Convolutions of nets on GPUs, as products of patches. Rows of the patches' matrix are output pixels; a row has k * k * in
- * elements in order ky, kx, channel, and zeros up to a multiple of 8, which tensor cores want. Filters are stored as PyTorch
- * does (OIHW) and put into the same order for the product; their gradients come back the other way.
+ * Convolutions of nets on GPUs, as products of patches. Rows of the patches' matrix are output
+ * pixels; a row has k * k * in elements in order ky, kx, channel, and zeros up to a multiple of 8,
+ * which tensor cores want. Filters are stored as PyTorch does (OIHW) and put into the same order
+ * for the product; their gradients come back the other way.
  *
- * Large batches go in parts, so that the patches of one stay in the GPU's cache. Patches of a batch that is one part are kept
- * from the forward pass for the backward pass.
+ * Large batches go in parts, so that the patches of one stay in the GPU's cache. Patches of a batch
+ * that is one part are kept from the forward pass for the backward pass.
  */
 #include "nn/cuda/cuda.h"
 
@@ -132,7 +133,7 @@ static bool fits(const struct mr_nn_conv *a, const struct mr_nn_conv *b)
            a->stride == b->stride && a->pad == b->pad && b->n <= a->n;
 }
 
-/* The convolution whose weights these are, or the first of its shape that nobody has claimed. */
+/* The convolution with these weights, or the first one of its shape that is not claimed yet. */
 static struct mr_nn_cuda_conv *find(struct mr_nn_backend *b, const struct mr_nn_conv *c,
                                     const void *w)
 {

@@ -16,7 +16,7 @@ int mr_nn_cuda_launch(struct mr_nn_backend *b, enum mr_nn_gpu_kernel kernel, uin
                       uint32_t blocks_y, const void *args)
 {
     const unsigned grid[] = {(unsigned)blocks_x, blocks_y};
-    return mr_launch_kernel(b->lane.stream, &b->kernels->kernels[kernel], args, grid);
+    return mr_launch_kernel(b->current.stream, &b->kernels->kernels[kernel], args, grid);
 }
 
 int mr_nn_cuda_acquire(struct mr_nn_backend *b, uint64_t bytes, void **out)
@@ -35,15 +35,15 @@ void mr_nn_cuda_release(struct mr_nn_backend *b, void *p)
 static void use_stream(struct mr_nn_backend *b, struct mr_stream *stream)
 {
     const struct cuda_stream *s = stream->state;
-    b->lane.stream = stream;
-    b->lane.raw = s->handle;
+    b->current.stream = stream;
+    b->current.raw = s->handle;
 }
 
-static void swap_lanes(struct mr_nn_backend *b)
+static void swap_streams(struct mr_nn_backend *b)
 {
-    struct mr_nn_cuda_lane lane = b->lane;
-    b->lane = b->other;
-    b->other = lane;
+    struct mr_nn_cuda_stream current = b->current;
+    b->current = b->other;
+    b->other = current;
     b->aside = !b->aside;
 }
 
@@ -66,18 +66,18 @@ static int wait_for(const struct mr_nn_backend *b, struct CUevent_st *event,
 
 int mr_nn_cuda_aside(struct mr_nn_backend *b)
 {
-    int rc = wait_for(b, b->fork, b->lane.raw, b->other.raw);
+    int rc = wait_for(b, b->fork, b->current.raw, b->other.raw);
     if (rc < 0)
         return rc;
     b->forked = true;
-    swap_lanes(b);
+    swap_streams(b);
     return 0;
 }
 
 void mr_nn_cuda_back(struct mr_nn_backend *b)
 {
     if (b->aside)
-        swap_lanes(b);
+        swap_streams(b);
 }
 
 int mr_nn_cuda_join(struct mr_nn_backend *b)
@@ -85,7 +85,7 @@ int mr_nn_cuda_join(struct mr_nn_backend *b)
     if (!b->forked)
         return 0;
     b->forked = false;
-    return wait_for(b, b->join, b->other.raw, b->lane.raw);
+    return wait_for(b, b->join, b->other.raw, b->current.raw);
 }
 
 static int load_kernels(struct mr_nn_backend *b)
@@ -145,9 +145,9 @@ static int take_memory(struct mr_nn_backend *b)
         uint64_t bytes;
         void **to;
     } wanted[] = {{sizeof *b->state, (void **)&b->state},
-                  {MR_NN_LT_WORKSPACE, &b->lane.workspace},
+                  {MR_NN_LT_WORKSPACE, &b->current.workspace},
                   {MR_NN_LT_WORKSPACE, &b->other.workspace},
-                  {3ull * sizeof(double) * MR_NN_MOST_SUMS, &b->lane.partial},
+                  {3ull * sizeof(double) * MR_NN_MOST_SUMS, &b->current.partial},
                   {sizeof(float) * MR_NN_MOST_SUMS, &b->other.partial},
                   {2ull * sizeof(float) * MR_NN_MOST_SUMS, (void **)&b->sums},
                   {b->max_batch * sizeof(double), (void **)&b->row_loss},
@@ -157,7 +157,7 @@ static int take_memory(struct mr_nn_backend *b)
         rc = mr_nn_cuda_acquire(b, wanted[i].bytes, wanted[i].to);
     if (rc)
         return rc;
-    b->lane.ticket = b->state->ticket[0];
+    b->current.ticket = b->state->ticket[0];
     b->other.ticket = b->state->ticket[1];
     return 0;
 }
@@ -213,8 +213,8 @@ static int reset(struct mr_nn_backend *b)
     if (!rc)
         rc = mr_stream_synchronize(stream);
     mr_stream_destroy(stream);
-    b->lane.stream = NULL;
-    b->lane.raw = NULL;
+    b->current.stream = NULL;
+    b->current.raw = NULL;
     return rc;
 }
 
@@ -223,8 +223,9 @@ static void close_backend(struct mr_nn_backend *b)
     close_beside(b);
     mr_nn_lt_close(b);
     mr_nn_cuda_conv_close(b);
-    void *const all[] = {b->state,         b->lane.workspace, b->other.workspace, b->lane.partial,
-                         b->other.partial, b->sums,           b->row_loss,        b->row_flags};
+    void *const all[] = {b->state,           b->current.workspace, b->other.workspace,
+                         b->current.partial, b->other.partial,     b->sums,
+                         b->row_loss,        b->row_flags};
     for (size_t i = 0; i < MR_COUNT(all); i++)
         mr_nn_cuda_release(b, all[i]);
     free(b);
@@ -297,9 +298,9 @@ static int zero_totals(struct mr_nn_backend *b)
 
 static int get_totals(struct mr_nn_backend *b, struct mr_net_totals *out)
 {
-    int rc =
-        mr_copy_async(b->lane.stream, out, MR_PAGEABLE, &b->state->totals, MR_DEVICE, sizeof *out);
-    return rc ? rc : mr_stream_synchronize(b->lane.stream);
+    int rc = mr_copy_async(b->current.stream, out, MR_PAGEABLE, &b->state->totals, MR_DEVICE,
+                           sizeof *out);
+    return rc ? rc : mr_stream_synchronize(b->current.stream);
 }
 
 #define SAME(member)                                                                               \

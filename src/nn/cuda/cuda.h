@@ -1,11 +1,12 @@
 /*
- * The backend of NVIDIA GPUs. Pictures are NHWC in every precision: a convolution is then one product of a matrix of patches
- * (im2col) with the filters, whose result lies as the next layer wants it and whose bias and ReLU cuBLASLt does in passing. So
- * nets need cuBLASLt alone.
+ * The backend of NVIDIA GPUs. Pictures are NHWC in every precision: a convolution is then one
+ * product of a matrix of patches (im2col) with the filters, whose result lies as the next layer
+ * wants it and whose bias and ReLU cuBLASLt does in passing. So nets need cuBLASLt alone.
  *
- * Everything is enqueued to the stream of use_stream; memory is taken when a net is opened and planned, never in a step. The
- * scratch is one for all layers: the stream's order keeps them apart. Gradients of weights, which no other layer waits for, are
- * computed in a second stream (aside), beside the gradients of inputs; it joins the first when the pass ends.
+ * Everything is enqueued to the stream of use_stream; memory is taken when a net is opened and
+ * planned, never in a step. The scratch is one for all layers: the stream's order keeps them apart.
+ * Gradients of weights, which no other layer waits for, are computed in a second stream (aside),
+ * beside the gradients of inputs; it joins the first when the pass ends.
  */
 #ifndef MR_NN_CUDA_CUDA_H
 #define MR_NN_CUDA_CUDA_H
@@ -19,18 +20,18 @@
 
 struct mr_nn_lt;
 
-/* A convolution of the net; which one it is in a step is told by its weights' place. */
+/* A convolution of the net, identified in a step by the address of its weights. */
 struct mr_nn_cuda_conv {
     struct mr_nn_conv shape; /* n: the largest batch */
     const void *w;           /* NULL: not seen yet */
-    void
-        *filter; /* the weights as the product reads them, of the last forward; NULL: as they are */
-    void
-        *cols; /* patches of the last forward; NULL: they would be too large, or x is the patches */
+    /* the weights as the product reads them, of the last forward; NULL: as they are */
+    void *filter;
+    /* patches of the last forward; NULL: they would be too large, or x is the patches */
+    void *cols;
 };
 
 /* Where work is enqueued, and what works of one stream share. */
-struct mr_nn_cuda_lane {
+struct mr_nn_cuda_stream {
     struct mr_stream *stream;
     struct CUstream_st *raw; /* its handle */
     void *workspace;         /* of cuBLASLt */
@@ -41,11 +42,11 @@ struct mr_nn_cuda_lane {
 struct mr_nn_backend {
     struct mr_device *device;
     struct mr_cuda *cuda;
-    uint64_t bytes;                     /* acquired by now */
-    struct mr_nn_cuda_lane lane, other; /* what is enqueued goes to `lane` */
+    uint64_t bytes;                          /* acquired by now */
+    struct mr_nn_cuda_stream current, other; /* what is enqueued goes to `current` */
     struct CUevent_st *fork, *join;
     bool aside,
-        forked; /* aside: lane is the second stream; forked: it has work that the first has not waited for */
+        forked; /* aside: current is the second stream; forked: the first must wait for it */
     enum mr_dtype dtype;
     size_t element;
     int tf32;
@@ -73,7 +74,8 @@ uint64_t mr_nn_cuda_blocks(uint64_t elements);
 int mr_nn_cuda_acquire(struct mr_nn_backend *b, uint64_t bytes, void **out);
 void mr_nn_cuda_release(struct mr_nn_backend *b, void *p);
 
-/* From here to mr_nn_cuda_back() work is enqueued beside the stream: it starts when what is in the stream by now is done. */
+/* From here to mr_nn_cuda_back() work is enqueued beside the stream: it starts when what is in the
+ * stream by now is done. */
 int mr_nn_cuda_aside(struct mr_nn_backend *b);
 void mr_nn_cuda_back(struct mr_nn_backend *b);
 /* What is enqueued from here on waits for all that runs beside. */
@@ -87,8 +89,8 @@ int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, const struct mr_nn
                     int accumulate);
 
 /*
- * d[m, n] = act(a b + bias): row-major, a is m x k, or k x m with ta; b is k x n, or n x k with tb. ld: elements of a stored
- * row. d is in the activations' type, or f32.
+ * d[m, n] = act(a b + bias): row-major, a is m x k, or k x m with ta; b is k x n, or n x k with tb.
+ * ld: elements of a stored row. d is in the activations' type, or f32.
  */
 struct mr_nn_product {
     int ta, tb;

@@ -11,13 +11,14 @@ uint32_t mr_nn_cuda_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip)
     return (rows - 1) / *out_strip + 1;
 }
 
-/* The same where a row is much work: a lane so many rows of a strip, and more where sums leave no other way. */
-static uint32_t narrow_strips(uint32_t rows, uint32_t cols, uint32_t of_lane, uint32_t *out_strip)
+/* The same where a row is much work: a lane so many rows of a strip, and more where sums leave no
+ * other way. */
+static uint32_t narrow_strips(uint32_t rows, uint32_t cols, uint32_t rows_each, uint32_t *out_strip)
 {
-    uint32_t lanes = MR_NN_GPU_BLOCK / MR_NN_GPU_TILE,
+    uint32_t thread_rows = MR_NN_GPU_BLOCK / MR_NN_GPU_TILE,
              most = MR_MIN(1024, MR_NN_MOST_SUMS / MR_MAX(cols, 1));
-    uint32_t strips = MR_MAX(MR_MIN((rows - 1) / (lanes * of_lane) + 1, most), 1);
-    *out_strip = (uint32_t)mr_round_up((rows - 1) / strips + 1, lanes);
+    uint32_t strips = MR_MAX(MR_MIN((rows - 1) / (thread_rows * rows_each) + 1, most), 1);
+    *out_strip = (uint32_t)mr_round_up((rows - 1) / strips + 1, thread_rows);
     return (rows - 1) / *out_strip + 1;
 }
 
@@ -39,7 +40,7 @@ int mr_nn_cuda_undo(struct mr_nn_backend *b, enum mr_act act, const struct mr_nn
 {
     struct mr_nn_gpu_rows a = {.y = y,
                                .dy = dy,
-                               .db = {db, b->lane.partial, b->lane.ticket, accumulate},
+                               .db = {db, b->current.partial, b->current.ticket, accumulate},
                                .rows = rows,
                                .cols = cols,
                                .act = act};
@@ -146,7 +147,7 @@ int mr_nn_cuda_pool_backward(struct mr_nn_backend *b, const struct mr_nn_pool *p
     bool apart = p->stride >= p->k;
     bool covers = p->stride == p->k && p->out_h * p->k == p->h && p->out_w * p->k == p->w;
     int rc = apart && !covers
-                 ? mr_memset_async(b->lane.stream, dx, MR_DEVICE, 0, inputs * b->element)
+                 ? mr_memset_async(b->current.stream, dx, MR_DEVICE, 0, inputs * b->element)
                  : 0;
     a.count = apart ? (uint64_t)p->n * p->c * p->out_h * p->out_w : inputs;
     enum mr_nn_gpu_kernel kernel = apart ? MR_NN_GPU_pool_scatter : MR_NN_GPU_pool_gather;
@@ -197,7 +198,7 @@ int mr_nn_cuda_pool_drop_backward(struct mr_nn_backend *b, const struct mr_nn_po
     a.x = x;
     a.dy = dy;
     a.out = dx;
-    a.db = (struct mr_nn_gpu_sums){db, b->lane.partial, b->lane.ticket, accumulate};
+    a.db = (struct mr_nn_gpu_sums){db, b->current.partial, b->current.ticket, accumulate};
     uint32_t strips = narrow_strips(a.rows, a.c, 2, &a.strip);
     return mr_nn_cuda_launch(b, MR_NN_GPU_pool_drop_back, strips, tiles(a.c), &a);
 }
@@ -209,9 +210,9 @@ static int norm_of(struct mr_nn_backend *b, const struct mr_nn_norm *m, struct m
         return mr_error_set(MR_ELIMIT,
                             "net: a norm over %llu pixels: on cuda there are at most 2^31",
                             (unsigned long long)rows);
-    *out = (struct mr_nn_gpu_norm){.partial = b->lane.partial,
+    *out = (struct mr_nn_gpu_norm){.partial = b->current.partial,
                                    .sums = b->sums,
-                                   .ticket = b->lane.ticket,
+                                   .ticket = b->current.ticket,
                                    .epsilon = m->epsilon,
                                    .momentum = m->momentum,
                                    .rows = (uint32_t)rows,

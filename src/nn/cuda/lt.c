@@ -1,6 +1,7 @@
 /*
- * Matrix products by cuBLASLt, found when the first net is opened. Each kind of product (its shape, types and what is done in
- * passing) is planned at its first use, and by our own kernel where cuBLASLt has no algorithm.
+ * Matrix products by cuBLASLt, found when the first net is opened. Each kind of product (its shape,
+ * types and what is done in passing) is planned at its first use, and by our own kernel where
+ * cuBLASLt has no algorithm.
  *
  * cuBLASLt counts in columns: what it sees are the transposes, in the other order.
  */
@@ -48,7 +49,7 @@ static void folder_of(const char *path, char out[256])
     snprintf(out, 256, "%.*s", slash ? (int)MR_MIN(slash - path, 255) : 0, path ? path : "");
 }
 
-/* Where a libcublas is that somebody, PyTorch for instance, has loaded. */
+/* The path of a libcublas that is already loaded, by PyTorch for example. */
 static void folder_of_loaded(char out[256])
 {
     static const char *const names[] = {"libcublas.so.13", "libcublas.so.12"};
@@ -125,8 +126,8 @@ static int failed(const struct mr_nn_backend *b, const char *call, int status)
                         status);
 }
 
-/* With the context current. Alignments: parameters begin at multiples of 8 elements. Partial sums are not added in place, which
- * would be in any order. */
+/* With the context current. Alignments: parameters begin at multiples of 8 elements. Partial sums
+ * are not added in place, which would be in any order. */
 static int open_handle(struct mr_nn_backend *b)
 {
     struct mr_nn_lt *lt = b->lt;
@@ -233,7 +234,8 @@ static int describe(const struct mr_nn_backend *b, struct plan *p, const void *b
     return status ? status : api.cublasLtMatrixLayoutCreate(&p->d, to, k->n, k->m, k->ldd);
 }
 
-/* A few additions an element, as for dx of the last layer: cuBLASLt's kernels take three times as long to begin and end. */
+/* A few additions an element, as for dx of the last layer: cuBLASLt's kernels take three times as
+ * long to begin and end. */
 static bool is_slight(const struct key *k)
 {
     return k->k <= 16 && k->epilogue == LT_EPILOGUE_DEFAULT && (uint64_t)k->m * k->n <= 1u << 16;
@@ -311,7 +313,7 @@ static int multiply(struct mr_nn_backend *b, const struct mr_nn_product *p, stru
     if (!status)
         status = api.cublasLtMatmul(b->lt->handle, plan->desc, &one, p->b, plan->a, p->a, plan->b,
                                     &beta, p->d, plan->d, p->d, plan->d, &plan->algo,
-                                    b->lane.workspace, plan->workspace_bytes, b->lane.raw);
+                                    b->current.workspace, plan->workspace_bytes, b->current.raw);
     return status ? failed(b, "cublasLtMatmul", status) : 0;
 }
 

@@ -1,6 +1,6 @@
 /*
- * cuBLASLt as far as we use it, declared by ourselves and found at run time. Names and numbers are those of cublasLt.h 12 and 13;
- * tests/gpu/check_cublaslt.c compares them where that header is.
+ * cuBLASLt as far as we use it, declared by ourselves and found at run time. Names and numbers are
+ * those of cublasLt.h 12 and 13; tests/gpu/check_cublaslt.c compares them where that header is.
  */
 #ifndef MR_NN_CUDA_LT_H
 #define MR_NN_CUDA_LT_H

@@ -1,6 +1,7 @@
 /*
- * Convolutions of one channel by 3 x 3, a net's first on grey pictures: a product of patches would be 9 wide, and the patches nine
- * times the input. Backward without dx alone: the first has none to give.
+ * Convolutions of one channel by 3 x 3, a net's first on grey pictures: a product of patches would
+ * be 9 wide, and the patches nine times the input. Backward without dx alone: the first has none to
+ * give.
  */
 #include "nn/cuda/cuda.h"
 
@@ -48,7 +49,7 @@ int mr_nn_cuda_thin_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c
     a.dy = dy;
     a.dw = dw;
     a.db = db;
-    a.partial = b->lane.partial;
+    a.partial = b->current.partial;
     a.accumulate = accumulate;
     a.run = (c->out_w - 1) / ((c->out_w - 1) / RUN + 1) + 1;
     a.runs = (c->out_w - 1) / a.run + 1;

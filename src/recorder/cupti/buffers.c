@@ -1,4 +1,5 @@
-/* CUPTI's buffers: given out zeroed, taken back full, emptied on a thread of ours and zeroed again. */
+/* CUPTI's buffers: given out zeroed, taken back full, emptied on a thread of ours and zeroed
+ * again. */
 #include "recorder/cupti/cupti.h"
 
 #include <string.h>

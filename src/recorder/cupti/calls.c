@@ -1,6 +1,7 @@
 /*
- * Which API calls are recorded. A framework makes some fifteen calls a kernel, most of them queries of devices and errors; each
- * record costs the program time. So only what moves, launches, waits, allocates or loads is switched on, call by call.
+ * Which API calls are recorded. A framework makes some fifteen calls a kernel, most of them queries
+ * of devices and errors; each record costs the program time. So only what moves, launches, waits,
+ * allocates or loads is switched on, call by call.
  */
 #include "recorder/cupti/cupti.h"
 
@@ -23,8 +24,8 @@ static bool any_of(const char *name, const char *const *words)
     return false;
 }
 
-/* Not cudaProfilerStart and Stop: switching a call's records off takes its callbacks away as well (libcupti 13.0), and those tell of
- * capture ranges. */
+/* Not cudaProfilerStart and Stop: switching a call's records off takes its callbacks away as well
+ * (libcupti 13.0), and those tell of capture ranges. */
 bool record_cupti_call_matters(const char *name, bool light)
 {
     static const char *const copies[] = {"Memcpy",         "Memset",     "cuMemset", "Synchronize",

@@ -162,7 +162,8 @@ static void take_sync(const struct cupti_sync *s)
     };
 }
 
-/* A runtime call's own driver call comes just before it in its thread's buffer, with the same correlation: it says nothing new. */
+/* A runtime call's own driver call comes just before it in its thread's buffer, with the same
+ * correlation: it says nothing new. */
 static void forget_inner(const struct cupti_api *a)
 {
     while (stage.n_api > 0) {

@@ -1,6 +1,7 @@
 /*
- * The CUPTI injection: the driver calls InitializeInjection() while it initialises. Order matters: subscribe, thread numbers and
- * clock, attributes, kinds. One thread of ours flushes, converts and gives buffers back; nothing flushes inside a callback.
+ * The CUPTI injection: the driver calls InitializeInjection() while it initialises. Order matters:
+ * subscribe, thread numbers and clock, attributes, kinds. One thread of ours flushes, converts and
+ * gives buffers back; nothing flushes inside a callback.
  */
 #include "recorder/pm/pm.h"
 
@@ -11,10 +12,10 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define SYNC_NS 3000000000ull  /* the device is waited for at the end at most so long */
-#define END_NS  10000000000ull /* and all of the end */
-#define LEAVE_NS                                                                                   \
-    1000000000ull /* what _exit() waits: it may come in the middle of a callback or a signal handler */
+#define SYNC_NS     3000000000ull  /* the device is waited for at the end at most so long */
+#define END_NS      10000000000ull /* and all of the end */
+/* what _exit() waits: it may come in the middle of a callback or a signal handler */
+#define LEAVE_NS    1000000000ull
 #define MAX_REPORTS 8 /* kinds that were refused */
 
 struct record_cupti cupti;
@@ -83,7 +84,8 @@ static void capture(bool on)
             enable(kinds[i].kind, kinds[i].name, on);
     if (cupti.whole_graphs && !cupti.light)
         enable(CUPTI_GRAPH_TRACE, "graphs", on);
-    /* The synchronizing calls tell of waiting, too, and these records make a launch-bound loop a sixth slower (H200, CUDA 13.0). */
+    /* The synchronizing calls tell of waiting, too, and these records make a launch-bound loop a
+     * sixth slower (H200, CUDA 13.0). */
     if (cupti.all_calls)
         enable(CUPTI_SYNCHRONIZATION, "synchronisation", on);
     if (cupti.ActivityEnableAllSyncRecords)
@@ -114,7 +116,8 @@ static void called(void *user, uint32_t domain, uint32_t cbid,
 
 /* The thread. */
 
-/* Records have their times only when the device is done; a kernel that never ends must not keep the program from ending. */
+/* Records have their times only when the device is done; a kernel that never ends must not keep the
+ * program from ending. */
 static void synchronise(void)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -199,8 +202,9 @@ static void at_exit(void)
 }
 
 /*
- * _exit(), which calls no atexit functions: our thread is asked for what CUPTI has, without a look at the device and without a call
- * of the dynamic linker on this thread, whose locks the caller may hold.
+ * _exit(), which calls no atexit functions: our thread is asked for what CUPTI has, without a look
+ * at the device and without a call of the dynamic linker on this thread, whose locks the caller may
+ * hold.
  */
 static void leave(void)
 {
@@ -239,7 +243,8 @@ static void set_attribute(uint32_t attribute, const void *value, size_t bytes)
         cupti.ActivitySetAttribute(attribute, &bytes, copy);
 }
 
-/* Before a context exists: about 100,000 operations a device buffer, and no zeroing on the program's threads. */
+/* Before a context exists: about 100,000 operations a device buffer, and no zeroing on the
+ * program's threads. */
 static void set_attributes(void)
 {
     size_t device_buffer = 3200000, limit = 250, ahead = 3;
@@ -289,7 +294,8 @@ static bool inject(void)
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (kinds[i].always)
             enable(kinds[i].kind, kinds[i].name, true);
-    /* Calls are on outside of capture ranges as well, and left out later: switched on inside a callback they stay off (libcupti 13.0). */
+    /* Calls are on outside of capture ranges as well, and left out later: switched on inside a
+     * callback they stay off (libcupti 13.0). */
     record_cupti_calls_enable(true);
     record_on_capture(capture);
     atexit(at_exit);
@@ -321,7 +327,8 @@ static void begin(void)
         record_pm_begin();
 }
 
-/* The user's own injection comes first: he is to find the program as it is without us, even if nothing is left to record then. */
+/* The user's own injection comes first: he is to find the program as it is without us, even if
+ * nothing is left to record then. */
 static void chain(void)
 {
     const char *next = getenv("MILLRACE_RECORD_NEXT_CUDA");

@@ -1,7 +1,8 @@
 /*
- * CUPTI as the recorder uses it, declared here so that building needs no toolkit: functions by name, and of each record the part
- * that every version from CUDA 12.0 on has at the same place (tests/project/cupti_layout.c compares it with the real header).
- * NVIDIA lets records grow at their end; what an older version lacks is read only from `since` on.
+ * CUPTI as the recorder uses it, declared here so that building needs no toolkit: functions by
+ * name, and of each record the part that every version from CUDA 12.0 on has at the same place
+ * (tests/project/cupti_layout.c compares it with the real header). NVIDIA lets records grow at
+ * their end; what an older version lacks is read only from `since` on.
  */
 #ifndef MR_RECORDER_CUPTI_CUPTI_H
 #define MR_RECORDER_CUPTI_CUPTI_H

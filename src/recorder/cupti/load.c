@@ -1,4 +1,5 @@
-/* Finds CUPTI: the one that is in the process, one that was named, one beside the program's CUDA, one of the system. */
+/* Finds CUPTI: the one that is in the process, one that was named, one beside the program's CUDA,
+ * one of the system. */
 #include "recorder/cupti/cupti.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
-/* Names that NVTX programs give and keep: registered strings, domains, categories. All of them stay until the process ends. */
+/* Names that NVTX programs give and keep: registered strings, domains, categories. All of them stay
+ * until the process ends. */
 #include "recorder/nvtx/nvtx.h"
 
 #include <string.h>
@@ -13,7 +14,7 @@ static struct nvtx_text *texts[N_TEXT_LISTS];
 static struct nvtx_domain *domains;
 static struct {
     char *at;
-    size_t room, total;
+    size_t left, total;
 } arena;
 
 static struct nvtx_domain default_domain;
@@ -24,18 +25,18 @@ static struct capture {
 static void *take(size_t bytes)
 {
     bytes = (bytes + 15) & ~(size_t)15;
-    if (bytes > arena.room) {
+    if (bytes > arena.left) {
         size_t fresh = bytes > ARENA ? bytes : ARENA;
         char *memory = arena.total + fresh <= MAX_BYTES ? record_map(fresh) : NULL;
         if (!memory)
             return NULL;
         arena.at = memory;
-        arena.room = fresh;
+        arena.left = fresh;
         arena.total += fresh;
     }
     void *taken = arena.at;
     arena.at += bytes;
-    arena.room -= bytes;
+    arena.left -= bytes;
     return taken;
 }
 
@@ -223,7 +224,8 @@ static bool read_capture(struct capture *to, const char *range, size_t range_byt
     return true;
 }
 
-/* NAME, NAME@DOMAIN (what follows the last '@') or, as reports have it, DOMAIN@NAME: which, only the program's ranges tell. */
+/* NAME, NAME@DOMAIN (what follows the last '@') or, as reports have it, DOMAIN@NAME: which, only
+ * the program's ranges tell. */
 void nvtx_names_begin(void)
 {
     const char *asked = record_captures_range() ? record_captures_range() : "";
@@ -257,5 +259,5 @@ bool nvtx_names_capture(const struct nvtx_domain *domain, const struct nvtx_mess
 void nvtx_names_forked(void)
 {
     atomic_store(&names.word, 0);
-    arena.room = 0; /* another thread may have been about to take some of it */
+    arena.left = 0; /* another thread may have been about to take some of it */
 }

@@ -1,11 +1,13 @@
 /*
- * NVTX 3's injection protocol, as far as it is used here, and what the files of our injection share.
+ * NVTX 3's injection protocol, as far as it is used here, and what the files of our injection
+ * share.
  *
- * A program's copy of NVTX hands us a function that gives tables; a module's table holds the addresses of the function pointers
- * which its calls go through. tests/unit/test_record_nvtx_layout.c compares all this with the toolkit's headers where they are.
+ * A program's copy of NVTX hands us a function that gives tables; a module's table holds the
+ * addresses of the function pointers which its calls go through.
+ * tests/unit/test_record_nvtx_layout.c compares all this with the toolkit's headers where they are.
  *
- * Locks (record_lock): names, starts and threads each alone. A signal handler that interrupts one of our functions is turned
- * away by record_nvtx_busy, so nobody waits for itself.
+ * Locks (record_lock): names, starts and threads each alone. A signal handler that interrupts one
+ * of our functions is turned away by record_nvtx_busy, so nobody waits for itself.
  */
 #ifndef MR_RECORDER_NVTX_NVTX_H
 #define MR_RECORDER_NVTX_NVTX_H
@@ -99,7 +101,8 @@ struct nvtx_resource {
     union nvtx_text_of text;
 };
 
-/* A text that stays: a registered string, or a name. Its number in the part is looked up again in a forked child. */
+/* A text that stays: a registered string, or a name. Its number in the part is looked up again in a
+ * forked child. */
 struct nvtx_text {
     struct nvtx_text *next;
     _Atomic uint64_t number; /* generation + 1 in the high half; 0: never asked */

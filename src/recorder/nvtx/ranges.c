@@ -1,6 +1,6 @@
 /*
- * Open ranges: each thread's stack, with a lock that only the process's end contends for, and one table of start-end ranges.
- * A range is put when it ends, if it began while ranges were wanted.
+ * Open ranges: each thread's stack, with a lock that only the process's end contends for, and one
+ * table of start-end ranges. A range is put when it ends, if it began while ranges were wanted.
  */
 #include "recorder/nvtx/nvtx.h"
 
@@ -8,9 +8,9 @@
 #include <sched.h>
 #include <string.h>
 
-#define FIRST_ROOM 64u
-#define MAX_ROOM   65536u
-#define MAX_STARTS (1u << 24)
+#define FIRST_CAPACITY 64u
+#define MAX_CAPACITY   65536u
+#define MAX_STARTS     (1u << 24)
 
 struct open {
     struct mr_part_range range;
@@ -23,10 +23,10 @@ struct thread {
     struct thread *next; /* under threads_lock */
     atomic_bool taken;   /* the lock of what follows */
     unsigned generation;
-    uint32_t n, room;
+    uint32_t n, capacity;
     uint32_t n_beyond; /* pushes on top for which there was no room */
-    uint32_t
-        n_inherited; /* open ranges of the process that was forked, which are its own to write */
+    /* open ranges of the process that was forked, which are its own to write */
+    uint32_t n_inherited;
     struct open *open;
 };
 
@@ -45,7 +45,7 @@ static bool have_key;
 static struct {
     struct record_lock lock;
     struct start *slot;
-    uint32_t n, room, free; /* free: + 1 */
+    uint32_t n, capacity, free; /* free: + 1 */
     uint64_t sequence, inherited;
 } starts;
 
@@ -114,7 +114,7 @@ static void end_thread(void *arg)
         put_open(&thread->open[i]);
     mine = NULL;
     if (thread->open)
-        record_unmap(thread->open, thread->room * sizeof *thread->open);
+        record_unmap(thread->open, thread->capacity * sizeof *thread->open);
     record_unmap(thread, sizeof *thread);
     record_nvtx_busy = false;
 }
@@ -182,22 +182,22 @@ void nvtx_mark(struct nvtx_domain *domain, const struct nvtx_attributes *attribu
 /* ---- pushes and pops ---- */
 
 /* The thread's lock is held: its end may be looked at by the process's. */
-static bool have_room(struct thread *thread)
+static bool reserve_one(struct thread *thread)
 {
-    if (thread->n < thread->room)
+    if (thread->n < thread->capacity)
         return true;
-    uint32_t room = thread->room ? 2 * thread->room : FIRST_ROOM;
-    struct open *more = room <= MAX_ROOM ? record_map(room * sizeof *more) : NULL;
+    uint32_t capacity = thread->capacity ? 2 * thread->capacity : FIRST_CAPACITY;
+    struct open *more = capacity <= MAX_CAPACITY ? record_map(capacity * sizeof *more) : NULL;
     if (!more)
         return false;
     struct open *before = thread->open;
-    uint32_t before_room = thread->room;
+    uint32_t before_capacity = thread->capacity;
     if (before)
         memcpy(more, before, thread->n * sizeof *more);
     thread->open = more;
-    thread->room = room;
+    thread->capacity = capacity;
     if (before)
-        record_unmap(before, before_room * sizeof *more);
+        record_unmap(before, before_capacity * sizeof *more);
     return true;
 }
 
@@ -221,13 +221,13 @@ int nvtx_push(struct nvtx_domain *domain, const struct nvtx_attributes *attribut
     lock_thread(thread);
     uint32_t outer = find_open(thread, domain);
     open.level = outer < thread->n ? thread->open[outer].level + 1 : 0;
-    bool room = !thread->n_beyond && have_room(thread);
-    if (room)
+    bool fits = !thread->n_beyond && reserve_one(thread);
+    if (fits)
         thread->open[thread->n++] = open;
     else
         thread->n_beyond++;
     unlock_thread(thread);
-    if (!room && open.captures)
+    if (!fits && open.captures)
         atomic_fetch_sub(&n_capturing, 1);
     return open.level;
 }
@@ -273,17 +273,17 @@ static uint32_t take_slot(void)
         starts.free = starts.slot[i].next;
         return i;
     }
-    if (starts.n == starts.room) {
-        uint32_t room = starts.room ? 2 * starts.room : FIRST_ROOM;
-        struct start *more = room <= MAX_STARTS ? record_map(room * sizeof *more) : NULL;
+    if (starts.n == starts.capacity) {
+        uint32_t capacity = starts.capacity ? 2 * starts.capacity : FIRST_CAPACITY;
+        struct start *more = capacity <= MAX_STARTS ? record_map(capacity * sizeof *more) : NULL;
         if (!more)
             return UINT32_MAX;
         if (starts.slot) {
             memcpy(more, starts.slot, starts.n * sizeof *more);
-            record_unmap(starts.slot, starts.room * sizeof *more);
+            record_unmap(starts.slot, starts.capacity * sizeof *more);
         }
         starts.slot = more;
-        starts.room = room;
+        starts.capacity = capacity;
     }
     return starts.n++;
 }
@@ -374,7 +374,7 @@ void nvtx_ranges_forked(void)
     atomic_store(&starts.lock.word, 0);
     starts.slot =
         NULL; /* another thread may have been about to replace it: the child makes its own */
-    starts.n = starts.room = starts.free = 0;
+    starts.n = starts.capacity = starts.free = 0;
     starts.inherited = starts.sequence;
     atomic_store(&n_capturing, 0);
     atomic_store(&n_unbalanced, 0);

@@ -31,7 +31,8 @@ static const char *const names[N_OS_CALLS] = {
 #undef X
 };
 
-/* Of functions with two versions dlsym() gives the older one, for condition variables that have another layout. */
+/* Of functions with two versions dlsym() gives the older one, for condition variables that have
+ * another layout. */
 static void *look_up(enum record_os_call call)
 {
     void *symbol = NULL;
@@ -86,7 +87,8 @@ static void forked(void)
     own_pid = (pid_t)syscall(SYS_getpid);
 }
 
-/* All are looked up now: dlsym() may not be called in a signal handler. Those that an older C library lacks stay NULL. */
+/* All are looked up now: dlsym() may not be called in a signal handler. Those that an older C
+ * library lacks stay NULL. */
 __attribute__((constructor)) static void loaded(void)
 {
     const char *folder = getenv("MILLRACE_RECORD_DIR"), *traced = getenv("MILLRACE_RECORD_TRACE");

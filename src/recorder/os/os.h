@@ -1,9 +1,10 @@
 /*
- * Calls of the operating system, timed in the preloaded library. record_os_wrap*.c holds the functions that take the C library's
- * places; record_os.c what they share.
+ * Calls of the operating system, timed in the preloaded library. record_os_wrap*.c holds the
+ * functions that take the C library's places; record_os.c what they share.
  *
- * A wrapper calls the C library's own function as it would have been called: errno, cancellation and signals are as without us,
- * and nothing of ours is held meanwhile, so a longjmp() or a cancellation out of the call leaves nothing behind.
+ * A wrapper calls the C library's own function as it would have been called: errno, cancellation
+ * and signals are as without us, and nothing of ours is held meanwhile, so a longjmp() or a
+ * cancellation out of the call leaves nothing behind.
  */
 #ifndef MR_RECORDER_OS_OS_H
 #define MR_RECORDER_OS_OS_H
@@ -105,7 +106,8 @@ typedef void record_os_function(void);
 extern _Atomic(record_os_function *) record_os_next[N_OS_CALLS];
 extern bool record_os_traced; /* constant once the library is loaded */
 
-/* Looks the C library's function up; NULL: it has none, or this thread is within the lookup of another. */
+/* Looks the C library's function up; NULL: it has none, or this thread is within the lookup of
+ * another. */
 record_os_function *record_os_find(enum record_os_call call);
 
 static inline record_os_function *record_os_real(enum record_os_call call)

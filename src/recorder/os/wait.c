@@ -13,14 +13,14 @@
 #include <time.h>
 #include <unistd.h>
 
-int __poll_chk(struct pollfd *fds, nfds_t n, int timeout_ms, size_t room);
+int __poll_chk(struct pollfd *fds, nfds_t n, int timeout_ms, size_t cap);
 
 /* ---- events and time ---- */
 
 RECORD_EXPORT int poll(struct pollfd *fds, nfds_t n,
                        int timeout_ms){WRAP(poll, int, (fds, n, timeout_ms), -1, 0)} RECORD_EXPORT
-    int __poll_chk(struct pollfd *fds, nfds_t n, int timeout_ms, size_t room){
-        WRAP(__poll_chk, int, (fds, n, timeout_ms, room), -1, 0)} RECORD_EXPORT
+    int __poll_chk(struct pollfd *fds, nfds_t n, int timeout_ms, size_t cap){
+        WRAP(__poll_chk, int, (fds, n, timeout_ms, cap), -1, 0)} RECORD_EXPORT
     int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
               const sigset_t *signals){
         WRAP(ppoll, int, (fds, n, timeout, signals), -1, 0)} RECORD_EXPORT
@@ -46,8 +46,9 @@ RECORD_EXPORT int poll(struct pollfd *fds, nfds_t n,
 /* ---- locks: one that is free is not waited for ---- */
 
 /*
- * Whoever finds a lock taken waits, and is timed. EBUSY is the one answer of a try that the lock itself does not give. Without the
- * C library's functions (this thread is inside the lookup of the first of them) nobody else runs yet.
+ * Whoever finds a lock taken waits, and is timed. EBUSY is the one answer of a try that the lock
+ * itself does not give. Without the C library's functions (this thread is inside the lookup of the
+ * first of them) nobody else runs yet.
  */
 #define WRAP_LOCK(lock, try, arguments)                                                            \
     __typeof__(&lock) real = REAL(lock);                                                           \

@@ -18,10 +18,10 @@
 #include <unistd.h>
 
 /* What fortified programs call instead; the last size is the buffer's. */
-ssize_t __read_chk(int fd, void *to, size_t n, size_t room);
-ssize_t __pread_chk(int fd, void *to, size_t n, off_t offset, size_t room);
-ssize_t __pread64_chk(int fd, void *to, size_t n, off64_t offset, size_t room);
-ssize_t __recv_chk(int fd, void *to, size_t n, size_t room, int flags);
+ssize_t __read_chk(int fd, void *to, size_t n, size_t cap);
+ssize_t __pread_chk(int fd, void *to, size_t n, off_t offset, size_t cap);
+ssize_t __pread64_chk(int fd, void *to, size_t n, off64_t offset, size_t cap);
+ssize_t __recv_chk(int fd, void *to, size_t n, size_t cap, int flags);
 int __open_2(const char *path, int flags);
 int __open64_2(const char *path, int flags);
 int __openat_2(int folder, const char *path, int flags);
@@ -31,16 +31,16 @@ int __openat64_2(int folder, const char *path, int flags);
 
 RECORD_EXPORT ssize_t read(int fd, void *to, size_t n){
     WRAP(read, ssize_t, (fd, to, n), syscall(SYS_read, fd, to, n), result)} RECORD_EXPORT ssize_t
-    __read_chk(int fd, void *to, size_t n, size_t room){
-        WRAP(__read_chk, ssize_t, (fd, to, n, room), -1, result)} RECORD_EXPORT ssize_t
+    __read_chk(int fd, void *to, size_t n, size_t cap){
+        WRAP(__read_chk, ssize_t, (fd, to, n, cap), -1, result)} RECORD_EXPORT ssize_t
     pread(int fd, void *to, size_t n,
           off_t offset){WRAP(pread, ssize_t, (fd, to, n, offset), -1, result)} RECORD_EXPORT ssize_t
     pread64(int fd, void *to, size_t n, off64_t offset){
         WRAP(pread64, ssize_t, (fd, to, n, offset), -1, result)} RECORD_EXPORT ssize_t
-    __pread_chk(int fd, void *to, size_t n, off_t offset, size_t room){
-        WRAP(__pread_chk, ssize_t, (fd, to, n, offset, room), -1, result)} RECORD_EXPORT ssize_t
-    __pread64_chk(int fd, void *to, size_t n, off64_t offset, size_t room){
-        WRAP(__pread64_chk, ssize_t, (fd, to, n, offset, room), -1, result)} RECORD_EXPORT ssize_t
+    __pread_chk(int fd, void *to, size_t n, off_t offset, size_t cap){
+        WRAP(__pread_chk, ssize_t, (fd, to, n, offset, cap), -1, result)} RECORD_EXPORT ssize_t
+    __pread64_chk(int fd, void *to, size_t n, off64_t offset, size_t cap){
+        WRAP(__pread64_chk, ssize_t, (fd, to, n, offset, cap), -1, result)} RECORD_EXPORT ssize_t
     readv(int fd, const struct iovec *to,
           int n){WRAP(readv, ssize_t, (fd, to, n), -1, result)} RECORD_EXPORT ssize_t
     preadv(int fd, const struct iovec *to, int n, off_t offset){
@@ -65,7 +65,7 @@ RECORD_EXPORT ssize_t read(int fd, void *to, size_t n){
 
 /* ---- opening and closing ---- */
 
-/* The mode is there only if the flags say so. */
+/* The mode argument exists only if the flags say so. */
 #define READ_MODE(flags)                                                                           \
     mode_t mode = 0;                                                                               \
     if ((flags)&O_CREAT || ((flags)&O_TMPFILE) == O_TMPFILE) {                                     \
@@ -137,8 +137,8 @@ RECORD_EXPORT void *mmap(void *at, size_t n, int protection, int flags, int fd, 
 
 RECORD_EXPORT ssize_t recv(int fd, void *to, size_t n, int flags){
     WRAP(recv, ssize_t, (fd, to, n, flags), -1, result)} RECORD_EXPORT ssize_t
-    __recv_chk(int fd, void *to, size_t n, size_t room, int flags){
-        WRAP(__recv_chk, ssize_t, (fd, to, n, room, flags), -1, result)} RECORD_EXPORT ssize_t
+    __recv_chk(int fd, void *to, size_t n, size_t cap, int flags){
+        WRAP(__recv_chk, ssize_t, (fd, to, n, cap, flags), -1, result)} RECORD_EXPORT ssize_t
     recvfrom(int fd, void *restrict to, size_t n, int flags, struct sockaddr *restrict from,
              socklen_t *restrict bytes){
         WRAP(recvfrom, ssize_t, (fd, to, n, flags, from, bytes), -1, result)} RECORD_EXPORT ssize_t

@@ -8,8 +8,8 @@
 #define REAL(symbol) ((__typeof__(&symbol))record_os_real(OS_##symbol))
 
 /*
- * The body of a wrapper: calls on, timed if that is wanted. missing: what is returned where the C library has no such function.
- * bytes: what was moved or mapped, an expression of `result`.
+ * The body of a wrapper: calls on, timed if that is wanted. missing: what is returned where the C
+ * library has no such function. bytes: what was moved or mapped, an expression of `result`.
  */
 #define WRAP(symbol, result_type, arguments, missing, bytes)                                       \
     __typeof__(&symbol) real = REAL(symbol);                                                       \

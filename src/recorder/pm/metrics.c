@@ -1,11 +1,13 @@
-/* Which counters: what a chip calls them changes, so each metric has several names, and the first is taken that the chip knows. */
+/* Which counters: what a chip calls them changes, so each metric has several names, and the first
+ * is taken that the chip knows. */
 #include "recorder/pm/pm.h"
 
 #include <string.h>
 
 #define PERCENT ".pct_of_peak_sustained_elapsed"
 
-/* Labels as Nsight Systems has them. The names with TriageCompute are of a set that NVIDIA made for one pass. */
+/* Labels as Nsight Systems has them. The names with TriageCompute are of a set that NVIDIA made for
+ * one pass. */
 static const struct {
     const char *label, *names[4];
 } metrics[PM_METRICS] = {
@@ -28,7 +30,8 @@ static const struct {
      {"pcie__write_bytes.avg" PERCENT, "PCI.TriageCompute.pcie__write_bytes.avg" PERCENT}},
 };
 
-/* Throughputs (of DRAM) come as fractions, whatever their names say: copies of 55 GB/s to an H200 with 4.8 TB/s gave 0.0116. */
+/* Throughputs (of DRAM) come as fractions, whatever their names say: copies of 55 GB/s to an H200
+ * with 4.8 TB/s gave 0.0116. */
 double pm_metrics_scale(const char *name)
 {
     return strstr(name, "_throughput.") ? 100 : 1;
@@ -58,7 +61,8 @@ static int begin_host(struct pm_session *session, const char **what)
     return rc;
 }
 
-/* [out] passes: how often the program would have to run for the session's metrics; sampling takes one. */
+/* [out] passes: how often the program would have to run for the session's metrics; sampling takes
+ * one. */
 static int configure(struct pm_session *session, size_t *passes, const char **what)
 {
     int rc = begin_host(session, what);
@@ -118,7 +122,8 @@ static int add_metric(struct pm_session *session, uint32_t metric, const char **
     return rc;
 }
 
-/* Usually the first names serve; else metrics are added one by one. Without any the last failure is told. */
+/* Usually the first names serve; else metrics are added one by one. Without any the last failure is
+ * told. */
 int pm_metrics_choose(struct pm_session *session, const char **what)
 {
     size_t passes = 0;

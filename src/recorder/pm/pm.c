@@ -1,7 +1,8 @@
 /*
- * GPU metrics: a thread samples the counters of each device on which this process has a context, by CUPTI's PM sampling, unless
- * another process of the recording has it already. CUPTI is initialised while the driver initialises, devices come later: until one
- * is there the thread looks from time to time. Whatever fails ends the sampling with a note and nothing else.
+ * GPU metrics: a thread samples the counters of each device on which this process has a context, by
+ * CUPTI's PM sampling, unless another process of the recording has it already. CUPTI is initialised
+ * while the driver initialises, devices come later: until one is there the thread looks from time
+ * to time. Whatever fails ends the sampling with a note and nothing else.
  */
 #include "recorder/pm/pm.h"
 
@@ -135,7 +136,8 @@ static bool in_use(uint32_t device)
     return driver.primary && driver.primary((int)device, &flags, &active) == 0 && active;
 }
 
-/* A lock of the kernel's on a file in the recording's folder: the next process may take the device when this one is gone. */
+/* A lock of the kernel's on a file in the recording's folder: the next process may take the device
+ * when this one is gone. */
 static bool take(uint32_t device)
 {
     char path[PATH_MAX], bus[64] = "";
@@ -217,7 +219,7 @@ static void tell_if_none(uint32_t device)
     bool untried = devices[device].tried_ns == 0 && in_use(device) &&
                    take(device); /* else another process has it */
     if ((untried || devices[device].session.open) && devices[device].session.n_samples == 0 &&
-        record_gate_open())
+        record_capture_is_on())
         record_pm_refuse("the program ended before the first sample");
 }
 
@@ -229,7 +231,7 @@ static void *work(void *unused)
     find_driver();
     while (atomic_load(&stage) == RUNNING) {
         unsigned seen = atomic_load(&wake);
-        bool wanted = record_gate_open(), soon = false, any = false;
+        bool wanted = record_capture_is_on(), soon = false, any = false;
         int n = 0;
         if (!driver.count || driver.count(&n) != 0)
             n = driver.count ? 0 : (int)MAX_DEVICES;
@@ -292,7 +294,8 @@ static void leave(void)
     end(LEAVE_NS);
 }
 
-/* CUPTI looks for these by name alone; they lie beside it, as in pip's packages, which no search path has. */
+/* CUPTI looks for these by name alone; they lie beside it, as in pip's packages, which no search
+ * path has. */
 static void load_helpers(void *of)
 {
     static const char *const names[] = {"libnvperf_host.so", "libnvperf_target.so"};

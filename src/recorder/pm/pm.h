@@ -1,7 +1,7 @@
 /*
- * CUPTI's PM sampling as the recorder uses it: parameters as CUPTI has them since CUDA 12.6 (tests/project/cupti_layout.c compares
- * them with the real headers). NVIDIA lets them grow at their end; `size` says what we know of them: up to the last member, without
- * what pads it.
+ * CUPTI's PM sampling as the recorder uses it: parameters as CUPTI has them since CUDA 12.6
+ * (tests/project/cupti_layout.c compares them with the real headers). NVIDIA lets them grow at
+ * their end; `size` says what we know of them: up to the last member, without what pads it.
  */
 #ifndef MR_RECORDER_PM_PM_H
 #define MR_RECORDER_PM_PM_H
@@ -16,8 +16,8 @@ enum {
     CUPTI_VIRTUALIZED = 33,
     CUPTI_INSUFFICIENT_PRIVILEGES = 35,
     CUPTI_VIRTUALIZED_PRIVILEGES = 40,
-    CUPTI_CONFIDENTIAL =
-        41, /* from here to 46 kinds of devices: confidential, CMP, MIG, SLI, WSL, an unknown chip */
+    /* From here to 46: kinds of devices: confidential, CMP, MIG, SLI, WSL, an unknown chip. */
+    CUPTI_CONFIDENTIAL = 41,
     CUPTI_UNKNOWN_CHIP = 46
 };
 enum { CUPTI_PROFILE_PM_SAMPLING = 1 };
@@ -194,8 +194,8 @@ struct pm_session {
     uint64_t n_samples;
 };
 
-/* record_pm_metrics.c: the chip's names for what we sample, those that fit one pass, and their configuration. CUPTI's code; [out]
- * what: the function that failed. */
+/* record_pm_metrics.c: the chip's names for what we sample, those that fit one pass, and their
+ * configuration. CUPTI's code; [out] what: the function that failed. */
 int pm_metrics_choose(struct pm_session *session, const char **what);
 double pm_metrics_scale(const char *name);
 void pm_metrics_free(struct pm_session *session);
@@ -203,7 +203,8 @@ void pm_metrics_free(struct pm_session *session);
 /* record_pm_session.c */
 int pm_session_open(struct pm_session *session, uint32_t hz, const char **what);
 int pm_session_start(struct pm_session *session, const char **what);
-/* Writes what was sampled so far. [out] more: there may be more at once; once stopped, until there is nothing. */
+/* Writes what was sampled so far. [out] more: there may be more at once; once stopped, until there
+ * is nothing. */
 int pm_session_collect(struct pm_session *session, bool *more, const char **what);
 int pm_session_stop(struct pm_session *session);
 void pm_session_close(struct pm_session *session);

@@ -1,10 +1,12 @@
 /*
- * Sampling one device, and its clock. Samples have times of the device's own timer, and no function of CUPTI's reads it (since CUDA
- * 13), so that its distance from ours is bounded by what must have been before what: a sample had ended when the call returned
- * that decoded it (that bounds device less host from below), and began after the call that started sampling (from above). The lower
- * bound is moved on with every decoding, as clocks drift; half the distance to the upper bound is added, at most MAX_SLACK_NS. On an
- * H200 the bounds are 3 ms apart, as samples come to the host 2 ms after their end: samples stand at most 1.5 ms too early or too
- * late, by what its kernels and copies say 0.9 ms. A note "metrics_clock" tells by how many ns the bounds were apart.
+ * Sampling one device, and its clock. Samples have times of the device's own timer, and no function
+ * of CUPTI's reads it (since CUDA 13), so that its distance from ours is bounded by what must have
+ * been before what: a sample had ended when the call returned that decoded it (that bounds device
+ * less host from below), and began after the call that started sampling (from above). The lower
+ * bound is moved on with every decoding, as clocks drift; half the distance to the upper bound is
+ * added, at most MAX_SLACK_NS. On an H200 the bounds are 3 ms apart, as samples come to the host 2
+ * ms after their end: samples stand at most 1.5 ms too early or too late, by what its kernels and
+ * copies say 0.9 ms. A note "metrics_clock" tells by how many ns the bounds were apart.
  */
 #include "recorder/pm/pm.h"
 
@@ -13,13 +15,13 @@
 #define MAX_SAMPLES    4096u /* decoded at once */
 #define HARDWARE_BYTES ((size_t)128 << 20)
 #define MAX_SLACK_NS   1500000
-#define DRIFT                                                                                      \
-    10000 /* the lower bound gives way by this part of the time that passes: clocks drift 1 to 50 ppm */
-#define LONG         8u /* periods: no sample of ours is so long */
-#define SOON_NS      1000000000ull
-#define MAX_RESTARTS 16u
-#define SYSCLK_HZ    1400000000u /* about: where sampling by time isn't there (Turing, A100) */
-#define BATCH        512u
+/* the lower bound gives way by this part of the time that passes: clocks drift 1 to 50 ppm */
+#define DRIFT          10000
+#define LONG           8u /* periods: no sample of ours is so long */
+#define SOON_NS        1000000000ull
+#define MAX_RESTARTS   16u
+#define SYSCLK_HZ      1400000000u /* about: where sampling by time isn't there (Turing, A100) */
+#define BATCH          512u
 
 static int init_data(struct pm_session *session)
 {
@@ -167,8 +169,8 @@ static int sample_times(const struct pm_session *session, size_t i,
     return pm.PmSamplingCounterDataGetSampleInfo(out);
 }
 
-/* A sample counts from its start on: the time of a sample without values is none. The first one begins long before sampling was
- * started (half a second on an H200): it is left out. */
+/* A sample counts from its start on: the time of a sample without values is none. The first one
+ * begins long before sampling was started (half a second on an H200): it is left out. */
 static int put_sample(struct pm_session *session, size_t i, struct mr_part_metric *to,
                       uint32_t *n_put)
 {

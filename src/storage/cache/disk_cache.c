@@ -1,10 +1,11 @@
 /*
- * The disk cache: a file a chunk, named by what it is a chunk of, so that a changed object has other files and the old ones
- * grow old. Files appear by rename, whole; sums of each 16 KiB are checked whenever they are read. Whatever is wrong with a
- * file, it is removed and its bytes come from the network.
+ * The disk cache: one file per chunk, named by a hash of the object's URL and version, so that a
+ * changed object gets other files and the old ones are evicted with time. Files are written under a
+ * temporary name and renamed. A checksum of each 16 KiB is verified on every read. A damaged file
+ * is removed, and its bytes are read from the network.
  *
- * DIR/xx/32 hex digits: a chunk; DIR/xx/32 hex digits.o: what a URL's object was; DIR/used: bytes of all; DIR/lock: see
- * disk_cache.h.
+ * DIR/xx/32 hex digits: a chunk; DIR/xx/32 hex digits.o: what a URL's object was; DIR/used: bytes
+ * of all; DIR/lock: see disk_cache.h.
  */
 #include "storage/cache/disk_cache.h"
 
@@ -20,13 +21,13 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define MAGIC       "mrchunk1"
-#define OBJECT      "mrobject"
-#define BLOCK_BYTES 16384u
-#define MAX_BLOCKS  (MR_DISK_CHUNK / BLOCK_BYTES)
-#define NAME_BYTES  64
-#define OBJECT_ROOM 4096
-#define TOUCH_S     10
+#define MAGIC        "mrchunk1"
+#define OBJECT       "mrobject"
+#define BLOCK_BYTES  16384u
+#define MAX_BLOCKS   (MR_DISK_CHUNK / BLOCK_BYTES)
+#define NAME_BYTES   64
+#define OBJECT_BYTES 4096
+#define TOUCH_S      10
 
 struct head {
     char magic[8];
@@ -90,7 +91,8 @@ static bool read_all(int fd, void *to, uint64_t bytes, uint64_t at)
     return mr_file_pread(fd, to, bytes, at, &done) == 0;
 }
 
-/* Reads all parts, from `at` on. later: not NULL: only if that needs no disk; else it becomes true. */
+/* Reads all parts, from `at` on. later: if not NULL, reads only from the page cache, and sets it if
+ * that is not possible. */
 static bool read_parts(int fd, const struct iovec *part, int n, uint64_t at, bool *later)
 {
     uint64_t bytes = 0;
@@ -118,19 +120,20 @@ static bool read_head(int fd, const struct mr_disk_key *key, uint64_t bytes, str
            h->head.sum == head_sum(h, n_blocks(bytes));
 }
 
-/* Blocks that are wanted whole go straight to their place, the ends of a range by way of a block. */
+/* Whole blocks are read directly to their destination, partial ones at the ends through a
+ * buffer. */
 static bool read_blocks(int fd, const struct chunk_head *h, uint64_t at, uint8_t *to,
                         uint64_t bytes, bool *later)
 {
     uint8_t front[BLOCK_BYTES], back[BLOCK_BYTES];
     uint64_t end = at + bytes, first = at / BLOCK_BYTES, last = (end - 1) / BLOCK_BYTES;
-    uint64_t from = first * BLOCK_BYTES, tail = last * BLOCK_BYTES,
-             upto = MR_MIN(tail + BLOCK_BYTES, h->head.bytes);
+    uint64_t from = first * BLOCK_BYTES, last_at = last * BLOCK_BYTES,
+             upto = MR_MIN(last_at + BLOCK_BYTES, h->head.bytes);
     bool in_front = from < at || (first == last && upto > end),
          in_back = first < last && upto > end;
     uint64_t head = in_front ? MR_MIN(from + BLOCK_BYTES, upto)
-                             : from; /* what is between head and stop is direct */
-    uint64_t stop = in_back ? tail : upto;
+                             : from; /* bytes between head and stop are read directly */
+    uint64_t stop = in_back ? last_at : upto;
     struct iovec part[3];
     int n = 0;
     if (in_front)
@@ -138,7 +141,7 @@ static bool read_blocks(int fd, const struct chunk_head *h, uint64_t at, uint8_t
     if (head < stop)
         part[n++] = (struct iovec){to + (head - at), stop - head};
     if (in_back)
-        part[n++] = (struct iovec){back, upto - tail};
+        part[n++] = (struct iovec){back, upto - last_at};
     if (!read_parts(fd, part, n, head_bytes(h->head.bytes) + from, later))
         return false;
     for (uint64_t b = first; b <= last; b++) {
@@ -151,14 +154,14 @@ static bool read_blocks(int fd, const struct chunk_head *h, uint64_t at, uint8_t
     if (in_front)
         memcpy(to, front + (at - from), MR_MIN(head, end) - at);
     if (in_back)
-        memcpy(to + (tail - at), back, end - tail);
+        memcpy(to + (last_at - at), back, end - last_at);
     return true;
 }
 
 static void discard(struct mr_disk_cache *c, int fd, const char *name)
 {
     struct stat st;
-    int held = mr_disk_cache_hold(c);
+    int held = mr_disk_cache_lock(c);
     if (!fstat(fd, &st) && st.st_nlink > 0 && !unlinkat(c->fd, name, 0))
         atomic_fetch_sub(c->used, MR_MIN((uint64_t)st.st_size, atomic_load(c->used)));
     if (held >= 0)
@@ -168,7 +171,8 @@ static void discard(struct mr_disk_cache *c, int fd, const char *name)
            name);
 }
 
-/* Marks a file as used now, if the last mark is not of just now: a mark is a write. When it is refused, the file looks older. */
+/* Marks a file as used now, unless it was marked a moment ago, because a mark is a write. If it
+ * fails, the file only looks older. */
 static void touch(int fd)
 {
     struct stat st;
@@ -265,7 +269,7 @@ static void put_file(struct mr_disk_cache *c, const char *name, const void *head
 {
     uint64_t all = n_head + bytes, replaced = 0;
     int held = mr_disk_cache_reserve(c, all);
-    if (held == -ENOSPC) /* the limit, of which others took what was free: the disk is fine */
+    if (held == -ENOSPC) /* the cache is at its limit; the disk is fine */
         return;
     if (held < 0) {
         mr_disk_cache_failed(c, -held);
@@ -300,11 +304,11 @@ void mr_disk_cache_put(struct mr_disk_cache *c, const struct mr_disk_key *key, c
     put_file(c, name, &h, head_bytes(bytes), data, bytes);
 }
 
-/* ---- what a URL's object was ---- */
+/* ---- the object of a URL ---- */
 
 void mr_disk_cache_remember(struct mr_disk_cache *c, const char *url, const struct mr_object *o)
 {
-    char name[NAME_BYTES], text[OBJECT_ROOM];
+    char name[NAME_BYTES], text[OBJECT_BYTES];
     struct mr_disk_key key;
     uint64_t n = strlen(mr_object_etag(o)) + 1, m = strlen(o->modified) + 1;
     if (n + m > sizeof text)
@@ -321,7 +325,7 @@ void mr_disk_cache_remember(struct mr_disk_cache *c, const char *url, const stru
 
 struct mr_object *mr_disk_cache_recall(struct mr_disk_cache *c, const char *url)
 {
-    char name[NAME_BYTES], text[OBJECT_ROOM];
+    char name[NAME_BYTES], text[OBJECT_BYTES];
     struct mr_disk_key key;
     struct head h;
     url_key(url, &key);

@@ -10,30 +10,32 @@ struct mr_disk_cache {
     char *dir;
     int fd; /* of dir */
     uint64_t limit;
-    _Atomic uint64_t
-        *used; /* bytes of all files, shared by all processes: mapped from the file "used" */
+    /* bytes of all files: mapped from the file "used", shared by all processes */
+    _Atomic uint64_t *used;
     _Atomic uint64_t retry_ns; /* after a failed write: next try; 0: none failed; 1: over */
     _Atomic uint32_t next_tmp;
     pthread_mutex_t lock; /* guards fetches; taken alone */
     pthread_cond_t ended;
     struct mr_disk_fetch *fetches; /* chunks that are being fetched */
     int64_t opened_ns;             /* wall clock, as files have it */
-    _Atomic bool outgrown;         /* room was made by removing what was used since then */
+    _Atomic bool outgrown;         /* files that were used since then have been evicted */
 };
 
 /*
- * The file "lock" is held shared by whoever adds or removes a file and counts it, and alone by who counts all of them: so what is
- * counted is what is there, whichever process comes or goes. Who dies gives it back; what it had counted for nothing the next
- * survey sets right.
+ * A process that adds or removes a file, and counts it, holds a shared lock on the file "lock"; a
+ * process that counts all files holds it exclusively. So the count is consistent whichever
+ * processes come and go. A process that dies releases the lock; if its count was wrong, the next
+ * survey corrects it.
  */
-/* The lock, shared: a descriptor, to be closed. -1: it cannot be had in a time that is worth waiting. */
-int mr_disk_cache_hold(struct mr_disk_cache *cache);
-/* Counts bytes as used; when that is over the limit, makes room. Returns the held lock, -ENOSPC:
- * there is no room, or another negative errno. */
+/* Takes the lock, shared. Returns a descriptor to be closed, or -1 if the lock is not free in
+ * time. */
+int mr_disk_cache_lock(struct mr_disk_cache *cache);
+/* Counts bytes as used, and evicts files if that exceeds the limit. Returns the held lock, -ENOSPC
+ * (not enough can be evicted), or another negative errno. */
 int mr_disk_cache_reserve(struct mr_disk_cache *cache, uint64_t bytes);
-/* A write failed: for a while nothing is stored. It is no error of the reader's. */
+/* Notes that a write failed: for a while nothing is stored. Readers get no error. */
 void mr_disk_cache_failed(struct mr_disk_cache *cache, int errnum);
-/* Counts what is there and removes what nobody will finish. 0 or the error. */
+/* Counts all files and removes abandoned temporary ones. 0 or the error. */
 int mr_disk_cache_survey(struct mr_disk_cache *cache);
 
 #endif

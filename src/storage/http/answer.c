@@ -1,4 +1,5 @@
-/* Judging answers: is this the range, of the object, that was asked for? And what the other statuses mean. */
+/* Checks responses: is it the requested range of the expected object? Also maps other statuses to
+ * errors. */
 #include "storage/http/job.h"
 
 #include <errno.h>
@@ -90,7 +91,7 @@ static int judge_part(struct mr_http_job *job, uint64_t *length)
     return 0;
 }
 
-/* 200: all of the object, from its front, whatever was asked for. */
+/* 200: the whole object, whatever range was requested. */
 static int judge_whole(struct mr_http_job *job, uint64_t *length)
 {
     char url[SHOWN];
@@ -114,56 +115,60 @@ static int judge_whole(struct mr_http_job *job, uint64_t *length)
 
 /* ---- the buffer ---- */
 
-static int grow(struct mr_http_job *job, uint64_t room)
+static int grow(struct mr_http_job *job, uint64_t capacity)
 {
     char url[SHOWN];
     const struct mr_http_request *r = job->request;
-    if (room > r->limit)
+    if (capacity > r->limit)
         return mr_error_set(MR_ELIMIT, "%s: has more than the %llu bytes that are allowed here",
                             shown(job, url), (unsigned long long)r->limit);
-    void *grown = realloc(job->buf, MR_MAX(room, 1u));
+    void *grown = realloc(job->buf, MR_MAX(capacity, 1u));
     if (!grown)
-        return mr_error_nomem(shown(job, url), room);
+        return mr_error_nomem(shown(job, url), capacity);
     job->buf = grown;
     job->buf_owned = true;
-    job->room = room;
+    job->capacity = capacity;
     return 0;
 }
 
-/* The caller's room for all of it. What earlier tries brought goes along: from memory of ours here, else by sized(). */
-static int take_room(struct mr_http_job *job)
+/* The caller's buffer for the whole object. Bytes from earlier tries are kept: copied here from our
+ * buffer, or by sized() from the caller's. */
+static int take_buffer(struct mr_http_job *job)
 {
     struct mr_http_request *r = job->request;
-    void *room = NULL;
+    void *buffer = NULL;
     r->got = job->got;
-    int rc = r->sized(r, job->expected, &room);
-    if (rc == 0 && job->buf_owned && job->got > 0)
-        memcpy(room, job->buf, job->got);
-    if (job->buf_owned)
+    int rc = r->sized(r, job->expected, &buffer);
+    if (job->buf_owned) {
+        if (rc >= 0 && job->got > 0)
+            memcpy(buffer, job->buf, job->got);
         free(job->buf);
+    }
     job->buf_owned = false;
-    job->buf = room;
-    job->room = rc ? 0 : job->expected;
+    job->buf = buffer;
+    job->capacity = rc < 0 ? 0 : job->expected;
     return rc;
 }
 
-/* Room for all that is expected, or a first piece. */
-static int make_room(struct mr_http_job *job)
+/* A buffer for all that is expected, or for a first piece. */
+static int make_buffer(struct mr_http_job *job)
 {
     struct mr_http_request *r = job->request;
     if (r->to) {
         job->buf = r->to;
-        job->room = r->want;
+        job->capacity = r->want;
         return 0;
     }
     if (r->sized && job->expected != UINT64_MAX)
-        return take_room(job);
-    if (!job->buf_owned) { /* what sized() gave for a try before: it cannot grow, and a body of unknown length is whole */
+        return take_buffer(job);
+    /* the buffer is sized()'s from an earlier try: it cannot grow, and a body of unknown length
+     * starts from 0 */
+    if (!job->buf_owned) {
         job->buf = NULL;
-        job->room = 0;
+        job->capacity = 0;
     }
-    uint64_t room = job->expected == UINT64_MAX ? MR_MIN(r->limit, 65536u) : job->expected;
-    return room > job->room ? grow(job, room) : 0;
+    uint64_t capacity = job->expected == UINT64_MAX ? MR_MIN(r->limit, 65536u) : job->expected;
+    return capacity > job->capacity ? grow(job, capacity) : 0;
 }
 
 int mr_http_judge(struct mr_http_job *job)
@@ -184,7 +189,7 @@ int mr_http_judge(struct mr_http_job *job)
         job->expected = UINT64_MAX;
     else if (!mr_add(job->got, length, &job->expected))
         return lie(job, "a length past 2^64");
-    return make_room(job);
+    return make_buffer(job);
 }
 
 int mr_http_complete(struct mr_http_job *job)

@@ -1,4 +1,5 @@
-/* Reading through the disk cache: aligned chunks of known objects, each fetched by one thread at a time. */
+/* Reads through the disk cache: aligned chunks of known objects, each fetched by one thread at a
+ * time. */
 #include "storage/http/http.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@ static uint64_t chunk_bytes(const struct mr_object *o, uint64_t chunk)
     return MR_MIN(MR_DISK_CHUNK, o->total - chunk * MR_DISK_CHUNK);
 }
 
-/* Objects that nothing tells from their successors are not kept. */
+/* Objects without a validator are not stored, since a changed object would look the same. */
 static bool may_keep(const struct mr_object *o)
 {
     return mr_object_etag(o)[0] || o->modified[0];
@@ -38,7 +39,7 @@ static bool hit(struct mr_disk_cache *cache, const struct part *p)
     return true;
 }
 
-/* This part alone, past the cache. */
+/* Only this part, without the cache. */
 static int fetch_part(const struct part *p)
 {
     const struct mr_disk_fetch *want = &p->fetch;
@@ -56,11 +57,15 @@ static int fetch_chunk(struct mr_disk_cache *cache, struct part *p)
         return fetch_part(p);
     }
     int rc = mr_remote_fetch(p->client, p->f, p->chunk * MR_DISK_CHUNK, data, p->whole, p->stop);
-    if (rc == 0)
-        mr_disk_cache_put(cache, &mine->key, data, p->whole);
-    mr_disk_cache_end(cache, mine, rc == 0 ? data : NULL);
-    if (rc == 0 && data != mine->to)
+    if (rc < 0) {
+        mr_disk_cache_end(cache, mine, NULL);
+        goto end;
+    }
+    mr_disk_cache_put(cache, &mine->key, data, p->whole);
+    mr_disk_cache_end(cache, mine, data);
+    if (data != mine->to)
         memcpy(mine->to, (char *)data + mine->at, mine->bytes);
+end:
     if (data != mine->to)
         free(data);
     return rc;
@@ -78,7 +83,7 @@ static int read_part(struct part *p)
         count_hits(1, p->fetch.bytes);
     if (rc < 0 || rc == MR_DISK_SERVED)
         return rc;
-    /* Another reader may have stored it between our look and our turn. */
+    /* Another reader may have stored it since we looked. */
     bool stored = hit(cache, p);
     if (rc == MR_DISK_FETCH && !stored)
         return fetch_chunk(cache, p);
@@ -109,13 +114,14 @@ int mr_cached_read(struct mr_http *client, struct mr_file *f, uint64_t at, void 
     uint64_t end;
     if (!mr_add(at, bytes, &end) || end > o->total || !may_keep(o))
         return mr_remote_fetch(client, f, at, to, bytes, stop);
-    for (uint64_t done = 0; done < bytes && rc == 0;) {
+    for (uint64_t done = 0, n; done < bytes; done += n) {
         uint64_t chunk = (at + done) / MR_DISK_CHUNK, in = (at + done) % MR_DISK_CHUNK;
-        uint64_t n = MR_MIN(bytes - done, MR_DISK_CHUNK - in);
+        n = MR_MIN(bytes - done, MR_DISK_CHUNK - in);
         rc = read_chunk(client, f, chunk, in, (char *)to + done, n, stop);
-        done += n;
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 bool mr_cached_now(struct mr_http *client, struct mr_file *f, uint64_t at, void *to, uint64_t bytes)
@@ -156,7 +162,18 @@ static void put_all(struct mr_http *client, struct mr_file *f, const char *body)
         mr_disk_cache_remember(cache, mr_file_url(f), o);
 }
 
-/* One request, whatever the cache has: the server says 304 when that is still the object. */
+/* The file's object is the one that the cache remembered, unless another thread has set one. */
+static void adopt(struct mr_http *client, struct mr_file *f, struct mr_object *kept)
+{
+    void *none = NULL;
+    if (atomic_compare_exchange_strong_explicit(&f->own, &none, kept, memory_order_acq_rel,
+                                                memory_order_acquire))
+        kept->client = mr_http_again(client);
+    else
+        mr_object_destroy(kept);
+}
+
+/* One request, whatever the cache has: the server answers 304 if that is still the object. */
 int mr_cached_first(struct mr_http *client, struct mr_file *f, void **body, uint64_t *bytes,
                     const _Atomic bool *stop)
 {
@@ -166,23 +183,23 @@ int mr_cached_first(struct mr_http *client, struct mr_file *f, void **body, uint
         .url = mr_file_url(f), .want = MR_WHOLE, .limit = MR_WHOLE_LIMIT, .stop = stop};
     request.if_none_match = etag[0] ? etag : NULL;
     int rc = mr_http_run(client, &request);
-    if (rc == 0 && kept && request.answer.status == 304) {
-        void *none = NULL;
-        struct mr_object *o = kept;
-        if (atomic_compare_exchange_strong_explicit(&f->own, &none, o, memory_order_acq_rel,
-                                                    memory_order_acquire)) {
-            o->client = mr_http_again(client);
-            kept = NULL;
-        }
-    } else if (rc == 0) {
+    if (rc < 0)
+        goto fail;
+    if (kept && request.answer.status == 304) {
+        adopt(client, f, kept);
+    } else {
+        mr_object_destroy(kept);
+        kept = NULL;
         rc = mr_remote_learn(client, f, &request);
-        if (rc == 0)
-            put_all(client, f, request.body);
+        if (rc < 0)
+            goto fail;
+        put_all(client, f, request.body);
     }
-    mr_object_destroy(kept);
-    *body = rc ? NULL : request.body;
+    *body = request.body;
     *bytes = request.got;
-    if (rc)
-        free(request.body);
+    return 0;
+fail:
+    mr_object_destroy(kept);
+    free(request.body);
     return rc;
 }

@@ -1,4 +1,4 @@
-/* The process's client: made for the first who uses it, ended by the last; which thread takes a request. */
+/* The process's client, with reference counting, and the choice of the thread for a request. */
 #include "storage/http/job.h"
 
 #include <stdio.h>
@@ -24,10 +24,22 @@ static uint32_t most_active(void)
     return (uint32_t)MR_MAX(MR_MIN(share, MR_HTTP_ACTIVE), 1u);
 }
 
+/* Without the disk cache reading continues, only slower. */
+static void open_disk_cache(struct mr_http *client)
+{
+    if (!client->opts.cache_dir)
+        return;
+    client->cache = mr_disk_cache_open(client->dir, client->opts.cache_limit);
+    if (client->cache)
+        return;
+    mr_log(MR_LOG_WARNING, "%s; reading continues without the disk cache", mr_last_error());
+    mr_remote_count(&mr_remote_counts.cache_errors, 1);
+}
+
 static int client_create(struct mr_http **out)
 {
     int rc = mr_curl_load();
-    if (rc)
+    if (rc < 0)
         return rc;
     struct mr_http *client = calloc(1, sizeof *client);
     if (!client)
@@ -36,25 +48,25 @@ static int client_create(struct mr_http **out)
     client->max_active = most_active();
     pthread_mutex_init(&client->lock, NULL);
     rc = mr_remote_opts_now(&client->opts, client->dir, sizeof client->dir);
-    client->account = rc ? NULL : mr_s3_account_create();
-    if (rc == 0 && !client->account)
+    if (rc < 0)
+        goto fail;
+    client->account = mr_s3_account_create();
+    if (!client->account) {
         rc = mr_error_nomem("S3 account", 0);
-    if (rc == 0)
-        rc = mr_http_thread_open(client, &client->thread[0]);
-    if (rc) {
-        mr_s3_account_destroy(client->account);
-        pthread_mutex_destroy(&client->lock);
-        free(client);
-        return rc;
+        goto fail;
     }
+    rc = mr_http_thread_open(client, &client->thread[0]);
+    if (rc < 0)
+        goto fail;
     client->n_threads = 1;
-    if (client->opts.cache_dir &&
-        !(client->cache = mr_disk_cache_open(client->dir, client->opts.cache_limit))) {
-        mr_log(MR_LOG_WARNING, "%s; reading continues without the disk cache", mr_last_error());
-        mr_remote_count(&mr_remote_counts.cache_errors, 1);
-    }
+    open_disk_cache(client);
     *out = client;
     return 0;
+fail:
+    mr_s3_account_destroy(client->account);
+    pthread_mutex_destroy(&client->lock);
+    free(client);
+    return rc;
 }
 
 int mr_http_open(struct mr_http **out)
@@ -62,13 +74,14 @@ int mr_http_open(struct mr_http **out)
     int rc = 0;
     pthread_mutex_lock(&global_lock);
     if (the_client && the_client->pid != getpid())
-        the_client = NULL; /* the parent's: its threads are not here */
+        the_client = NULL; /* the parent's: its threads do not exist in this process */
     if (!the_client)
         rc = client_create(&the_client);
-    if (rc == 0) {
-        the_client->refs++;
-        *out = the_client;
-    }
+    if (rc < 0)
+        goto end;
+    the_client->refs++;
+    *out = the_client;
+end:
     pthread_mutex_unlock(&global_lock);
     return rc;
 }
@@ -215,8 +228,9 @@ int mr_http_run(struct mr_http *client, struct mr_http_request *request)
     char url[512];
     bool own_stop = !request->stop;
     int rc = own_stop ? mr_interrupt_check(mr_url_show(request->url, url, sizeof url)) : 0;
-    if (rc == 0)
-        rc = mr_cond_init(&w.ended);
+    if (rc < 0)
+        return rc;
+    rc = mr_cond_init(&w.ended);
     if (rc < 0)
         return rc;
     if (own_stop)

@@ -1,7 +1,8 @@
 /*
- * The functions that we use of libcurl, in one table that dlopen fills when the first URL is opened: libcurl brings some
- * thirty libraries along (TLS, Kerberos, LDAP), which a run on local files shall neither load nor need, and the system's own
- * knows where the system's certificates are.
+ * The functions of libcurl that we use, in a table that is filled with dlopen when the first URL is
+ * opened. libcurl depends on some thirty libraries (TLS, Kerberos, LDAP), which a run on local
+ * files should neither load nor need; and the system's libcurl knows where the system's
+ * certificates are.
  */
 #ifndef MR_STORAGE_HTTP_CURL_H
 #define MR_STORAGE_HTTP_CURL_H
@@ -29,7 +30,7 @@
     X(multi_info_read)                                                                             \
     X(multi_strerror)
 
-/* curl's header makes macros of two of them, which a table cannot hold. */
+/* curl's header defines these as macros, which cannot be members of a table. */
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
 #undef curl_multi_setopt

@@ -1,4 +1,5 @@
-/* HTTP's dates (RFC 9110, 5.6.7): the form in use, and the two old ones that a reader must know. */
+/* HTTP dates (RFC 9110, 5.6.7): the current form, and the two obsolete ones that must be
+ * accepted. */
 #include "storage/http/head.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Remote files as the table of files sees them: sizes, blocking reads, what is remembered of each. */
+/* Remote files as the table of files sees them: sizes, blocking reads, what is remembered of
+ * each. */
 #include "storage/http/curl.h"
 #include "storage/http/http.h"
 
@@ -10,7 +11,7 @@ struct mr_object *mr_remote_object(struct mr_file *f)
     return atomic_load_explicit(&f->own, memory_order_acquire);
 }
 
-/* Two first contacts at a time: the second one is held against the first. */
+/* If two first contacts race, the second is checked against the first. */
 static int remember(struct mr_http *client, struct mr_file *f, const struct mr_http_head *head,
                     uint64_t total)
 {
@@ -55,7 +56,8 @@ int mr_remote_fetch(struct mr_http *client, struct mr_file *f, uint64_t at, void
     return rc ? rc : mr_remote_learn(client, f, &request);
 }
 
-/* The size by the first byte's Content-Range, for servers that know no HEAD or do not tell the length there. */
+/* Gets the size from the Content-Range of the first byte, for servers without HEAD or without a
+ * length in it. */
 static int look_by_range(struct mr_http *client, struct mr_file *f, const _Atomic bool *stop)
 {
     char first[1];
@@ -64,13 +66,16 @@ static int look_by_range(struct mr_http *client, struct mr_file *f, const _Atomi
     const struct mr_http_head *h = &request.answer;
     if (h->status == 416 && h->has_total && h->total == 0)
         return remember(client, f, h, 0);
-    if (rc == 0)
-        rc = mr_remote_learn(client, f, &request);
-    if (rc == 0 && !mr_remote_object(f))
-        rc = mr_error_set(
+    if (rc < 0)
+        return rc;
+    rc = mr_remote_learn(client, f, &request);
+    if (rc < 0)
+        return rc;
+    if (!mr_remote_object(f))
+        return mr_error_set(
             MR_EUNSUPPORTED,
             "%s: the server does not tell how large it is: neither by HEAD nor by range", f->name);
-    return rc;
+    return 0;
 }
 
 int mr_remote_look(struct mr_http *client, struct mr_file *f, const _Atomic bool *stop)
@@ -78,9 +83,9 @@ int mr_remote_look(struct mr_http *client, struct mr_file *f, const _Atomic bool
     uint64_t total;
     struct mr_http_request request = {.url = mr_file_url(f), .head = true, .stop = stop};
     int rc = mr_http_run(client, &request), status = request.answer.status;
-    if (rc == 0 && mr_http_total(&request, &total))
+    if (rc >= 0 && mr_http_total(&request, &total))
         return mr_remote_learn(client, f, &request);
-    bool other_way = rc == 0 || status == 400 || status == 403 || status == 405 || status == 501;
+    bool other_way = rc >= 0 || status == 400 || status == 403 || status == 405 || status == 501;
     return other_way ? look_by_range(client, f, stop) : rc;
 }
 
@@ -91,8 +96,10 @@ static int size(struct mr_file *f, uint64_t *out)
     if (rc)
         return rc;
     rc = mr_remote_look(client, f, NULL);
-    if (rc == 0)
-        *out = mr_remote_object(f)->total;
+    if (rc < 0)
+        goto end;
+    *out = mr_remote_object(f)->total;
+end:
     mr_http_close(client);
     return rc;
 }

@@ -22,7 +22,7 @@ static struct text trim(const char *at, const char *end)
     return (struct text){at, end};
 }
 
-/* Digits alone: no sign, no space, no overflow. Moves t behind them. */
+/* Digits only: no sign, no space, no overflow. Moves t past them. */
 static bool take_number(struct text *t, uint64_t *out)
 {
     uint64_t value = 0;
@@ -100,7 +100,7 @@ static bool set_date(struct mr_http_head *head, struct text t)
     return true;
 }
 
-/* A number too large for us is one all the same: a wait that is too long. */
+/* A number that overflows is valid: a wait that is too long. */
 static bool set_retry(struct mr_http_head *head, struct text t)
 {
     struct text digits = t;
@@ -121,11 +121,11 @@ uint64_t mr_http_retry_after(const struct mr_http_head *head, int64_t now_s)
 }
 
 /* Copies what fits whole and has no control characters; else leaves "". */
-static bool copy(char *to, size_t room, struct text t)
+static bool copy(char *to, size_t capacity, struct text t)
 {
     size_t n = (size_t)(t.end - t.at);
     to[0] = 0;
-    if (n >= room)
+    if (n >= capacity)
         return true;
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)t.at[i] < 0x20 || t.at[i] == 0x7f)

@@ -1,8 +1,9 @@
 /*
- * The HTTP client under the remote store: requests in, bytes out, retries inside.
+ * The HTTP client of the remote store. It takes requests, delivers bytes, and retries.
  *
- * One client a process while anyone uses it (mr_http_open() counts). It has up to MR_HTTP_THREADS I/O threads, each with a
- * libcurl multi handle of its own, so connections stay open from one data set's header to its samples.
+ * A process has one client while it is in use (mr_http_open() counts references). It has up to
+ * MR_HTTP_THREADS I/O threads, each with its own libcurl multi handle, so connections stay open
+ * between a data set's header and its samples.
  */
 #ifndef MR_STORAGE_HTTP_HTTP_H
 #define MR_STORAGE_HTTP_HTTP_H
@@ -17,9 +18,9 @@
 struct mr_http; /* the client */
 struct mr_http_job;
 
-/* What an object was when it was first seen. Constant; malloc'd in one piece. */
+/* Size and validators of an object when it was first seen. Constant; one allocation. */
 struct mr_object {
-    struct mr_http *client; /* whose use it counts for; NULL: nobody's */
+    struct mr_http *client; /* holds a reference; NULL: none */
     uint64_t total;
     const char *modified; /* Last-Modified, "" for none; within text */
     char text[];          /* the ETag, "" for none; then modified */
@@ -27,7 +28,8 @@ struct mr_object {
 struct mr_object *mr_object_create(uint64_t total, const char *etag,
                                    const char *modified); /* NULL without memory */
 void mr_object_destroy(struct mr_object *object);         /* NULL: nothing */
-/* Is what a head speaks of still that? 0 or -ESTALE, which says what changed. total: MR_WHOLE: not known. */
+/* Checks that a response is for the same version of the object. Returns 0, or -ESTALE, whose text
+ * says what changed. total: MR_WHOLE: unknown. */
 int mr_object_check(const char *url, const struct mr_object *was, const struct mr_http_head *is,
                     uint64_t total);
 static inline const char *mr_object_etag(const struct mr_object *o)
@@ -36,33 +38,37 @@ static inline const char *mr_object_etag(const struct mr_object *o)
 }
 
 /*
- * One request. The caller fills the upper part and keeps it in place until done() was called; what url and expect point to,
- * too.
+ * One request. The caller fills the first members and keeps them, and what url and expect point to,
+ * until done() is called.
  */
 struct mr_http_request {
     const char *url;   /* http://, https:// or s3://bucket/key */
-    const char *query; /* behind the URL's '?', ready-made and sorted; NULL: none */
+    const char *query; /* after the URL's '?', encoded and sorted; NULL: none */
     bool head;         /* HEAD: no bytes */
-    uint64_t at, want; /* the range; want MR_WHOLE: all there is from the front (at is 0) */
-    void *to; /* room for want bytes; NULL: the client mallocs, as much as comes, up to limit */
+    uint64_t at, want; /* the range; want MR_WHOLE: the whole object (at is 0) */
+    void *to;          /* a buffer for `want` bytes; NULL: the client allocates one, up to limit */
     uint64_t limit;
-    /* Gives room for a whole object once its size is known, to NULL; else the client mallocs. On an I/O thread. When a try
-     * goes on where one before broke off it is called again: the first `got` bytes of the room it gave before stay. Returns 0
-     * or the error. Optional. */
+    /*
+     * If `to` is NULL: provides a buffer for a whole object once its size is known; otherwise the
+     * client allocates one. Called on an I/O thread, and again when a retry continues where an
+     * earlier try broke off: the first `got` bytes of the earlier buffer must be kept. Returns 0 or
+     * the error. Optional.
+     */
     int (*sized)(struct mr_http_request *request, uint64_t bytes, void **out);
-    const struct mr_object *expect; /* it must still be this; NULL: first contact */
+    const struct mr_object *expect; /* the expected version; NULL: first contact */
     const char *if_none_match;      /* an ETag: the answer may be 304 and no bytes; NULL: no */
-    const _Atomic bool *
-        stop; /* once true (and after mr_http_kick()) the request ends soon, MR_ECANCELLED; or NULL */
+    /* if it becomes true, followed by mr_http_kick(), the request ends with MR_ECANCELLED; or
+     * NULL */
+    const _Atomic bool *stop;
     void (*done)(struct mr_http_request *request); /* on an I/O thread; must not block */
     void *user;
     /* result */
     int status; /* 0, or the error */
-    struct mr_error_kept
-        *error; /* malloc'd when status != 0, NULL without memory; the caller frees it */
+    /* malloc'd when status != 0, NULL without memory; the caller frees it */
+    struct mr_error_kept *error;
     struct mr_http_head answer; /* the last head */
     uint64_t got;               /* bytes written to `to` */
-    void *body; /* `to`, or what was malloc'd, the caller's to free; NULL when nothing came */
+    void *body; /* `to`, or memory that the caller frees; NULL if nothing was received */
     /* the client's own */
     struct mr_http_job *job;
 };
@@ -70,17 +76,19 @@ struct mr_http_request {
 /* The process's client, started when there is none. 0, or MR_EUNSUPPORTED without libcurl. */
 int mr_http_open(struct mr_http **out);
 void mr_http_close(struct mr_http *client);            /* after the caller's requests */
-struct mr_http *mr_http_again(struct mr_http *client); /* another use of it, to be closed too */
+struct mr_http *mr_http_again(struct mr_http *client); /* another reference, to be closed too */
 struct mr_disk_cache *mr_http_disk_cache(const struct mr_http *client); /* NULL: none */
 
-/* Starts a request. Failures come by done(), too, which may then be called before this returns. */
+/* Starts a request. Failures are also reported by done(), which may be called before this
+ * returns. */
 void mr_http_start(struct mr_http *client, struct mr_http_request *request);
-/* Starts it and waits: its status, with the error set. done is not the caller's here. */
+/* Starts a request and waits for it. Returns its status, with the error set. Uses done itself. */
 int mr_http_run(struct mr_http *client, struct mr_http_request *request);
-/* Makes the I/O threads, and who waits for another's fetch into the disk cache, look at their stop flags. */
+/* Makes the I/O threads, and readers that wait for another reader's fetch into the disk cache,
+ * check their stop flags. */
 void mr_http_kick(struct mr_http *client);
 
-/* What an answer says about the object as a whole: its size, if the answer tells it. */
+/* The object's total size, if the response contains it. */
 bool mr_http_total(const struct mr_http_request *request, uint64_t *out);
 
 /* ---- s3 ---- */
@@ -91,7 +99,7 @@ struct mr_s3_account;
 struct mr_s3_account *mr_s3_account_create(void);
 void mr_s3_account_destroy(struct mr_s3_account *account);
 
-/* How a request for s3://bucket/key goes out. */
+/* How to send a request for s3://bucket/key. */
 struct mr_s3_target {
     char *url; /* malloc'd */
     bool sign; /* these are set: */
@@ -103,7 +111,7 @@ int mr_s3_target(const struct mr_s3_account *account, const char *url, const cha
                  struct mr_s3_target *out);
 void mr_s3_target_free(struct mr_s3_target *target);
 
-/* s3://bucket/key cut in two. bucket: room for 64. 0 or MR_EOPTION. */
+/* Splits s3://bucket/key. Returns 0 or MR_EOPTION. */
 int mr_s3_split(const char *url, char bucket[64], const char **key);
 /* As mr_store_list(). */
 int mr_s3_list(const char *place,
@@ -114,20 +122,21 @@ void mr_s3_error_text(const char *body, size_t bytes, char *out, size_t cap);
 
 /* ---- files ---- */
 
-/* What is known of a file's object, NULL before the first contact. */
+/* What is known about a file's object; NULL before the first contact. */
 struct mr_object *mr_remote_object(struct mr_file *f);
-/* Remembers what an answer tells of it; checks it against what is known. 0, -ESTALE, -ENOMEM. */
+/* Remembers size and validators from a response, or checks them against the known ones. Returns 0,
+ * -ESTALE, -ENOMEM. */
 int mr_remote_learn(struct mr_http *client, struct mr_file *f,
                     const struct mr_http_request *answered);
-/* As mr_remote_ops.read, of a client with a disk cache, through it. stop: as of a request. */
+/* Like mr_remote_ops.read, through the client's disk cache. stop: as in a request. */
 int mr_cached_read(struct mr_http *client, struct mr_file *f, uint64_t at, void *to, uint64_t bytes,
                    const _Atomic bool *stop);
-/* The same for bytes that the page cache has, without waiting for anything. false: not all of them. */
+/* The same for bytes in the page cache, without blocking. false: some are missing. */
 bool mr_cached_now(struct mr_http *client, struct mr_file *f, uint64_t at, void *to,
                    uint64_t bytes);
-/* Looks at the object, by HEAD or what the server has instead. */
+/* Requests the object's size and validators, by HEAD or a substitute that the server supports. */
 int mr_remote_look(struct mr_http *client, struct mr_file *f, const _Atomic bool *stop);
-/* Reads a range past any cache. */
+/* Reads a range without the cache. */
 int mr_remote_fetch(struct mr_http *client, struct mr_file *f, uint64_t at, void *to,
                     uint64_t bytes, const _Atomic bool *stop);
 /* First contact by reading all of it. [out] body: malloc'd; or NULL: the disk cache has it. */
@@ -147,11 +156,12 @@ void mr_disk_cache_close(struct mr_disk_cache *cache);
 
 #define MR_DISK_CHUNK (1ull << 20)
 
-/* What the bytes of a chunk are kept by: address, validator, size; and which chunk. */
+/* The key of a chunk: a hash of URL, validator, size, and the chunk's number. */
 void mr_disk_cache_key(const char *url, const struct mr_object *object, uint64_t chunk,
                        struct mr_disk_key *out);
-/* Reads [at, at + bytes) of a chunk of chunk_bytes. false: it is not there, or was damaged and is gone now. later: NULL, or set
- * when the page cache does not have it: false then, too. */
+/* Reads [at, at + bytes) of a chunk of chunk_bytes. later: if not NULL, reads only from the page
+ * cache, and is set if the bytes are not there. false: missing, damaged (then it was removed), or
+ * later was set. */
 bool mr_disk_cache_get(struct mr_disk_cache *cache, const struct mr_disk_key *key,
                        uint64_t chunk_bytes, uint64_t at, void *to, uint64_t bytes, bool *later);
 /*
@@ -161,7 +171,7 @@ bool mr_disk_cache_get(struct mr_disk_cache *cache, const struct mr_disk_key *ke
  * wanted; then it is false, too, when chunks that this process used itself would be removed.
  */
 bool mr_disk_cache_takes(struct mr_disk_cache *cache, uint64_t bytes, bool part);
-/* Stores a whole chunk, if there is room. */
+/* Stores a whole chunk, if it fits below the limit. */
 void mr_disk_cache_put(struct mr_disk_cache *cache, const struct mr_disk_key *key, const void *data,
                        uint64_t bytes);
 
@@ -188,9 +198,10 @@ enum {
 int mr_disk_cache_begin(struct mr_disk_cache *cache, struct mr_disk_fetch *mine,
                         const _Atomic bool *stop);
 void mr_disk_cache_kick(struct mr_disk_cache *cache);
-/* The fetcher's: hands all waiting readers their parts. chunk: its bytes; NULL: the fetch failed. */
+/* Called by the fetcher: copies their parts to all waiting readers. chunk: its bytes; NULL: the
+ * fetch failed. */
 void mr_disk_cache_end(struct mr_disk_cache *cache, struct mr_disk_fetch *mine, const void *chunk);
-/* The object that a URL was when it was last kept: malloc'd, or NULL. */
+/* The version of a URL's object that was last stored: malloc'd, or NULL. */
 struct mr_object *mr_disk_cache_recall(struct mr_disk_cache *cache, const char *url);
 void mr_disk_cache_remember(struct mr_disk_cache *cache, const char *url,
                             const struct mr_object *object);

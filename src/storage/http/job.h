@@ -1,6 +1,6 @@
 /*
- * A request under way: shared by the client (http_client.c), its threads (http_loop.c) and what one try does (http_try.c,
- * http_answer.c).
+ * A request in progress: shared by the client (client.c), its threads (loop.c) and the code for one
+ * try (try.c, answer.c).
  */
 #ifndef MR_STORAGE_HTTP_JOB_H
 #define MR_STORAGE_HTTP_JOB_H
@@ -22,9 +22,9 @@ struct mr_http_job {
     /* the try under way */
     CURL *easy;
     struct curl_slist *headers;
-    bool judged;       /* the head was looked at: bytes may go where they belong */
+    bool judged;       /* the head was checked, so the body can be stored */
     uint64_t got;      /* bytes in the buffer, of earlier tries too */
-    uint64_t room;     /* of the buffer */
+    uint64_t capacity; /* of the buffer */
     uint64_t expected; /* what got will be at the end; UINT64_MAX: unknown */
     uint8_t *buf;
     bool buf_owned;
@@ -68,40 +68,42 @@ struct mr_http {
     struct mr_remote_opts opts;
     uint32_t max_active; /* of a thread */
     _Atomic uint64_t next_id;
-    pthread_mutex_t
-        lock; /* guards starting of threads; a thread's lock may not be taken under it */
+    /* guards starting of threads; a thread's lock may not be taken under it */
+    pthread_mutex_t lock;
     _Atomic uint32_t n_threads;
     struct mr_http_thread thread[MR_HTTP_THREADS];
 };
 
-/* ---- http_loop.c ---- */
+/* ---- loop.c ---- */
 
 /* Starts a thread of a client, whose max_active is set. 0 or the error. */
 int mr_http_thread_open(struct mr_http *client, struct mr_http_thread *t);
 void mr_http_thread_close(struct mr_http_thread *t); /* waits for its jobs */
 void mr_http_thread_add(struct mr_http_thread *t, struct mr_http_job *job);
 void mr_http_thread_kick(struct mr_http_thread *t); /* it looks at its jobs' stop flags */
-/* Ends a job, of no thread yet too. code: 0, or an error that is set. The request is the caller's again as soon as done() runs. */
+/* Ends a job, also one that has no thread yet. code: 0, or an error that is set. The request
+ * belongs to the caller again once done() runs. */
 void mr_http_job_end(struct mr_http_job *job, int code);
-/* Makes the error that is set the request's. */
+/* Stores the current error in the request. */
 void mr_http_keep_error(struct mr_http_request *request, int code);
 
-/* ---- http_try.c ---- */
+/* ---- try.c ---- */
 
 enum mr_http_verdict { MR_HTTP_DONE, MR_HTTP_AGAIN, MR_HTTP_FAILED };
 
 /* Sets job->easy up for the next try. 0 or the error. */
 int mr_http_try(struct mr_http_job *job, const struct mr_remote_opts *opts);
-/* What a finished try came to. AGAIN and FAILED: the error is set; [out] code. */
+/* The result of a finished try. AGAIN and FAILED: the error is set; [out] code. */
 enum mr_http_verdict mr_http_verdict(struct mr_http_job *job, CURLcode curl, int *code);
 
-/* ---- http_answer.c ---- */
+/* ---- answer.c ---- */
 
-/* Does the head of a 2xx answer fit the request, the object and the buffer? Sets up where the bytes go. 0 or the error. */
+/* Checks the head of a 2xx response against the request, the object and the buffer, and prepares
+ * the buffer. 0 or the error. */
 int mr_http_judge(struct mr_http_job *job);
-/* The status of any other answer as an error, which is set; [out] again: may another try help? */
+/* Sets the error for any other status. [out] again: whether to retry. */
 int mr_http_status_error(const struct mr_http_job *job, bool *again);
-/* All there that was asked for? 0 or the error. */
+/* Checks that the whole body was received. 0 or the error. */
 int mr_http_complete(struct mr_http_job *job);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * An I/O thread: requests come in, wait for their turn or their next try, are under way, and are done. libcurl says which sockets
- * it waits for and until when; an epoll does the waiting, so that a turn costs what happened in it, not what is open.
+ * An I/O thread. Jobs arrive, wait for a free connection or for their next try, are active, and
+ * end. libcurl tells which sockets it waits for and until when; epoll does the waiting, so the cost
+ * of an iteration depends on what happened, not on how many connections are open.
  */
 #include "storage/http/job.h"
 
@@ -27,7 +28,7 @@ static void put(struct mr_http_list *l, struct mr_http_job *job)
     l->last = job;
 }
 
-/* All of them, in their order; the list is empty then. */
+/* Empties the list; returns its jobs in order. */
 static struct mr_http_job *take_all(struct mr_http_list *l)
 {
     struct mr_http_job *first = l->first;
@@ -121,18 +122,24 @@ static void give_easy(struct mr_http_thread *t, struct mr_http_job *job)
     job->easy = NULL;
 }
 
+static int submit_try(struct mr_http_thread *t, struct mr_http_job *job)
+{
+    if (stopped(job))
+        return cancelled(job);
+    job->easy = take_easy(t);
+    if (!job->easy)
+        return mr_error_nomem("libcurl handle", 0);
+    int rc = mr_http_try(job, &t->client->opts);
+    if (rc < 0)
+        return rc;
+    CURLMcode mc = mr_curl.multi_add_handle(t->multi, job->easy);
+    return mc ? mr_error_set(-EIO, "libcurl: %s", mr_curl.multi_strerror(mc)) : 0;
+}
+
 static void try_begin(struct mr_http_thread *t, struct mr_http_job *job)
 {
-    int rc = stopped(job) ? cancelled(job) : 0;
-    if (rc == 0) {
-        job->easy = take_easy(t);
-        rc = job->easy ? mr_http_try(job, &t->client->opts) : mr_error_nomem("libcurl handle", 0);
-    }
-    if (rc == 0) {
-        CURLMcode mc = mr_curl.multi_add_handle(t->multi, job->easy);
-        rc = mc ? mr_error_set(-EIO, "libcurl: %s", mr_curl.multi_strerror(mc)) : 0;
-    }
-    if (rc) {
+    int rc = submit_try(t, job);
+    if (rc < 0) {
         give_easy(t, job);
         mr_http_job_end(job, rc);
         return;
@@ -141,7 +148,8 @@ static void try_begin(struct mr_http_thread *t, struct mr_http_job *job)
     link_active(t, job);
 }
 
-/* Full jitter: anywhere from nothing to the doubled wait, so that those who failed together do not come back together. */
+/* Full jitter: a random wait between 0 and the doubled limit, so that requests that failed together
+ * do not retry together. */
 static uint64_t wait_of(const struct mr_http_job *job, uint64_t told_ns)
 {
     uint32_t draw[4];
@@ -152,8 +160,9 @@ static uint64_t wait_of(const struct mr_http_job *job, uint64_t told_ns)
 }
 
 /*
- * Retry-After. A server that asks to wait is a stall like one that sends no bytes, and counts in the
- * same timeout: what would exceed it fails now, not after the wait. 0, or code, whose text says so.
+ * Retry-After. A server that asks to wait is a stall like one that sends no bytes, and counts in
+ * the same timeout: what would exceed it fails now, not after the wait. 0, or code, whose text says
+ * so.
  */
 static int may_wait(struct mr_http_job *job, uint32_t stall_ms, int code, uint64_t *told_ns)
 {
@@ -174,7 +183,7 @@ static int may_wait(struct mr_http_job *job, uint32_t stall_ms, int code, uint64
                         why, (unsigned long long)told_s, (double)left_ns / 1e9, stall_ms / 1e3);
 }
 
-/* What came stays only when the next try can make sure that the rest is of the same object. */
+/* Keeps received bytes only if the next try can verify that the rest is from the same version. */
 static void try_again(struct mr_http_thread *t, struct mr_http_job *job, uint64_t told_ns)
 {
     const struct mr_object *o = job->request->expect;
@@ -186,7 +195,8 @@ static void try_again(struct mr_http_thread *t, struct mr_http_job *job, uint64_
     t->waiting_ns = MR_MIN(t->waiting_ns, job->due_ns);
 }
 
-/* Had all bytes come when the connection broke? To ask for those behind the last is an error. */
+/* Were all bytes received when the connection broke? Requesting bytes behind the last is an
+ * error. */
 static bool complete(const struct mr_http_job *job)
 {
     const struct mr_http_request *r = job->request;
@@ -291,7 +301,8 @@ static void end_finished(struct mr_http_thread *t)
 
 /* ---- waiting ---- */
 
-/* libcurl's word on what to wait for at a socket. known: not NULL once the epoll has it. */
+/* libcurl's callback: what to wait for on a socket. known: not NULL once the socket is in the epoll
+ * set. */
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *known)
 {
     struct mr_http_thread *t = user;
@@ -329,7 +340,7 @@ static int wait_ms(const struct mr_http_thread *t)
     return due <= now ? 0 : (int)MR_MIN((due - now) / 1000000 + 1, 1000u);
 }
 
-/* Waits until a socket, a due time or another thread calls, and lets libcurl do what is to be done. */
+/* Waits for a socket, a timeout or another thread, and lets libcurl act. */
 static void turn(struct mr_http_thread *t)
 {
     struct epoll_event ev[MAX_EVENTS];
@@ -374,7 +385,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* ---- a thread's begin and end ---- */
+/* ---- starting and ending a thread ---- */
 
 static int thread_open_fds(struct mr_http_thread *t)
 {
@@ -406,16 +417,19 @@ int mr_http_thread_open(struct mr_http *client, struct mr_http_thread *t)
     pthread_mutex_init(&t->lock, NULL);
     t->multi = mr_curl.multi_init();
     int rc = t->multi ? thread_open_fds(t) : mr_error_nomem("libcurl", 0);
-    if (rc == 0) {
-        mr_curl.multi_setopt(t->multi, CURLMOPT_MAXCONNECTS, (long)client->max_active);
-        mr_curl.multi_setopt(t->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
-        mr_curl.multi_setopt(t->multi, CURLMOPT_SOCKETDATA, (void *)t);
-        mr_curl.multi_setopt(t->multi, CURLMOPT_TIMERFUNCTION, on_timer);
-        mr_curl.multi_setopt(t->multi, CURLMOPT_TIMERDATA, (void *)t);
-        rc = mr_thread_start(&t->thread, "mr-http", thread_main, t);
-    }
-    if (rc)
-        thread_free(t);
+    if (rc < 0)
+        goto fail;
+    mr_curl.multi_setopt(t->multi, CURLMOPT_MAXCONNECTS, (long)client->max_active);
+    mr_curl.multi_setopt(t->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    mr_curl.multi_setopt(t->multi, CURLMOPT_SOCKETDATA, (void *)t);
+    mr_curl.multi_setopt(t->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    mr_curl.multi_setopt(t->multi, CURLMOPT_TIMERDATA, (void *)t);
+    rc = mr_thread_start(&t->thread, "mr-http", thread_main, t);
+    if (rc < 0)
+        goto fail;
+    return 0;
+fail:
+    thread_free(t);
     return rc;
 }
 
@@ -434,7 +448,7 @@ void mr_http_thread_add(struct mr_http_thread *t, struct mr_http_job *job)
     job->thread = t;
     atomic_fetch_add(&t->n_jobs, 1);
     pthread_mutex_lock(&t->lock);
-    bool first = !t->coming.first; /* else somebody has woken it, and it takes all */
+    bool first = !t->coming.first; /* else it was already woken and takes all jobs */
     put(&t->coming, job);
     pthread_mutex_unlock(&t->lock);
     if (first)

@@ -1,4 +1,4 @@
-/* Objects: what is remembered of them. */
+/* Objects: what is remembered about them. */
 #include "storage/http/http.h"
 
 #include <string.h>

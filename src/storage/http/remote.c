@@ -1,4 +1,5 @@
-/* Settings and counts of remote reading: in every build, so that the public functions are. */
+/* Settings and counters of remote reading, in every build because the public functions need
+ * them. */
 #include "storage/http/remote.h"
 #include "storage/storage.h"
 
@@ -16,7 +17,8 @@ static char dir_now[4096];
 #define DEFAULT_LIMIT (16ull << 30)
 #define LEAST_LIMIT   (1u << 20)
 
-/* What $MILLRACE_CACHE_LIMIT says, else the default. 0 or the error: a limit that was meant otherwise would empty the cache. */
+/* Reads $MILLRACE_CACHE_LIMIT, else uses the default. Returns 0 or the error; ignoring a wrong
+ * limit could empty the cache. */
 static int limit_now(uint64_t *out)
 {
     static const struct mr_option table[] = {
@@ -84,9 +86,10 @@ static int set_locked(const struct mr_remote_opts *opts)
 {
     char dir[sizeof dir_now];
     int rc = check(opts);
-    if (rc == 0)
-        rc = resolve_dir(opts->cache_dir, dir);
-    if (rc)
+    if (rc < 0)
+        return rc;
+    rc = resolve_dir(opts->cache_dir, dir);
+    if (rc < 0)
         return rc;
     memcpy(dir_now, dir, sizeof dir);
     now = *opts;

@@ -7,7 +7,7 @@
 #include "base/base.h"
 #include <millrace/storage.h>
 
-/* What all remote reading of this process has come to; written by any thread. */
+/* Totals of all remote reading in this process; written by any thread. */
 struct mr_remote_counts {
     _Atomic uint64_t requests, retries, bytes, cache_hits, cache_bytes, cache_stored_bytes,
         cache_damaged, cache_errors;
@@ -19,7 +19,8 @@ static inline void mr_remote_count(_Atomic uint64_t *counter, uint64_t n)
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
-/* The options in force: set by mr_remote_opts_set(), else from the environment. dir: room for cap bytes, holds cache_dir. */
+/* The options in effect: from mr_remote_opts_set(), else from the environment. dir: a buffer of cap
+ * bytes, which holds cache_dir. */
 int mr_remote_opts_now(struct mr_remote_opts *out, char *dir, size_t cap);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The store of remote files. Without a disk cache a read is a request of the client's. With one, the
- * threads of a pool look into the cache and wait for what it does not have.
+ * The store of remote files. Without a disk cache, a read is a request to the client. With one,
+ * threads of a pool look in the cache and wait for requests for what is missing.
  */
 #include "storage/http/http.h"
 #include "storage/read_pool.h"
@@ -30,7 +30,7 @@ struct flight {
 
 static void hand_back(struct mr_read *read)
 {
-    struct requests *of = read->lane->state;
+    struct requests *of = read->queue->state;
     mr_finished_put(&of->done, read);
 }
 
@@ -45,13 +45,13 @@ static void fail(struct mr_read *read, int status)
 static int on_sized(struct mr_http_request *request, uint64_t bytes, void **out)
 {
     struct flight *flight = request->user;
-    flight->read->done = request->got; /* what is kept when the block has to be another one */
+    flight->read->done = request->got; /* kept if the block must be replaced */
     int rc = mr_read_sized(flight->read, flight->file, bytes);
     *out = flight->read->to;
     return rc;
 }
 
-/* A body whose length nobody had announced, and which so lies in memory of the client's. */
+/* Moves a body whose length was not announced from the client's memory to the read's. */
 static void move_body(struct flight *flight)
 {
     struct mr_read *read = flight->read;
@@ -67,7 +67,7 @@ static void on_done(struct mr_http_request *request)
 {
     struct flight *flight = request->user;
     struct mr_read *read = flight->read;
-    const struct store *store = read->lane->shared;
+    const struct store *store = read->queue->shared;
     if (request->status) {
         if (read->error) /* by mr_read_sized() */
             free(request->error);
@@ -85,10 +85,10 @@ static void on_done(struct mr_http_request *request)
     hand_back(read);
 }
 
-static bool start_request(struct mr_lane *lane, struct mr_file *f, struct mr_read *read)
+static bool start_request(struct mr_read_queue *queue, struct mr_file *f, struct mr_read *read)
 {
-    const struct store *store = lane->shared;
-    struct requests *of = lane->state;
+    const struct store *store = queue->shared;
+    struct requests *of = queue->state;
     struct flight *flight = calloc(1, sizeof *flight);
     if (!flight) {
         mr_read_fail(read, mr_error_nomem(f->name, sizeof *flight));
@@ -112,19 +112,23 @@ static bool start_request(struct mr_lane *lane, struct mr_file *f, struct mr_rea
 
 /* ---- with one ---- */
 
-/* A whole file. What is known of it is not asked for again: reads of it say when it has changed. */
+/* Reads a whole file. A known object is not requested again; reads detect when it has changed. */
 static int read_whole(struct mr_http *client, struct mr_file *f, struct mr_read *read,
                       const _Atomic bool *stop)
 {
     void *body = NULL;
     uint64_t bytes = 0;
     int rc = mr_remote_object(f) ? 0 : mr_cached_first(client, f, &body, &bytes, stop);
-    if (rc == 0)
-        rc = mr_read_sized(read, f, body ? bytes : mr_remote_object(f)->total);
-    if (rc == 0 && body)
+    if (rc < 0)
+        return rc;
+    rc = mr_read_sized(read, f, body ? bytes : mr_remote_object(f)->total);
+    if (rc < 0)
+        goto end;
+    if (body)
         memcpy(read->to, body, bytes);
-    else if (rc == 0)
+    else
         rc = mr_cached_read(client, f, 0, read->to, read->want, stop);
+end:
     free(body);
     return rc;
 }
@@ -132,8 +136,8 @@ static int read_whole(struct mr_http *client, struct mr_file *f, struct mr_read 
 static void read_blocking(void *user, struct mr_read *read)
 {
     const struct store *store = user;
-    const struct requests *of = read->lane->state;
-    struct mr_file *f = read->lane->files->file[read->file];
+    const struct requests *of = read->queue->state;
+    struct mr_file *f = read->queue->files->file[read->file];
     int rc = read->want == MR_WHOLE
                  ? read_whole(store->client, f, read, &of->stop)
                  : mr_cached_read(store->client, f, read->at, read->to, read->want, &of->stop);
@@ -143,7 +147,7 @@ static void read_blocking(void *user, struct mr_read *read)
         read->done = read->want;
 }
 
-/* What the page cache has is copied at once, by the reader's own thread. */
+/* The reader's own thread copies what is in the page cache. */
 static bool start_cached(struct store *store, struct mr_file *f, struct mr_read *read)
 {
     if (read->want != MR_WHOLE && mr_cached_now(store->client, f, read->at, read->to, read->want)) {
@@ -172,10 +176,12 @@ static int remote_open(void *shared, struct mr_files *files, uint32_t depth)
     store->pool.user = store;
     store->pool.name = "mr-cache";
     rc = mr_read_pool_open(&store->pool, depth);
-    if (rc < 0)
+    if (rc < 0) {
         mr_http_close(store->client);
-    store->has_pool = rc == 0;
-    return rc;
+        return rc;
+    }
+    store->has_pool = true;
+    return 0;
 }
 
 static void remote_close(void *shared)
@@ -186,40 +192,40 @@ static void remote_close(void *shared)
     mr_http_close(store->client);
 }
 
-static int remote_lane_open(struct mr_lane *lane)
+static int remote_queue_open(struct mr_read_queue *queue)
 {
-    const struct store *store = lane->shared;
-    struct requests *of = lane->state;
+    const struct store *store = queue->shared;
+    struct requests *of = queue->state;
     if (!store->client)
         return mr_error_set(MR_EMISUSE, "a URL was added after the storage was opened");
     return mr_finished_open(&of->done);
 }
 
-static void remote_lane_close(struct mr_lane *lane)
+static void remote_queue_close(struct mr_read_queue *queue)
 {
-    struct requests *of = lane->state;
+    struct requests *of = queue->state;
     mr_finished_close(&of->done);
 }
 
-static bool remote_start(struct mr_lane *lane, struct mr_file *f, struct mr_read *read)
+static bool remote_start(struct mr_read_queue *queue, struct mr_file *f, struct mr_read *read)
 {
-    struct store *store = lane->shared;
+    struct store *store = queue->shared;
     if (read->want == 0)
         return true;
-    return store->has_pool ? start_cached(store, f, read) : start_request(lane, f, read);
+    return store->has_pool ? start_cached(store, f, read) : start_request(queue, f, read);
 }
 
-static uint32_t remote_reap(struct mr_lane *lane, struct mr_read **out, uint32_t cap,
+static uint32_t remote_reap(struct mr_read_queue *queue, struct mr_read **out, uint32_t cap,
                             uint64_t until_ns)
 {
-    struct requests *of = lane->state;
+    struct requests *of = queue->state;
     return mr_finished_reap(&of->done, out, cap, until_ns);
 }
 
-static void remote_cancel(struct mr_lane *lane)
+static void remote_cancel(struct mr_read_queue *queue)
 {
-    const struct store *store = lane->shared;
-    struct requests *of = lane->state;
+    const struct store *store = queue->shared;
+    struct requests *of = queue->state;
     atomic_store_explicit(&of->stop, true, memory_order_release);
     mr_http_kick(store->client);
 }
@@ -229,11 +235,11 @@ const struct mr_storage_ops mr_storage_remote = {
     .serves = MR_FILE_REMOTE,
     .kind = MR_STORAGE_AUTO,
     .shared_size = sizeof(struct store),
-    .lane_size = sizeof(struct requests),
+    .queue_size = sizeof(struct requests),
     .open = remote_open,
     .close = remote_close,
-    .lane_open = remote_lane_open,
-    .lane_close = remote_lane_close,
+    .queue_open = remote_queue_open,
+    .queue_close = remote_queue_close,
     .start = remote_start,
     .reap = remote_reap,
     .cancel = remote_cancel,

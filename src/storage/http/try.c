@@ -1,4 +1,4 @@
-/* One try of a request: setting libcurl up for it, taking in what comes, and what it came to. */
+/* One try of a request: sets up libcurl, receives the response, and decides the result. */
 #include "storage/http/job.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #define BUFFER_BYTES                                                                               \
     (100 * 1024) /* made for each request: below what malloc asks the kernel for and gives back */
 
-/* ---- taking in ---- */
+/* ---- receiving ---- */
 
 static size_t give_up(struct mr_http_job *job, int code)
 {
@@ -36,36 +36,36 @@ static void keep_excerpt(struct mr_http_job *job, const char *data, size_t n)
 static int grow_for(struct mr_http_job *job, uint64_t need)
 {
     const struct mr_http_request *r = job->request;
-    if (need <= job->room)
+    if (need <= job->capacity)
         return 0;
     char url[512];
-    uint64_t room = MR_MIN(MR_MAX(need, job->room * 2), r->limit);
-    if (r->to || job->expected != UINT64_MAX || room < need)
+    uint64_t capacity = MR_MIN(MR_MAX(need, job->capacity * 2), r->limit);
+    if (r->to || job->expected != UINT64_MAX || capacity < need)
         return mr_error_set(r->to || job->expected != UINT64_MAX ? MR_EFORMAT : MR_ELIMIT,
                             "%s: more bytes came than the %llu that were %s",
-                            mr_url_show(r->url, url, sizeof url), (unsigned long long)job->room,
+                            mr_url_show(r->url, url, sizeof url), (unsigned long long)job->capacity,
                             r->to ? "asked for" : "announced or are allowed");
-    void *grown = realloc(job->buf, room);
+    void *grown = realloc(job->buf, capacity);
     if (!grown)
-        return mr_error_nomem("body", room);
+        return mr_error_nomem("body", capacity);
     job->buf = grown;
-    job->room = room;
+    job->capacity = capacity;
     return 0;
 }
 
 static size_t on_body(char *data, size_t one, size_t n, void *user)
 {
     struct mr_http_job *job = user;
-    int status = job->request->answer.status, rc = 0;
+    int status = job->request->answer.status;
     (void)one;
     if (status != 200 && status != 206) {
         keep_excerpt(job, data, n);
         return n;
     }
-    if (!job->judged)
-        rc = mr_http_judge(job);
-    if (rc == 0)
-        rc = grow_for(job, job->got + n);
+    int rc = job->judged ? 0 : mr_http_judge(job);
+    if (rc < 0)
+        return give_up(job, rc);
+    rc = grow_for(job, job->got + n);
     if (rc < 0)
         return give_up(job, rc);
     memcpy(job->buf + job->got, data, n);
@@ -84,7 +84,8 @@ static bool add_header(struct mr_http_job *job, const char *line)
     return grown != NULL;
 }
 
-/* SHA-256 of nothing: S3 wants the hash of the body among the signed headers, and libcurl 7.88 does not add it. */
+/* SHA-256 of an empty body: S3 requires the body's hash among the signed headers, and libcurl 7.88
+ * does not add it. */
 #define EMPTY_HASH                                                                                 \
     "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -109,7 +110,7 @@ static bool add_headers(struct mr_http_job *job)
     return ok;
 }
 
-/* First bytes not there yet, to the last. */
+/* Requests the bytes that are still missing. */
 static void set_range(const struct mr_http_job *job)
 {
     const struct mr_http_request *r = job->request;
@@ -165,21 +166,26 @@ static void set_callbacks(struct mr_http_job *job)
 /* Keys and the session's token must not follow a redirect to another host. */
 static int set_target(struct mr_http_job *job)
 {
+    char shown[512];
     const char *url = job->target.url ? job->target.url : job->request->url;
     CURLcode rc = mr_curl.easy_setopt(job->easy, CURLOPT_URL, url);
     set_protocols(job->easy, url);
     mr_curl.easy_setopt(job->easy, CURLOPT_FOLLOWLOCATION, job->target.url ? 0L : 1L);
-    if (rc == CURLE_OK && job->target.sign) {
-        rc = mr_curl.easy_setopt(job->easy, CURLOPT_AWS_SIGV4, job->target.sigv4);
-        if (rc == CURLE_OK)
-            rc = mr_curl.easy_setopt(job->easy, CURLOPT_USERPWD, job->target.keys);
-    }
-    char shown[512];
-    return rc == CURLE_OK ? 0
-                          : mr_error_set(rc == CURLE_OUT_OF_MEMORY ? -ENOMEM : MR_EUNSUPPORTED,
-                                         "%s: libcurl: %s",
-                                         mr_url_show(job->request->url, shown, sizeof shown),
-                                         mr_curl.easy_strerror(rc));
+    if (rc != CURLE_OK)
+        goto fail;
+    if (!job->target.sign)
+        return 0;
+    rc = mr_curl.easy_setopt(job->easy, CURLOPT_AWS_SIGV4, job->target.sigv4);
+    if (rc != CURLE_OK)
+        goto fail;
+    rc = mr_curl.easy_setopt(job->easy, CURLOPT_USERPWD, job->target.keys);
+    if (rc != CURLE_OK)
+        goto fail;
+    return 0;
+fail:
+    return mr_error_set(rc == CURLE_OUT_OF_MEMORY ? -ENOMEM : MR_EUNSUPPORTED, "%s: libcurl: %s",
+                        mr_url_show(job->request->url, shown, sizeof shown),
+                        mr_curl.easy_strerror(rc));
 }
 
 int mr_http_try(struct mr_http_job *job, const struct mr_remote_opts *opts)
@@ -206,7 +212,7 @@ int mr_http_try(struct mr_http_job *job, const struct mr_remote_opts *opts)
     return 0;
 }
 
-/* ---- what it came to ---- */
+/* ---- the result ---- */
 
 static const struct {
     CURLcode code;
@@ -250,7 +256,7 @@ static enum mr_http_verdict transport_error(struct mr_http_job *job, CURLcode cu
             break;
         }
     if (curl == CURLE_UNSUPPORTED_PROTOCOL &&
-        job->request->answer.status / 100 != 3) { /* HTTP/0.9, or what looks so */
+        job->request->answer.status / 100 != 3) { /* HTTP/0.9, or something similar */
         *code = MR_EFORMAT;
         advice = "the server does not speak HTTP";
     }

@@ -1,4 +1,5 @@
-/* Keys, region and endpoint: from the environment, then from ~/.aws/credentials and ~/.aws/config. */
+/* Keys, region and endpoint: from the environment, then from ~/.aws/credentials and
+ * ~/.aws/config. */
 #include "storage/s3/account.h"
 #include "storage/http/http.h"
 
@@ -49,7 +50,7 @@ void mr_s3_ini(const char *path, const char *section,
         fclose(file);
 }
 
-/* Values go into heads of requests, where the end of a line would begin another one. */
+/* Values become part of request headers, where a line end would begin another header. */
 static bool fit(struct mr_s3_account *a, const char *value, const char *from)
 {
     bool fine = true;
@@ -60,23 +61,23 @@ static bool fit(struct mr_s3_account *a, const char *value, const char *from)
     return fine;
 }
 
-/* from: the name of the variable, for errors. What a text is too long for stays as it was. */
-static void set(struct mr_s3_account *a, char *to, size_t room, const char *value, const char *from)
+/* from: the variable's name, for errors. A value that is too long is ignored. */
+static void set(struct mr_s3_account *a, char *to, size_t cap, const char *value, const char *from)
 {
-    if (value && value[0] && strlen(value) < room && fit(a, value, from))
+    if (value && value[0] && strlen(value) < cap && fit(a, value, from))
         strcpy(to, value);
 }
 
-static void set_if_empty(struct mr_s3_account *a, char *to, size_t room, const char *value,
+static void set_if_empty(struct mr_s3_account *a, char *to, size_t cap, const char *value,
                          const char *from)
 {
     if (!to[0])
-        set(a, to, room, value, from);
+        set(a, to, cap, value, from);
 }
 
-static void set_env(struct mr_s3_account *a, char *to, size_t room, const char *variable)
+static void set_env(struct mr_s3_account *a, char *to, size_t cap, const char *variable)
 {
-    set_if_empty(a, to, room, getenv(variable), variable);
+    set_if_empty(a, to, cap, getenv(variable), variable);
 }
 
 static void set_token(struct mr_s3_account *a, const char *value, const char *from)

@@ -1,4 +1,4 @@
-/* Who we are to S3, and where it is. */
+/* S3 credentials and endpoint. */
 #ifndef MR_STORAGE_S3_ACCOUNT_H
 #define MR_STORAGE_S3_ACCOUNT_H
 
@@ -6,13 +6,14 @@
 
 struct mr_s3_account {
     char access[160], secret[160]; /* "": none: requests go unsigned */
-    char *token;                   /* of a session; malloc'd or NULL */
+    char *token;                   /* session token; malloc'd or NULL */
     char region[48];
     char endpoint[512]; /* scheme and host, no slash at its end; "": Amazon's, by region */
-    const char *bad;    /* what named a value that no request can carry; NULL: none */
+    const char *bad;    /* the name of a setting whose value cannot be sent; NULL: none */
 };
 
-/* Reads one section of an ini file: fn(user, name, value) for each. A file that is not there has none. */
+/* Reads one section of an ini file: calls fn(user, name, value) for each setting. A missing file
+ * has none. */
 void mr_s3_ini(const char *path, const char *section,
                void (*fn)(void *user, const char *name, const char *value), void *user);
 

@@ -1,8 +1,8 @@
 /*
- * The entries below s3://bucket/prefix/, a page of up to 1,000 at a time. The server decides how long
- * the list is, and it may be broken. So each page must go on: its names are greater than those of the
- * pages before, in UTF-8's binary order, as S3 lists them, and pages without names are counted. And
- * names end up in memory, so there is a limit on what a list takes.
+ * Lists the entries below s3://bucket/prefix/ in pages of up to 1,000. The server decides how long
+ * the list is, and may be broken, so each page must make progress: its names must be greater than
+ * those of earlier pages (in UTF-8's binary order, as S3 sorts them), and the number of empty pages
+ * in a row is limited. Names end up in memory, so the memory for a list is limited too.
  */
 #include "storage/http/http.h"
 #include "storage/s3/xml.h"
@@ -14,9 +14,9 @@
 
 #define PAGE_BYTES  (16u << 20)
 #define MOST_EMPTY  1000 /* pages without a name, in a row */
-#define ENTRY_BYTES 100  /* what whoever lists keeps of an entry, besides its name */
+#define ENTRY_BYTES 100  /* what the caller stores per entry, besides its name */
 #define MOST_MEMORY (4ull << 30)
-#define KEY_ROOM    8192 /* as of the parser's */
+#define KEY_BYTES   8192 /* as of the parser's */
 
 struct listing {
     const char *place, *prefix; /* prefix: of keys, "" or with '/' at its end */
@@ -27,10 +27,10 @@ struct listing {
     uint64_t bytes, most; /* of memory, by an estimate */
     bool page_any;        /* this page has a name */
     /* the greatest names, up to the last page and up to now */
-    char before[KEY_ROOM], last[KEY_ROOM];
+    char before[KEY_BYTES], last[KEY_BYTES];
 };
 
-/* What $MILLRACE_LIST_LIMIT says, else 4 GiB or half of the memory. 0 or the error. */
+/* Reads $MILLRACE_LIST_LIMIT; the default is 4 GiB or half of the memory. 0 or the error. */
 static int find_limit(uint64_t *out)
 {
     static const struct mr_option table[] = {
@@ -42,7 +42,7 @@ static int find_limit(uint64_t *out)
     return text && text[0] ? mr_options_set(table, out, "", "MILLRACE_LIST_LIMIT", text) : 0;
 }
 
-/* Is an entry one that may come here? 0 or the error. */
+/* Checks an entry's order and memory. 0 or the error. */
 static int check_entry(struct listing *l, const char *key, size_t length)
 {
     if (l->before[0] && strcmp(key, l->before) <= 0)
@@ -76,7 +76,7 @@ static int end_page(struct listing *l)
                         l->place, l->n_empty);
 }
 
-/* Keys come whole; names are what follows the prefix. */
+/* Keys are complete; a name is what follows the prefix. */
 static int on_key(void *user, const char *key, bool folder, uint64_t bytes)
 {
     struct listing *l = user;
@@ -85,7 +85,7 @@ static int on_key(void *user, const char *key, bool folder, uint64_t bytes)
     if (rc < 0)
         return rc;
     if (strncmp(key, l->prefix, n) != 0)
-        return 0; /* an entry that was not asked for */
+        return 0; /* an entry that was not requested */
     l->any = true;
     if (length == n) /* the "folder" as an object of its own, as consoles make it */
         return 0;
@@ -100,7 +100,7 @@ static int on_key(void *user, const char *key, bool folder, uint64_t bytes)
     return l->fn(l->user, name, true, UINT64_MAX);
 }
 
-/* In the order of their names: a signature covers them sorted, and libcurl 7.88 does not sort. */
+/* Sorted by name: the signature requires it, and libcurl 7.88 does not sort. */
 static char *query_text(const char *prefix, const char *token)
 {
     char *text = NULL, *p = mr_url_encode(prefix, strlen(prefix), ""),
@@ -125,8 +125,10 @@ static int get_page(struct mr_http *client, struct listing *l, const char *bucke
     struct mr_http_request request = {
         .url = url, .query = query, .want = MR_WHOLE, .limit = PAGE_BYTES};
     int rc = mr_http_run(client, &request);
-    if (rc == 0)
-        rc = mr_s3_page_parse(l->place, request.body, request.got, page);
+    if (rc < 0)
+        goto end;
+    rc = mr_s3_page_parse(l->place, request.body, request.got, page);
+end:
     free(request.body);
     free(query);
     return rc;
@@ -146,23 +148,37 @@ static int next_token(const struct listing *l, struct mr_s3_page *page, char **t
     return 0;
 }
 
+/* [in,out] token: of this page, then of the next one. [out] more: another page follows. Returns 0,
+ * the error, or the nonzero value by which the caller's function stopped the list. */
+static int list_page(struct mr_http *client, struct listing *l, const char *bucket, char **token,
+                     bool *more)
+{
+    struct mr_s3_page page = {.fn = on_key, .user = l};
+    int rc = get_page(client, l, bucket, *token, &page);
+    if (rc < 0)
+        goto end;
+    rc = page.stopped;
+    if (rc)
+        goto end;
+    rc = next_token(l, &page, token);
+    if (rc < 0)
+        goto end;
+    *more = page.truncated;
+    if (*more)
+        rc = end_page(l);
+end:
+    free(page.next);
+    return rc;
+}
+
 static int list_pages(struct mr_http *client, struct listing *l, const char *bucket)
 {
     char *token = NULL;
     int rc;
-    bool more;
+    bool more = false;
     do {
-        struct mr_s3_page page = {.fn = on_key, .user = l};
-        rc = get_page(client, l, bucket, token, &page);
-        if (rc == 0)
-            rc = page.stopped;
-        if (rc == 0)
-            rc = next_token(l, &page, &token);
-        if (rc == 0 && page.truncated)
-            rc = end_page(l);
-        more = rc == 0 && page.truncated;
-        free(page.next);
-    } while (more);
+        rc = list_page(client, l, bucket, &token, &more);
+    } while (!rc && more);
     free(token);
     return rc;
 }
@@ -192,7 +208,9 @@ int mr_s3_list(const char *place,
         goto end;
     rc = list_pages(client, l, bucket);
     mr_http_close(client);
-    if (rc == 0 && !l->any && prefix[0])
+    if (rc)
+        goto end;
+    if (!l->any && prefix[0])
         rc = mr_error_set(MR_EOPTION, "%s: nothing is there: check bucket and prefix", place);
 end:
     free(l);

@@ -1,4 +1,4 @@
-/* s3:// addresses: which URL they are at which endpoint, and what signs the request. */
+/* s3:// addresses: the URL at the endpoint, and the request's signature. */
 #include "storage/http/http.h"
 #include "storage/s3/account.h"
 
@@ -26,7 +26,8 @@ int mr_s3_split(const char *url, char bucket[64], const char **key)
     return 0;
 }
 
-/* Names with dots do not fit the certificate of *.s3.amazonaws.com, and others' endpoints know paths at least. */
+/* Names with dots do not match the certificate of *.s3.amazonaws.com; other endpoints all support
+ * paths. */
 static char *endpoint_url(const struct mr_s3_account *a, const char *bucket, const char *key,
                           const char *query)
 {

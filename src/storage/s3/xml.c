@@ -1,4 +1,4 @@
-/* The two kinds of XML that S3 answers with. */
+/* The two kinds of XML in S3's responses. */
 #include "storage/s3/xml.h"
 #include "storage/http/http.h"
 
@@ -21,7 +21,7 @@ struct parse {
     char key[TEXT_BYTES];
     uint64_t bytes;
     char *error; /* "Code: Message" */
-    size_t error_room;
+    size_t error_cap;
 };
 
 static void stop(struct parse *p)
@@ -137,7 +137,7 @@ static void on_error_end(struct parse *p, const char *name)
 {
     size_t have = strlen(p->error);
     if (p->depth == 2 && (strcmp(name, "Code") == 0 || strcmp(name, "Message") == 0) && p->text[0])
-        snprintf(p->error + have, p->error_room - have, "%s%.180s", have ? ": " : "", p->text);
+        snprintf(p->error + have, p->error_cap - have, "%s%.180s", have ? ": " : "", p->text);
 }
 
 static void XMLCALL on_end(void *user, const XML_Char *name)
@@ -153,7 +153,8 @@ static void XMLCALL on_end(void *user, const XML_Char *name)
     p->depth--;
 }
 
-/* Entities are not S3's: a document that declares one is not read on, whatever it would grow to. */
+/* S3 does not use entities. Parsing stops at a declaration, since entities could expand without
+ * limit. */
 static void XMLCALL on_doctype(void *user, const XML_Char *name, const XML_Char *system,
                                const XML_Char *public, int own)
 {
@@ -161,7 +162,7 @@ static void XMLCALL on_doctype(void *user, const XML_Char *name, const XML_Char 
     stop(user);
 }
 
-/* 0 or -ENOMEM; what was read is in p. [out] whole: the document ended as it should. */
+/* Parses into p. [out] why: the parser's error; NULL: none. Returns 0 or -ENOMEM. */
 static int run(struct parse *p, const char *xml, size_t bytes, const char **why)
 {
     p->parser = XML_ParserCreate(NULL);
@@ -186,11 +187,14 @@ int mr_s3_page_parse(const char *place, const char *xml, size_t bytes, struct mr
         return mr_error_nomem("list of objects", sizeof *p);
     p->page = page;
     int rc = run(p, xml, bytes, &why);
-    if (rc == 0 && !page->stopped && (why || p->bad || !p->is_list))
+    if (rc < 0)
+        goto end;
+    if (!page->stopped && (why || p->bad || !p->is_list))
         rc = mr_error_set(MR_EFORMAT, "%s: the server's list of objects makes no sense: %s", place,
                           !p->is_list ? "not a ListBucketResult: is this endpoint S3?"
                           : why       ? why
                                       : "damaged");
+end:
     free(p);
     return rc;
 }
@@ -203,8 +207,8 @@ void mr_s3_error_text(const char *body, size_t bytes, char *out, size_t cap)
     if (!p)
         return;
     p->error = out;
-    p->error_room = cap;
-    run(p, body, bytes, &why); /* often cut off: what came counts */
+    p->error_cap = cap;
+    run(p, body, bytes, &why); /* often cut off; uses what was received */
     free(p);
     for (char *c = out; *c; c++)
         if ((unsigned char)*c < 0x20)

@@ -1,4 +1,4 @@
-/* What S3's XML says: a page of a list, an error. Read by expat. */
+/* Parses S3's XML with expat: a page of a list, or an error. */
 #ifndef MR_STORAGE_S3_XML_H
 #define MR_STORAGE_S3_XML_H
 
@@ -15,7 +15,7 @@ struct mr_s3_page {
     char *next;     /* the token for it, malloc'd, or NULL */
 };
 
-/* 0, MR_EFORMAT for what is no such list, -ENOMEM; stopped is not an error of the page. */
+/* Returns 0 (also if fn stopped), MR_EFORMAT (not such a list), -ENOMEM. */
 int mr_s3_page_parse(const char *place, const char *xml, size_t bytes, struct mr_s3_page *page);
 
 #endif

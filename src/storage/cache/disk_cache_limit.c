@@ -1,4 +1,4 @@
-/* Keeping the disk cache under its limit: what was not used for longest goes first. */
+/* Keeping the disk cache under its limit: the least recently used files are evicted first. */
 #include "storage/cache/disk_cache.h"
 
 #include <dirent.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define LOCK_NAPS 500           /* of 1 ms */
-#define STALE_S   3600          /* temporary files older than that are of processes that died */
+#define STALE_S   3600          /* older temporary files belong to processes that died */
 #define PAUSE_NS  5000000000ull /* after a failed write */
 
 struct entry {
@@ -24,13 +24,13 @@ struct entry {
 
 struct entries {
     struct entry *entry;
-    uint64_t n, room;
+    uint64_t n, capacity;
     uint64_t bytes;
 };
 
 static bool put(struct entries *all, const char *folder, const char *name, const struct stat *st)
 {
-    if (mr_grow("disk cache", &all->entry, &all->room, all->n + 1, sizeof *all->entry) < 0)
+    if (mr_grow("disk cache", &all->entry, &all->capacity, all->n + 1, sizeof *all->entry) < 0)
         return false;
     struct entry *e = &all->entry[all->n++];
     e->used_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
@@ -40,7 +40,8 @@ static bool put(struct entries *all, const char *folder, const char *name, const
     return true;
 }
 
-/* One of the two-digit folders. Files that vanish meanwhile were another process's to remove. */
+/* Scans one of the two-digit folders. Files that vanish meanwhile were removed by another
+ * process. */
 static bool scan_folder(struct mr_disk_cache *c, const char *folder, struct entries *all)
 {
     int fd = openat(c->fd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -84,7 +85,8 @@ static int by_use(const void *a, const void *b)
     return (x->used_ns > y->used_ns) - (x->used_ns < y->used_ns);
 }
 
-/* Waits a while only: who holds the lock may be a process that was stopped. A descriptor, or a negative errno. */
+/* Waits only for a while, because the process that holds the lock may be stopped. Returns a
+ * descriptor or a negative errno. */
 static int lock_dir(struct mr_disk_cache *c, int how)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
@@ -102,13 +104,13 @@ static int lock_dir(struct mr_disk_cache *c, int how)
     return fd;
 }
 
-int mr_disk_cache_hold(struct mr_disk_cache *c)
+int mr_disk_cache_lock(struct mr_disk_cache *c)
 {
     int fd = lock_dir(c, LOCK_SH);
     return fd < 0 ? -1 : fd;
 }
 
-/* Removes the oldest until no more than `most` is there, and sets what is used right. */
+/* Removes the oldest files until at most `most` bytes remain, and corrects the count. */
 static void shrink(struct mr_disk_cache *c, struct entries *all, uint64_t most)
 {
     if (all->n)
@@ -123,19 +125,26 @@ static void shrink(struct mr_disk_cache *c, struct entries *all, uint64_t most)
     atomic_store(c->used, all->bytes);
 }
 
-/* bytes: what room is wanted for: perhaps another one has made it meanwhile. MR_WHOLE: looks anyway. */
-static int make_room(struct mr_disk_cache *c, uint64_t most, uint64_t bytes)
+/* bytes: evict only if so many do not fit, as another process may have evicted files meanwhile;
+ * MR_WHOLE: in any case. */
+static int evict(struct mr_disk_cache *c, uint64_t most, uint64_t bytes)
 {
     struct entries all = {0};
     int fd = lock_dir(c, LOCK_EX);
     if (fd < 0)
         return fd;
+    int rc = 0;
     bool needed = bytes == MR_WHOLE || atomic_load(c->used) + bytes > c->limit;
-    int rc = !needed || scan(c, &all) ? 0 : -ENOMEM;
-    if (rc == 0 && needed)
-        shrink(c, &all, most);
+    if (!needed)
+        goto end;
+    if (!scan(c, &all)) {
+        rc = -ENOMEM;
+        goto end;
+    }
+    shrink(c, &all, most);
+end:
     free(all.entry);
-    close(fd); /* gives the lock back */
+    close(fd); /* releases the lock */
     return rc;
 }
 
@@ -150,7 +159,7 @@ int mr_disk_cache_reserve(struct mr_disk_cache *c, uint64_t bytes)
             return held;
         atomic_fetch_sub(c->used, bytes);
         close(held);
-        int rc = make_room(c, c->limit - MR_MAX(tenth, bytes), bytes);
+        int rc = evict(c, c->limit - MR_MAX(tenth, bytes), bytes);
         if (rc < 0)
             return rc;
     }
@@ -168,7 +177,7 @@ void mr_disk_cache_failed(struct mr_disk_cache *c, int errnum)
                c->dir, mr_strerror(-errnum));
 }
 
-/* After a pause one reader alone finds out whether writing works again. */
+/* After a pause a single reader tries whether writing works again. */
 static bool paused(struct mr_disk_cache *c)
 {
     uint64_t until = atomic_load(&c->retry_ns), now = mr_time_ns();
@@ -177,7 +186,7 @@ static bool paused(struct mr_disk_cache *c)
     return now < until || !atomic_compare_exchange_strong(&c->retry_ns, &until, now + PAUSE_NS);
 }
 
-/* A file system that does not tell its size has room. */
+/* A file system that does not report its size is not full. */
 static bool disk_has(const struct mr_disk_cache *c, uint64_t bytes)
 {
     struct statvfs fs;
@@ -207,10 +216,10 @@ bool mr_disk_cache_takes(struct mr_disk_cache *c, uint64_t bytes, bool part)
     return false;
 }
 
-/* A cache that others are busy with all the time goes by what they have counted. */
+/* If other processes hold the lock all the time, their count is used. */
 int mr_disk_cache_survey(struct mr_disk_cache *c)
 {
-    int rc = make_room(c, c->limit, MR_WHOLE);
+    int rc = evict(c, c->limit, MR_WHOLE);
     return rc && rc != -EWOULDBLOCK
                ? mr_error_set(rc,
                               "disk cache %s: cannot be scanned: does its file system "

@@ -1,4 +1,5 @@
-/* Whether events are wanted now: delay, duration and capture range, alike in all processes of the recording. */
+/* Is recording on now? Decided by delay, duration and capture range, the same in all processes of
+ * the recording. */
 #include "recorder/private.h"
 
 #include <errno.h>
@@ -14,21 +15,22 @@
 
 enum { BEFORE, INSIDE, AFTER };
 
-struct gate {
+struct range_state {
     atomic_uint_fast64_t start_ns;
     atomic_uint state;
 };
 
-static struct gate own;
-static struct gate *gate =
+static struct range_state own;
+static struct range_state *range =
     &own; /* shared between processes when there is a capture range; constant once loaded */
-static bool gated, ranged;
+static bool limited, ranged;
 static _Atomic(void (*)(bool)) listener;
 static struct record_lock telling; /* guards what follows; not held while the listener is called */
-static bool calling; /* somebody tells the listener, and goes on until it knows the present state */
-static atomic_uint n_told;   /* counts up when somebody has told it all */
-static int told = -1;        /* what it knows; -1: nothing */
-static struct window {       /* when it was told that recording is on, and off; under `telling` */
+/* a thread is calling the listener, and repeats until it has the current state */
+static bool calling;
+static atomic_uint n_told;   /* incremented when the listener is up to date */
+static int told = -1;        /* the state last passed to the listener; -1: none */
+static struct window {       /* when recording was switched on and off; under `telling` */
     uint64_t from_ns, to_ns; /* to 0: still on */
 } window[WINDOWS];
 static unsigned n_windows; /* so far */
@@ -49,33 +51,33 @@ static void share(void)
         memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     syscall(SYS_close, fd);
     if (memory != MAP_FAILED)
-        gate = memory;
+        range = memory;
 }
 
-void record_gate_open_file(void)
+void record_capture_init(void)
 {
     ranged = record_config.profiler_range || record_config.nvtx_range;
-    gated = ranged || record_config.delay_ns || record_config.duration_ns;
+    limited = ranged || record_config.delay_ns || record_config.duration_ns;
     if (ranged)
         share();
 }
 
-bool record_gate_is_gated(void)
+bool record_capture_is_limited(void)
 {
-    return gated;
+    return limited;
 }
 
-bool record_gate_open(void)
+bool record_capture_is_on(void)
 {
-    if (!gated)
+    if (!limited)
         return true;
-    if (ranged && atomic_load_explicit(&gate->state, memory_order_acquire) != INSIDE)
+    if (ranged && atomic_load_explicit(&range->state, memory_order_acquire) != INSIDE)
         return false;
     if (!record_config.delay_ns && !record_config.duration_ns)
         return true;
     uint64_t now = record_now(), from = record_config.begin_ns + record_config.delay_ns;
-    if (ranged && atomic_load(&gate->start_ns) > from)
-        from = atomic_load(&gate->start_ns);
+    if (ranged && atomic_load(&range->start_ns) > from)
+        from = atomic_load(&range->start_ns);
     return now >= from && (!record_config.duration_ns || now - from < record_config.duration_ns);
 }
 
@@ -90,8 +92,9 @@ static void note_window(bool open)
 }
 
 /*
- * The listener switches CUPTI, which may wait until the program's threads are out of its callbacks, where they may be about to come
- * here: so it is told without the lock, by one thread at a time.
+ * The listener switches CUPTI, which may wait until the program's threads have left its callbacks,
+ * and a callback may call this function. So the listener is called without the lock, by one thread
+ * at a time.
  */
 static void tell_until_it_knows(void)
 {
@@ -99,7 +102,7 @@ static void tell_until_it_knows(void)
     bool any = false;
     record_lock(&telling);
     for (int open;
-         !calling && (tell = atomic_load(&listener)) && told != (open = record_gate_open());
+         !calling && (tell = atomic_load(&listener)) && told != (open = record_capture_is_on());
          any = true) {
         note_window(open);
         told = open;
@@ -114,8 +117,9 @@ static void tell_until_it_knows(void)
         record_wake(&n_told);
 }
 
-/* What another thread tells just now is waited for, so that nothing of the capture is missed, but not for ever. */
-void record_gate_poll(void)
+/* If another thread is calling the listener, waits for it for a limited time, so that the start of
+ * the capture is not missed. */
+void record_capture_poll(void)
 {
     unsigned seen = atomic_load(&n_told);
     record_lock(&telling);
@@ -126,10 +130,11 @@ void record_gate_poll(void)
     tell_until_it_knows();
 }
 
-/* Newest first: most records are recent. Of what began in windows that are forgotten nobody knows: it counts as dropped. */
+/* Newest first, because most records are recent. Records from windows that are no longer remembered
+ * count as dropped. */
 bool record_in_capture(uint64_t time_ns)
 {
-    if (!gated)
+    if (!limited)
         return true;
     bool inside = false, known = false;
     record_lock(&telling);
@@ -152,7 +157,7 @@ void record_on_capture(void (*function)(bool on))
     told = -1;
     atomic_store(&listener, function);
     record_unlock(&telling);
-    record_gate_poll();
+    record_capture_poll();
 }
 
 void record_capture(bool begin)
@@ -163,12 +168,12 @@ void record_capture(bool begin)
     if (!ranged)
         return;
     uint64_t now = record_now();
-    if (begin && atomic_load(&gate->state) == BEFORE)
-        atomic_store(&gate->start_ns, now);
-    if (!atomic_compare_exchange_strong(&gate->state, &from, to))
+    if (begin && atomic_load(&range->state) == BEFORE)
+        atomic_store(&range->start_ns, now);
+    if (!atomic_compare_exchange_strong(&range->state, &from, to))
         return;
     record_note(begin ? "capture_start" : "capture_stop", (int64_t)now, NULL);
-    record_gate_poll();
+    record_capture_poll();
 }
 
 bool record_captures_profiler(void)
@@ -182,7 +187,7 @@ const char *record_captures_range(void)
 }
 
 /* CUDA is of no use after a fork: its listener stays with the parent. */
-void record_gate_forked(void)
+void record_capture_forked(void)
 {
     atomic_store(&listener, NULL);
     atomic_store(&telling.word, 0);
