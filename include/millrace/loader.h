@@ -16,9 +16,19 @@
  * number of workers, any prefetch, storage and number of ranks, and after a resume. So does each
  * batch for the same batch size and number of ranks.
  *
- * Threads: next, both states, bad and close belong to one thread, the consumer. release, cancel and stats
- * may be called from any thread, also while the consumer is in next, but not during or after close.
- * fork: a child process cannot use a loader, because its worker threads do not exist there.
+ * Threads: next, next_for, fd, both states and bad belong to one thread, the consumer. release,
+ * cancel and stats may be called from any thread, also while the consumer is in next, but not
+ * during or after close. close may be called from any thread, also
+ * while the consumer waits for a batch. Callbacks (of a data set, sampler or op) run on the loader's
+ * workers, which it waits for: there next, next_for, fd and release of that loader fail with
+ * MR_EMISUSE, and close closes nothing.
+ *
+ * Signals: mr_loader_cancel() may be called in a signal handler. No other signal ends waiting, and
+ * workers block all signals. examples/ctrl_c.c ends a run with Ctrl-C and saves its state.
+ *
+ * fork: the workers do not exist in a child. With an inherited loader next, next_for, fd and release
+ * fail with MR_EMISUSE there, close and cancel do nothing, statistics are 0; state, bad and the other queries
+ * answer as before the fork. A child opens loaders of its own.
  */
 #ifndef MILLRACE_LOADER_H
 #define MILLRACE_LOADER_H
@@ -125,7 +135,8 @@ static inline void mr_loader_opts_init(struct mr_loader_opts *opts)
  * Starts a loader.
  * ds, sampler, chain, device: borrowed; they must outlive the loader. sampler NULL: sequential.
  * chain NULL: no ops. device NULL: "cpu". The chain is bound by this call; it serves one loader at
- * a time and cannot change while it does. opts: required; set it up with mr_loader_opts_init().
+ * a time and cannot change while it does. opts: set it up with mr_loader_opts_init(); NULL: all
+ * defaults.
  * [out] out: on success; close it with mr_loader_close().
  * May block: on headers, with MR_CACHE_DEVICE on all samples, with MR_GPU_DECODE_AUTO on some.
  * Returns 0, MR_EOPTION, MR_EMISUSE, MR_ESHAPE, MR_ELIMIT (over max_memory; the text has the sum),
@@ -136,10 +147,14 @@ MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler,
                           struct mr_transform *chain, struct mr_device *device,
                           const struct mr_loader_opts *opts, struct mr_loader **out);
 
-/* Stops the workers and frees everything, at any moment. Batches not yet released become invalid;
+/*
+ * Stops the workers and frees everything, at any moment. Batches not yet released become invalid;
  * the memory of those that have DLPack tensors (dlpack.h) stays until these end.
- * Blocks until reads and callbacks in progress have ended. No other thread may be in a call on this
- * loader. NULL is allowed. */
+ * Blocks until reads and callbacks in progress have ended. Another thread that is waiting in
+ * mr_loader_next() gets MR_ECANCELLED, and close waits until it has left; it must not call again
+ * afterwards. In a callback of this loader it closes nothing: the log and mr_last_error() say so.
+ * NULL is allowed.
+ */
 MR_API void mr_loader_close(struct mr_loader *loader);
 
 /* ---- batches ---- */
@@ -189,6 +204,32 @@ struct mr_batch {
 MR_API int mr_loader_next(struct mr_loader *loader, struct mr_stream *stream, struct mr_batch *out);
 
 /*
+ * Waits for the next batch, but not longer than timeout_ns.
+ * timeout_ns: 0: does not wait; UINT64_MAX: waits like mr_loader_next(). With stream NULL the call
+ * also waits for the batch's copy, which the timeout does not limit.
+ * [out] out: on 1. Returns what mr_loader_next() returns, or -ETIMEDOUT, which ends nothing: the
+ * next call goes on waiting. mr_last_error() then names the sample that is late, its file or data
+ * set, the worker that has it, and what that worker has been doing for how long. With timeout_ns 0
+ * it names the batch only.
+ */
+MR_API int mr_loader_next_for(struct mr_loader *loader, struct mr_stream *stream,
+                              uint64_t timeout_ns, struct mr_batch *out);
+
+/*
+ * A file descriptor that poll() and epoll report as readable (POLLIN) while the next batch is ready
+ * or the run has ended, for event loops. The first call makes it; a loader without one does no work
+ * for it.
+ *
+ * It is level-triggered: mr_loader_next() and mr_loader_next_for() update it before they return. Call
+ * mr_loader_next_for() with timeout 0 when it is readable. That call may still return -ETIMEDOUT: if
+ * all samples of a batch were skipped, or after a wake-up that came late. After the last batch, an
+ * error, or mr_loader_cancel() it stays readable. Statistics count time in poll() as the consumer's.
+ * Returns the descriptor, -errno, MR_EMISUSE. Owned by the loader, open until mr_loader_close(); do
+ * not read, write or close it.
+ */
+MR_API int mr_loader_fd(struct mr_loader *loader);
+
+/*
  * Returns a batch to the loader. Does not block. Any thread, in any order.
  * stream: the stream to which all work that reads the batch has been enqueued. NULL: that work is
  * done. Returns 0, MR_EDEVICE, MR_EMISUSE if the batch was released before.
@@ -196,8 +237,8 @@ MR_API int mr_loader_next(struct mr_loader *loader, struct mr_stream *stream, st
 MR_API int mr_loader_release(struct mr_loader *loader, struct mr_batch *batch,
                              struct mr_stream *stream);
 
-/* Makes the current or next mr_loader_next() return MR_ECANCELLED soon. Any thread, but not a
- * signal handler: it takes a lock. */
+/* Makes the current or next mr_loader_next() return MR_ECANCELLED soon, and all later ones.
+ * Any thread; async-signal-safe. */
 MR_API void mr_loader_cancel(struct mr_loader *loader);
 
 /* The number of batches, and of samples, in one epoch of this rank. */

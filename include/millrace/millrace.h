@@ -33,8 +33,9 @@
  * them: create/destroy, open/close, acquire/release. `get` returns a borrowed pointer, `query`
  * fills a struct. Units are in names: _ns, _ms, _bytes.
  *
- * fork: worker threads do not exist in a forked child. Open data sets, devices and loaders in the
- * process that uses them.
+ * fork: worker threads do not exist in a forked child. Open loaders and devices in the process that
+ * uses them; an inherited one fails with MR_EMISUSE there. Data sets, samplers and chains may be
+ * inherited; each header says what holds.
  */
 #ifndef MILLRACE_H
 #define MILLRACE_H

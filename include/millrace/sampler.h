@@ -14,6 +14,7 @@
  *
  * Threads: a sampler may be used by several threads and loaders at once. It must outlive the
  * loaders.
+ * fork: a child may use, and must destroy, the samplers that it inherits.
  */
 #ifndef MILLRACE_SAMPLER_H
 #define MILLRACE_SAMPLER_H

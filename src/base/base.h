@@ -58,6 +58,9 @@ MR_PRIVATE int mr_error_errno(int errnum, const char *fmt, ...)
 /* Sets "what: out of memory (N bytes)" and returns -ENOMEM. */
 MR_PRIVATE int mr_error_nomem(const char *what, uint64_t bytes);
 
+/* "CALL: expected WHAT, found NULL". Returns MR_EMISUSE. */
+int mr_error_null(const char *call, const char *what);
+
 /* Ensures capacity for `want` elements of `size` bytes in *(T **)array, which has capacity for
  * *room elements. Grows by at least half, so that appending one element at a time is cheap; new
  * elements are not cleared. what: for the error. Returns 0, or -ENOMEM with the error set: then
@@ -121,6 +124,16 @@ int mr_interrupt_check(const char *what);
 /* Starts a thread with a name (15 bytes, shown by top -H and in traces). Returns 0 or -errno with
  * the error set. */
 MR_PRIVATE int mr_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
+
+/* The process that opened an object, without a system call per check. note: fills it. is: this is that process, and
+ * not a forked child; may be called in signal handlers. check: 0, or MR_EMISUSE. what: "this loader". */
+struct mr_process {
+    uint32_t forks;
+    int pid;
+};
+void mr_process_note(struct mr_process *out);
+bool mr_process_is(const struct mr_process *noted);
+int mr_process_check(const struct mr_process *noted, const char *what);
 
 /* A condition variable on CLOCK_MONOTONIC. */
 int mr_cond_init(pthread_cond_t *cond);

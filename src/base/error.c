@@ -37,6 +37,8 @@ const char *mr_last_error(void)
 
 int mr_error_set(int code, const char *fmt, ...)
 {
+    if (!fmt)
+        fmt = "";
     char text[MR_ERROR_BYTES]; /* the arguments may point into last_error */
     va_list args;
     va_start(args, fmt);
@@ -54,6 +56,11 @@ int mr_error_errno(int errnum, const char *fmt, ...)
     vsnprintf(what, sizeof what, fmt, args);
     va_end(args);
     return mr_error_set(-errnum, "%s: %s", what, mr_strerror(-errnum));
+}
+
+int mr_error_null(const char *call, const char *what)
+{
+    return mr_error_set(MR_EMISUSE, "%s: expected %s, found NULL", call, what);
 }
 
 int mr_error_nomem(const char *what, uint64_t bytes)

@@ -213,6 +213,8 @@ void mr_json_null(struct mr_json *json, const char *key)
 
 int64_t mr_json_finish(struct mr_json *json, const char **text)
 {
+    if (!text)
+        return mr_error_null("mr_json_finish", "a place for the text");
     if (!json || json->error == -ENOMEM)
         return mr_error_set(-ENOMEM, "JSON text: out of memory");
     if (json->error || !json->done)

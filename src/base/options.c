@@ -66,6 +66,8 @@ static int distance(const char *a, const char *b)
 
 const char *mr_nearest(const char *word, const char *const *words)
 {
+    if (!word || !words)
+        return NULL;
     const char *best = NULL;
     int n = (int)strlen(word),
         /* a larger distance means another word, not a typo */
@@ -207,6 +209,8 @@ static int unknown(const struct mr_option *table, const char *who, const char *n
 
 void mr_opts_copy(void *opts, size_t size, const void *full, size_t full_size)
 {
+    if (!opts)
+        return;
     memset(opts, 0, size);
     memcpy(opts, full, MR_MIN(size, full_size));
     if (size >= sizeof size)
@@ -228,6 +232,8 @@ int mr_opts_take(const char *what, const void *opts, void *full, size_t full_siz
 
 int mr_options_init(const struct mr_option *table, void *values)
 {
+    if (!table || !values)
+        return mr_error_null("mr_options_init", "a table and a struct");
     for (const struct mr_option *o = table; o->name; o++)
         memset((char *)values + o->offset, 0, mr_option_bytes(o->type));
     for (const struct mr_option *o = table; o->name; o++) {
@@ -242,6 +248,8 @@ int mr_options_init(const struct mr_option *table, void *values)
 
 void mr_options_free(const struct mr_option *table, void *values)
 {
+    if (!table || !values)
+        return;
     for (; table->name; table++)
         if (table->type == MR_OPT_STRING) {
             char **member = (char **)((char *)values + table->offset);
@@ -253,6 +261,8 @@ void mr_options_free(const struct mr_option *table, void *values)
 int mr_options_set(const struct mr_option *table, void *values, const char *who, const char *name,
                    const char *text)
 {
+    if (!table || !values || !who || !name)
+        return mr_error_null("mr_options_set", "a table, a struct and names");
     const struct mr_option *option = find(table, name);
     if (option)
         return mr_option_assign(option, values, who, text);
@@ -307,6 +317,8 @@ static int parse_argument(const struct mr_option *table, void *values, const cha
 int mr_options_parse(const struct mr_option *table, void *values, const char *who, const char *text,
                      const char *const *positional)
 {
+    if (!table || !values || !who || !text)
+        return mr_error_null("mr_options_parse", "a table, a struct and texts");
     char *copy = strdup(text);
     if (!copy)
         return mr_error_nomem("options", strlen(text) + 1);
@@ -366,6 +378,8 @@ static int parse_short(const struct mr_option *table, void *values, int argc, ch
 
 int mr_options_parse_args(const struct mr_option *table, void *values, int argc, char **argv)
 {
+    if (!table || !values || (argc > 0 && !argv))
+        return mr_error_null("mr_options_parse_args", "a table, a struct and arguments");
     int kept = 0, rc = 0;
     bool ended = false;
     for (int i = 0; i < argc && rc == 0; i++) {

@@ -186,6 +186,8 @@ static void help_option(FILE *out, const struct mr_option *option)
 
 char *mr_options_help(const struct mr_option *table)
 {
+    if (!table)
+        return NULL;
     char *text = NULL;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
@@ -241,6 +243,8 @@ static void man_option(FILE *out, const struct mr_option *option)
 
 char *mr_options_man(const struct mr_option *table)
 {
+    if (!table)
+        return NULL;
     char *text = NULL;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
@@ -289,6 +293,8 @@ static void json_list(struct mr_json *json, const char *key, const struct mr_opt
 
 void mr_options_json(const struct mr_option *table, const void *values, struct mr_json *json)
 {
+    if (!table || !values)
+        return;
     char key[128], shown[4096];
     for (const struct mr_option *o = table; o->name; o++) {
         const char *text;

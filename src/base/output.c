@@ -93,6 +93,8 @@ static int make_first_free(struct mr_output *output)
 
 int mr_output_open(const char *path, struct mr_output **out)
 {
+    if (!path || !out)
+        return mr_error_null("mr_output_open", "a path and a place for the result");
     struct mr_output *output = calloc(1, sizeof *output);
     if (!output)
         return mr_error_nomem(path, sizeof *output);
@@ -114,11 +116,15 @@ int mr_output_open(const char *path, struct mr_output **out)
 
 int mr_output_get_fd(const struct mr_output *output)
 {
+    if (!output)
+        return mr_error_null("mr_output_get_fd", "an output");
     return output->fd;
 }
 
 const char *mr_output_get_name(const struct mr_output *output)
 {
+    if (!output)
+        return NULL;
     return output->name;
 }
 
@@ -144,6 +150,8 @@ static int flush(const struct mr_output *output)
 
 int mr_output_commit(struct mr_output *output, int replace)
 {
+    if (!output)
+        return mr_error_null("mr_output_commit", "an output");
     int rc = flush(output);
     if (rc < 0)
         goto fail;

@@ -8,6 +8,8 @@
 
 void mr_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
+    if (!counter || !key || !out)
+        return;
     mr_philox_4x32(counter, key, out);
 }
 

@@ -65,6 +65,8 @@ static uint64_t meminfo(const char *key)
 
 void mr_cpu_query(struct mr_cpu_info *out)
 {
+    if (!out)
+        return;
     struct mr_cgroup group;
     mr_cgroup_get("", &group);
     *out = (struct mr_cpu_info){.quota = group.cpus};
@@ -123,6 +125,8 @@ static uint64_t resident_pages(void)
 
 void mr_host_memory_query(struct mr_host_memory_info *out)
 {
+    if (!out)
+        return;
     struct mr_cgroup group;
     mr_cgroup_get("", &group);
     *out = (struct mr_host_memory_info){0};

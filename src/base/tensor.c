@@ -37,6 +37,8 @@ const char *mr_dtype_name(enum mr_dtype dtype)
 
 int mr_dtype_parse(const char *text, enum mr_dtype *out)
 {
+    if (!text || !out)
+        return mr_error_null("mr_dtype_parse", "a text and a place for the result");
     for (int i = 0; i < MR_N_DTYPES; i++)
         if (strcmp(text, dtypes[i].name) == 0) {
             *out = (enum mr_dtype)i;
@@ -55,6 +57,8 @@ int mr_dtype_parse(const char *text, enum mr_dtype *out)
 
 int mr_spec_bytes(const struct mr_spec *spec, uint64_t *out)
 {
+    if (!spec || !out)
+        return mr_error_null("mr_spec_bytes", "a spec and a place for the result");
     uint64_t bytes = mr_dtype_size(spec->dtype);
     bool fits = true;
     for (int d = 0; d < spec->rank; d++)
@@ -70,6 +74,12 @@ int mr_spec_bytes(const struct mr_spec *spec, uint64_t *out)
 
 const char *mr_spec_format(const struct mr_spec *spec, char *buf, size_t cap)
 {
+    if (!buf || cap == 0)
+        return "";
+    if (!spec) {
+        *buf = 0;
+        return buf;
+    }
     char text[MR_NAME_BYTES + 16 + MR_MAX_RANK * 24];
     int at = snprintf(text, sizeof text, "%s%s%s", spec->name, spec->name[0] ? " " : "",
                       mr_dtype_name(spec->dtype));

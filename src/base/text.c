@@ -76,6 +76,8 @@ bool mr_text_plain(uint32_t code)
 
 char *mr_text_printable(char *text)
 {
+    if (!text)
+        return NULL;
     char *to = text;
     size_t bytes;
     for (const char *from = text; *from; from += bytes) {
@@ -92,6 +94,10 @@ char *mr_text_printable(char *text)
 
 const char *mr_text_hide(const char *text, char *buf, size_t cap)
 {
+    if (!buf || cap == 0)
+        return "";
+    if (!text)
+        text = "";
     mr_secret_mask(text, strlen(text), buf, cap);
     return buf;
 }

@@ -278,6 +278,8 @@ free_copy:
 
 int mr_dataset_make(const struct mr_dataset_ops *ops, const void *opts, struct mr_dataset **out)
 {
+    if (!opts || !out)
+        return mr_error_null("mr_dataset_open_*", "options and a place for the result");
     return make(ops, opts, NULL, out);
 }
 
@@ -295,6 +297,8 @@ int mr_dataset_open_part(const char *uri, struct mr_files *files, struct mr_data
 
 int mr_dataset_open(const char *uri, struct mr_dataset **out)
 {
+    if (!uri || !out)
+        return mr_error_null("mr_dataset_open", "a URI and a place for the result");
     return mr_dataset_open_part(uri, NULL, out);
 }
 
@@ -319,46 +323,64 @@ void mr_dataset_close(struct mr_dataset *ds)
 
 uint64_t mr_dataset_length(const struct mr_dataset *ds)
 {
+    if (!ds)
+        return 0;
     return ds->n;
 }
 
 int mr_dataset_fields(const struct mr_dataset *ds)
 {
+    if (!ds)
+        return 0;
     return ds->n_fields;
 }
 
 const struct mr_spec *mr_dataset_field(const struct mr_dataset *ds, int field)
 {
+    if (!ds)
+        return NULL;
     return field >= 0 && field < ds->n_fields ? &ds->field[field] : NULL;
 }
 
 const char *mr_dataset_format(const struct mr_dataset *ds)
 {
+    if (!ds)
+        return NULL;
     return ds->ops->name;
 }
 
 const char *mr_dataset_text(const struct mr_dataset *ds)
 {
+    if (!ds)
+        return NULL;
     return ds->text;
 }
 
 uint64_t mr_dataset_classes(const struct mr_dataset *ds)
 {
+    if (!ds)
+        return 0;
     return ds->n_classes;
 }
 
 const char *mr_dataset_class_name(const struct mr_dataset *ds, uint64_t k)
 {
+    if (!ds)
+        return NULL;
     return k < ds->n_classes ? ds->class[k].name : NULL;
 }
 
 uint64_t mr_dataset_class_samples(const struct mr_dataset *ds, uint64_t k)
 {
+    if (!ds)
+        return 0;
     return k < ds->n_classes ? ds->class[k].n : 0;
 }
 
 uint64_t mr_dataset_fingerprint(const struct mr_dataset *ds)
 {
+    if (!ds)
+        return 0;
     return ds->fingerprint;
 }
 
@@ -437,21 +459,57 @@ static void copy_out(const struct mr_dataset *ds, const struct mr_sample *sample
         for (int d = 0; d < ds->field[f].rank; d++)
             bytes *= sample->field[f].dim[d];
         const void *from = sample->field[f].data;
-        if (from && from != row[f] && bytes > 0)
+        if (from && row && row[f] && from != row[f] && bytes > 0)
             memcpy(row[f], from, bytes);
         if (dim)
             memcpy(dim[f], sample->field[f].dim, sizeof dim[f]);
     }
 }
 
+/* Where decoding writes: the caller's rows; for those it does not ask for memory of our own, which a
+ * picture does not need. [out] spare: all of that. */
+static int make_rows(const struct mr_dataset *ds, void *const row[], void *to[MR_MAX_FIELDS],
+                     void **spare)
+{
+    uint64_t bytes[MR_MAX_FIELDS] = {0}, sum = 0;
+    for (int f = 0; f < ds->n_fields; f++) {
+        to[f] = row ? row[f] : NULL;
+        if (to[f] || f == ds->picture)
+            continue;
+        int rc = mr_spec_bytes(&ds->field[f], &bytes[f]); /* together at most 2^62 */
+        if (rc < 0)
+            return rc;
+        bytes[f] = mr_round_up(bytes[f], MR_CACHE_LINE);
+        sum += bytes[f];
+    }
+    if (sum == 0)
+        return 0;
+    *spare = malloc(sum);
+    if (!*spare)
+        return mr_error_nomem(ds->text, sum);
+    unsigned char *at = *spare;
+    for (int f = 0; f < ds->n_fields; at += bytes[f++])
+        if (bytes[f] > 0)
+            to[f] = at;
+    return 0;
+}
+
 int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row[],
                     uint64_t (*dim)[MR_MAX_RANK])
 {
     struct mr_sample sample;
-    void *owned[MR_MAX_EXTENTS] = {NULL};
-    mr_sample_init(ds, row, &sample);
+    struct mr_bytes skipped = {NULL, 0};
+    void *owned[MR_MAX_EXTENTS] = {NULL}, *to[MR_MAX_FIELDS] = {NULL}, *spare = NULL;
+    if (!ds)
+        return mr_error_null("mr_dataset_read", "a data set");
+    int rc = make_rows(ds, row, to, &spare);
+    if (rc < 0)
+        return rc;
+    mr_sample_init(ds, to, &sample);
+    if (ds->picture >= 0 && !to[ds->picture]) /* it is not decoded */
+        sample.stored = &skipped;
     mr_interruptible_begin();
-    int rc = mr_interrupt_check(ds->text);
+    rc = mr_interrupt_check(ds->text);
     if (rc < 0)
         goto end;
     rc = mr_dataset_decodes(ds) ? mr_decoder_create(&sample.decoder) : 0;
@@ -465,6 +523,7 @@ end:
     mr_interruptible_end();
     for (int e = 0; e < MR_MAX_EXTENTS; e++)
         free(owned[e]);
+    free(spare);
     mr_decoder_destroy(sample.decoder);
     return MR_MIN(rc, 0);
 }

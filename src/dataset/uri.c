@@ -33,6 +33,8 @@ int mr_dataset_each(int (*fn)(void *user, const char *name, const char *summary,
                               const struct mr_option *options),
                     void *user)
 {
+    if (!fn)
+        return mr_error_null("mr_dataset_each", "a function");
     for (size_t i = 0; i < MR_COUNT(formats); i++) {
         int rc = fn(user, formats[i]->name, formats[i]->summary, formats[i]->options);
         if (rc != 0)

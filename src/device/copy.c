@@ -20,7 +20,10 @@ int mr_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, 
                   enum mr_memory src_kind, uint64_t bytes)
 {
     struct mr_copy copy = {dst, src, bytes, dst_kind, src_kind};
-    int rc = check_copy("mr_copy_async", stream, &copy);
+    int rc = mr_stream_check(stream, "mr_copy_async");
+    if (rc < 0)
+        return rc;
+    rc = check_copy("mr_copy_async", stream, &copy);
     if (rc < 0 || !bytes)
         return rc;
     return stream->dev->ops->copy_async(stream, dst, dst_kind, src, src_kind, bytes);
@@ -28,8 +31,11 @@ int mr_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind, 
 
 int mr_copy_batch_async(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n)
 {
-    const struct mr_device_ops *ops = stream->dev->ops;
     uint64_t n_empty = 0;
+    int checked = mr_stream_check(stream, "mr_copy_batch_async");
+    if (checked < 0)
+        return checked;
+    const struct mr_device_ops *ops = stream->dev->ops;
     if (n && !copies)
         return mr_error_set(MR_EMISUSE, "mr_copy_batch_async: copies is NULL");
     for (uint64_t i = 0; i < n; i++) {
@@ -54,13 +60,16 @@ int mr_copy_batch_async(struct mr_stream *stream, const struct mr_copy *copies, 
 int mr_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte,
                     uint64_t bytes)
 {
+    int rc = mr_stream_check(stream, "mr_memset_async");
+    if (rc < 0)
+        return rc;
     if ((unsigned)kind >= MR_N_MEMORY)
         return mr_error_set(MR_EMISUSE, "mr_memset_async: no such kind of memory: %d", (int)kind);
     if (!bytes)
         return 0;
     if (!dst)
         return mr_error_set(MR_EMISUSE, "mr_memset_async: the destination is NULL");
-    int rc = kind == MR_DEVICE ? 0 : mr_stream_check_live(stream, "mr_memset_async of host memory");
+    rc = kind == MR_DEVICE ? 0 : mr_stream_check_live(stream, "mr_memset_async of host memory");
     if (rc < 0)
         return rc;
     return stream->dev->ops->memset_async(stream, dst, kind, byte, bytes);

@@ -113,6 +113,7 @@ static int open_with(const struct mr_device_ops *ops, const void *opts, struct m
     if (!dev)
         return mr_error_nomem("device", sizeof *dev);
     int rc = -ENOMEM;
+    mr_process_note(&dev->process);
     dev->ops = ops;
     dev->state = calloc(1, MR_MAX(ops->state_size, (size_t)1));
     if (!dev->state) {
@@ -167,7 +168,7 @@ int mr_device_open(const char *uri, struct mr_device **out)
 
 void mr_device_close(struct mr_device *dev)
 {
-    if (!dev)
+    if (!dev || mr_device_ready(dev) < 0) /* nothing of it is this process's own */
         return;
     mr_pool_destroy(dev->pool);
     dev->ops->close(dev);
@@ -178,8 +179,14 @@ void mr_device_close(struct mr_device *dev)
 int mr_device_query(struct mr_device *dev, struct mr_device_info *out)
 {
     struct mr_device_info info = {.numa_node = -1};
+    int rc = mr_device_check(dev, "mr_device_query");
+    if (rc < 0)
+        return rc;
+    rc = mr_out_check(out, "mr_device_query");
+    if (rc < 0)
+        return rc;
     snprintf(info.name, sizeof info.name, "%s", dev->ops->name);
-    int rc = dev->ops->query(dev, &info);
+    rc = dev->ops->query(dev, &info);
     if (rc < 0)
         return rc;
     *out = info;
@@ -202,6 +209,8 @@ int mr_device_each(int (*fn)(void *user, const char *name, const char *summary,
                              const char *why_not),
                    void *user)
 {
+    if (!fn)
+        return mr_error_set(MR_EMISUSE, "mr_device_each: expected a function, found NULL");
     for (size_t i = 0; i < MR_COUNT(devices); i++) {
         int rc = fn(user, devices[i]->name, devices[i]->summary, devices[i]->probe());
         if (rc)
@@ -223,13 +232,19 @@ void *mr_device_object(size_t object_bytes, size_t state_bytes, void **out_state
 int mr_stream_create(struct mr_device *dev, const char *name, struct mr_stream **out)
 {
     void *state = NULL;
+    int rc = mr_device_check(dev, "mr_stream_create");
+    if (rc < 0)
+        return rc;
+    rc = mr_out_check(out, "mr_stream_create");
+    if (rc < 0)
+        return rc;
     struct mr_stream *stream = mr_device_object(sizeof *stream, dev->ops->stream_size, &state);
     if (!stream)
         return mr_error_nomem("stream", sizeof *stream + dev->ops->stream_size);
     stream->dev = dev;
     stream->state = state;
     snprintf(stream->name, sizeof stream->name, "%s", name ? name : "");
-    int rc = dev->ops->stream_open(stream);
+    rc = dev->ops->stream_open(stream);
     if (rc < 0) {
         free(stream);
         return rc;
@@ -242,6 +257,10 @@ void mr_stream_destroy(struct mr_stream *stream)
 {
     if (!stream)
         return;
+    if (mr_device_ready(stream->dev) < 0) {
+        free(stream);
+        return;
+    }
     if (atomic_load(&stream->recording))
         mr_graph_end(stream, NULL);
     stream->dev->ops->stream_close(stream);
@@ -250,20 +269,29 @@ void mr_stream_destroy(struct mr_stream *stream)
 
 int mr_stream_synchronize(struct mr_stream *stream)
 {
-    int rc = mr_stream_check_live(stream, "mr_stream_synchronize");
+    int rc = mr_stream_check(stream, "mr_stream_synchronize");
+    if (rc < 0)
+        return rc;
+    rc = mr_stream_check_live(stream, "mr_stream_synchronize");
     return rc < 0 ? rc : stream->dev->ops->stream_synchronize(stream);
 }
 
 int mr_event_create(struct mr_device *dev, int timing, struct mr_event **out)
 {
     void *state = NULL;
+    int rc = mr_device_check(dev, "mr_event_create");
+    if (rc < 0)
+        return rc;
+    rc = mr_out_check(out, "mr_event_create");
+    if (rc < 0)
+        return rc;
     struct mr_event *event = mr_device_object(sizeof *event, dev->ops->event_size, &state);
     if (!event)
         return mr_error_nomem("event", sizeof *event + dev->ops->event_size);
     event->dev = dev;
     event->state = state;
     event->timing = timing != 0;
-    int rc = dev->ops->event_open(event);
+    rc = dev->ops->event_open(event);
     if (rc < 0) {
         free(event);
         return rc;
@@ -276,16 +304,25 @@ void mr_event_destroy(struct mr_event *event)
 {
     if (!event)
         return;
-    if (mr_device_ready(event->dev) == 0) {
-        event->dev->ops->event_synchronize(event);
-        mr_pool_forget(event->dev->pool, event);
+    if (mr_device_ready(event->dev) < 0) {
+        free(event);
+        return;
     }
+    event->dev->ops->event_synchronize(event);
+    mr_pool_forget(event->dev->pool, event);
     event->dev->ops->event_close(event);
     free(event);
 }
 
-static int check_same_device(const struct mr_stream *stream, const struct mr_event *event)
+static int check_same_device(const struct mr_stream *stream, const struct mr_event *event,
+                             const char *call)
 {
+    int rc = mr_stream_check(stream, call);
+    if (rc < 0)
+        return rc;
+    rc = mr_event_check(event, call);
+    if (rc < 0)
+        return rc;
     if (stream->dev != event->dev)
         return mr_error_set(MR_EMISUSE, "stream \"%s\" and the event belong to different devices",
                             stream->name);
@@ -294,7 +331,7 @@ static int check_same_device(const struct mr_stream *stream, const struct mr_eve
 
 int mr_event_record(struct mr_event *event, struct mr_stream *stream)
 {
-    int rc = check_same_device(stream, event);
+    int rc = check_same_device(stream, event, "mr_event_record");
     if (rc == 0)
         rc = mr_stream_check_live(stream, "mr_event_record");
     return rc < 0 ? rc : event->dev->ops->event_record(event, stream);
@@ -302,7 +339,7 @@ int mr_event_record(struct mr_event *event, struct mr_stream *stream)
 
 int mr_stream_wait(struct mr_stream *stream, struct mr_event *event)
 {
-    int rc = check_same_device(stream, event);
+    int rc = check_same_device(stream, event, "mr_stream_wait");
     if (rc == 0)
         rc = mr_stream_check_live(stream, "mr_stream_wait");
     return rc < 0 ? rc : event->dev->ops->event_wait(stream, event);
@@ -310,16 +347,27 @@ int mr_stream_wait(struct mr_stream *stream, struct mr_event *event)
 
 int mr_event_query(struct mr_event *event)
 {
-    return event->dev->ops->event_query(event);
+    int rc = mr_event_check(event, "mr_event_query");
+    return rc < 0 ? rc : event->dev->ops->event_query(event);
 }
 
 int mr_event_synchronize(struct mr_event *event)
 {
-    return event->dev->ops->event_synchronize(event);
+    int rc = mr_event_check(event, "mr_event_synchronize");
+    return rc < 0 ? rc : event->dev->ops->event_synchronize(event);
 }
 
 int mr_event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *out_ns)
 {
+    int rc = mr_event_check(start, "mr_event_elapsed");
+    if (rc < 0)
+        return rc;
+    rc = mr_event_check(end, "mr_event_elapsed");
+    if (rc < 0)
+        return rc;
+    rc = mr_out_check(out_ns, "mr_event_elapsed");
+    if (rc < 0)
+        return rc;
     if (start->dev != end->dev)
         return mr_error_set(MR_EMISUSE, "mr_event_elapsed: the events belong to different devices");
     if (!start->timing || !end->timing)
@@ -330,6 +378,9 @@ int mr_event_elapsed(struct mr_event *start, struct mr_event *end, int64_t *out_
 
 int mr_memory_register(struct mr_device *dev, void *ptr, uint64_t bytes)
 {
+    int rc = mr_device_check(dev, "mr_memory_register");
+    if (rc < 0)
+        return rc;
     if (!ptr || !bytes)
         return mr_error_set(MR_EMISUSE, "mr_memory_register: expected memory of at least one byte");
     return dev->ops->memory_register(dev, ptr, bytes);
@@ -337,6 +388,9 @@ int mr_memory_register(struct mr_device *dev, void *ptr, uint64_t bytes)
 
 int mr_memory_unregister(struct mr_device *dev, void *ptr, uint64_t bytes)
 {
+    int rc = mr_device_check(dev, "mr_memory_unregister");
+    if (rc < 0)
+        return rc;
     if (!ptr || !bytes)
         return mr_error_set(MR_EMISUSE,
                             "mr_memory_unregister: expected memory of at least one byte");
@@ -345,6 +399,9 @@ int mr_memory_unregister(struct mr_device *dev, void *ptr, uint64_t bytes)
 
 int mr_memory_make(struct mr_device *dev, unsigned flags, uint64_t bytes, void **out)
 {
+    int rc = mr_device_check(dev, "mr_memory_make");
+    if (rc < 0)
+        return rc;
     if (!bytes || !out || flags > MR_MAKE_WRITE_COMBINED)
         return mr_error_set(MR_EMISUSE,
                             "mr_memory_make: expected at least one byte and no other flags");
@@ -357,6 +414,6 @@ int mr_memory_make(struct mr_device *dev, unsigned flags, uint64_t bytes, void *
 
 void mr_memory_unmake(struct mr_device *dev, void *ptr)
 {
-    if (ptr)
+    if (dev && ptr && dev->ops->host_destroy)
         dev->ops->host_destroy(dev, ptr);
 }

@@ -11,6 +11,7 @@
  * devices, and call the hooks.
  *
  *   device.c   URIs, opening and closing, streams, events
+ *   check.c    NULL, and devices of another process
  *   copy.c     copies, within a device and between two, and memory that is set
  *   pool.c     caches blocks of memory by kind and size, since page-locking is slow
  *   launch.c   kernels, of the room `kernels` and the device's own simple ones
@@ -167,7 +168,8 @@ struct mr_device {
     const struct mr_device_ops *ops;
     void *state;
     struct mr_pool *pool;
-    atomic_bool lock_warned; /* the one warning about page-locking was given */
+    struct mr_process process; /* that opened it */
+    atomic_bool lock_warned;   /* the one warning about page-locking was given */
 };
 
 struct mr_stream {
@@ -219,6 +221,14 @@ void mr_jpeg_close(struct mr_jpeg_unit *unit); /* NULL is allowed */
  * Returns 0, MR_EDEVICE. */
 int mr_jpeg_decode(struct mr_jpeg_unit *unit, struct mr_stream *stream, struct mr_jpeg *picture,
                    uint32_t n);
+
+/* 0, MR_EMISUSE for NULL, or the error of a device that cannot work in this process. call: its name,
+ * for the text. check.c */
+int mr_device_check(const struct mr_device *dev, const char *call);
+int mr_stream_check(const struct mr_stream *stream, const char *call);
+int mr_event_check(const struct mr_event *event, const char *call);
+/* 0, or MR_EMISUSE for NULL. */
+int mr_out_check(const void *out, const char *call);
 
 static inline int mr_device_ready(const struct mr_device *dev)
 {

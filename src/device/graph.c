@@ -16,7 +16,10 @@ int mr_stream_check_live(const struct mr_stream *stream, const char *call)
 
 int mr_graph_begin(struct mr_stream *stream)
 {
-    int rc = mr_stream_check_live(stream, "mr_graph_begin");
+    int rc = mr_stream_check(stream, "mr_graph_begin");
+    if (rc < 0)
+        return rc;
+    rc = mr_stream_check_live(stream, "mr_graph_begin");
     if (rc < 0)
         return rc;
     if (!stream->dev->ops->graph_begin)
@@ -30,6 +33,9 @@ int mr_graph_begin(struct mr_stream *stream)
 
 int mr_graph_end(struct mr_stream *stream, struct mr_graph **out)
 {
+    int rc = mr_stream_check(stream, "mr_graph_end");
+    if (rc < 0)
+        return rc;
     const struct mr_device_ops *ops = stream->dev->ops;
     struct mr_graph *graph = NULL;
     void *state = NULL;
@@ -42,7 +48,7 @@ int mr_graph_end(struct mr_stream *stream, struct mr_graph **out)
         graph->dev = stream->dev;
         graph->state = state;
     }
-    int rc = ops->graph_end(stream, graph);
+    rc = ops->graph_end(stream, graph);
     atomic_store(&stream->recording, false);
     if (out && !graph)
         return mr_error_nomem("graph", sizeof *graph + ops->graph_size);
@@ -61,7 +67,10 @@ int mr_graph_launch(struct mr_graph *graph, struct mr_stream *stream)
         return mr_error_set(
             MR_EMISUSE, "mr_graph_launch: the graph and stream \"%s\" belong to different devices",
             stream->name);
-    int rc = mr_stream_check_live(stream, "mr_graph_launch");
+    int rc = mr_stream_check(stream, "mr_graph_launch");
+    if (rc < 0)
+        return rc;
+    rc = mr_stream_check_live(stream, "mr_graph_launch");
     return rc < 0 ? rc : graph->dev->ops->graph_launch(graph, stream);
 }
 
@@ -69,7 +78,8 @@ void mr_graph_destroy(struct mr_graph *graph)
 {
     if (!graph)
         return;
-    graph->dev->ops->graph_close(graph);
+    if (mr_device_ready(graph->dev) == 0)
+        graph->dev->ops->graph_close(graph);
     free(graph);
 }
 

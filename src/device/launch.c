@@ -77,6 +77,9 @@ int mr_launch_kernel(struct mr_stream *stream, const struct mr_kernel *kernel, c
 
 int mr_launch(struct mr_stream *stream, const char *kernel, const void *args, size_t arg_bytes)
 {
+    int rc = mr_stream_check(stream, "mr_launch");
+    if (rc < 0)
+        return rc;
     if (!kernel || (arg_bytes && !args))
         return mr_error_set(MR_EMISUSE, "mr_launch: the kernel's name or its arguments are NULL");
     const struct mr_kernel *k = mr_kernel_find(kernel);
@@ -100,12 +103,17 @@ int mr_device_load_kernels(struct mr_device *dev, const struct mr_kernel_module 
 
 int mr_device_has_kernel(struct mr_device *dev, const char *kernel)
 {
+    int rc = mr_device_check(dev, "mr_device_has_kernel");
+    if (rc < 0)
+        return rc;
+    if (!kernel)
+        return mr_error_set(MR_EMISUSE, "mr_device_has_kernel: expected a name, found NULL");
     int found = find_simple(kernel);
     if (found >= 0)
         return found < dev->ops->n_simple;
     const struct mr_kernel *k = mr_kernel_find(kernel);
     if (!k)
         return 0;
-    int rc = mr_device_load_kernels(dev, k->module);
+    rc = mr_device_load_kernels(dev, k->module);
     return rc == MR_EUNSUPPORTED ? 0 : rc < 0 ? rc : 1;
 }

@@ -181,7 +181,7 @@ static uint64_t trim(struct mr_pool *pool)
 
 void mr_memory_trim(struct mr_device *dev)
 {
-    if (mr_device_ready(dev) < 0)
+    if (!dev || mr_device_ready(dev) < 0)
         return;
     pthread_mutex_lock(&dev->pool->lock);
     trim(dev->pool);
@@ -190,7 +190,7 @@ void mr_memory_trim(struct mr_device *dev)
 
 void mr_memory_set_limit(struct mr_device *dev, uint64_t bytes)
 {
-    if (mr_device_ready(dev) < 0)
+    if (!dev || mr_device_ready(dev) < 0)
         return;
     pthread_mutex_lock(&dev->pool->lock);
     dev->pool->limit_bytes = bytes;
@@ -200,12 +200,13 @@ void mr_memory_set_limit(struct mr_device *dev, uint64_t bytes)
 void mr_memory_query(struct mr_device *dev, enum mr_memory kind, struct mr_memory_counters *out)
 {
     struct mr_memory_counters count = {0};
-    if ((unsigned)kind < MR_N_MEMORY && mr_device_ready(dev) == 0) {
+    if (dev && (unsigned)kind < MR_N_MEMORY && mr_device_ready(dev) == 0) {
         pthread_mutex_lock(&dev->pool->lock);
         count = dev->pool->count[kind];
         pthread_mutex_unlock(&dev->pool->lock);
     }
-    *out = count;
+    if (out)
+        *out = count;
 }
 
 /* Under the lock. */
@@ -280,6 +281,12 @@ static int make_block(struct mr_pool *pool, enum mr_memory kind, uint64_t bytes,
 
 int mr_memory_acquire(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out)
 {
+    int rc = mr_device_check(dev, "mr_memory_acquire");
+    if (rc < 0)
+        return rc;
+    rc = mr_out_check(out, "mr_memory_acquire");
+    if (rc < 0)
+        return rc;
     if ((unsigned)kind >= MR_N_MEMORY || !bytes)
         return mr_error_set(
             MR_EMISUSE, "mr_memory_acquire: expected a known kind of memory and at least one byte");
@@ -287,9 +294,6 @@ int mr_memory_acquire(struct mr_device *dev, enum mr_memory kind, uint64_t bytes
         return mr_error_nomem(mr_memory_name(kind), bytes);
     struct mr_pool *pool = dev->pool;
     uint64_t whole = mr_round_up(bytes, PAGE);
-    int rc = mr_device_ready(dev);
-    if (rc < 0)
-        return rc;
     pthread_mutex_lock(&pool->lock);
     struct block *b = take_cached(pool, kind, whole);
     if (b) {
@@ -309,9 +313,9 @@ int mr_memory_acquire(struct mr_device *dev, enum mr_memory kind, uint64_t bytes
 void mr_memory_release(struct mr_device *dev, enum mr_memory kind, void *ptr,
                        struct mr_event *after)
 {
-    struct mr_pool *pool = dev->pool;
-    if (!ptr || mr_device_ready(dev) < 0)
+    if (!dev || !ptr || mr_device_ready(dev) < 0)
         return;
+    struct mr_pool *pool = dev->pool;
     pthread_mutex_lock(&pool->lock);
     struct block **at = bucket_of(pool, ptr);
     while (*at && (*at)->ptr != ptr)

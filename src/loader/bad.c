@@ -207,6 +207,8 @@ int mr_bad_take(struct mr_loader *ld, struct mr_slot *slot)
 
 int mr_loader_bad(const struct mr_loader *ld, uint64_t i, struct mr_bad_sample *out)
 {
+    if (!ld || !out)
+        return mr_error_null("mr_loader_bad", "a loader and a place for the sample");
     if (i >= ld->quarantine.n_listed)
         return 0;
     const struct mr_bad *bad = ld->quarantine.listed[i];

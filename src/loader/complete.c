@@ -8,6 +8,8 @@ bool mr_complete_rows(struct mr_worker *w, uint64_t t, uint64_t rows)
     if (!mr_ring_rows_done(slot, rows))
         return false;
     uint64_t start = mr_time_ns();
+    mr_watch_since(&w->watch, start);
+    mr_watch_note(&w->watch, t, 0, MR_TASK_COMPLETE);
     mr_backends_complete(w, slot, t);
     mr_collate(ld, slot, w->row_buffer);
     if (ld->device_info.unified)

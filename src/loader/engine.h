@@ -21,6 +21,8 @@
  *   ship.h     the copy of a full slot to the device        ship.c; times.h: times.c
  *   bad.h      what happens to bad samples                  bad.c
  *   stats.h    figures and the bottleneck                   stats.c
+ *   watch.h    what each worker does at the moment          watch.c
+ *   gate.h     who may call it, and closing during a call   gate.c
  *
  * loader.c opens and closes; handout.c is the consumer's side; state.c saves and loads a run's
  * place.
@@ -37,6 +39,7 @@
 #include "device/device.h"
 #include "loader/backends/backend.h"
 #include "loader/bad.h"
+#include "loader/gate.h"
 #include "loader/hold.h"
 #include "loader/layout.h"
 #include "loader/lease.h"
@@ -46,6 +49,7 @@
 #include "loader/ship.h"
 #include "loader/stats.h"
 #include "loader/times.h"
+#include "loader/watch.h"
 #include "loader/worker.h"
 #include "sampler/sampler.h"
 #include "storage/storage.h"
@@ -74,6 +78,7 @@ struct mr_handout {
     int ended;        /* negative: the error that ended the run */
     struct mr_error_kept end_error;
     uint64_t last_return_ns;
+    uint64_t waited_ns;   /* in calls since then that came back without a batch */
     bool spare_processor; /* there are more processors than workers */
 };
 
@@ -101,6 +106,7 @@ struct mr_loader {
     struct mr_quarantine quarantine;
     struct mr_handout handout;
     struct mr_hold hold;
+    struct mr_gate gate;
     struct mr_counters stats;
 };
 

@@ -1,6 +1,8 @@
 /* The consumer's side of the ring: takes batches in order, counts them, gives their slots back. */
 #include "loader/engine.h"
 
+#include <errno.h>
+
 /* Ends the run with an error, which later calls return again. */
 static int end_with(struct mr_loader *ld, int code)
 {
@@ -9,22 +11,37 @@ static int end_with(struct mr_loader *ld, int code)
     return code;
 }
 
-/* Waits for the next batch. Returns 0, or the error. */
-static int wait_ready(struct mr_loader *ld, struct mr_slot *slot)
+/* The call comes back without a batch, and nothing else changes. */
+static int late(struct mr_loader *ld, uint64_t entered, uint64_t until_ns)
+{
+    uint64_t waited = mr_time_ns() - entered;
+    mr_count(&ld->stats.wait_ns, waited);
+    ld->handout.waited_ns += waited;
+    return mr_watch_late(ld, until_ns == 0 ? 0 : waited);
+}
+
+/* Waits for the next batch. Returns 0, -ETIMEDOUT, or the error that ended the run. */
+static int wait_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t entered,
+                      uint64_t until_ns)
 {
     struct mr_handout *out = &ld->handout;
     uint64_t ready = mr_counted(&ld->ring.n_ready) - out->next_batch; /* in whatever order */
     if (!mr_ring_is_ready(slot, out->next_batch)) {
         mr_hold_wait_begin(ld);
-        mr_ring_wait_ready(&ld->ring, out->next_batch, out->spare_processor);
+        mr_ring_wait_ready(&ld->ring, out->next_batch, out->spare_processor, until_ns);
         mr_hold_wait_end(ld);
     }
-    mr_count(&ld->stats.ready_sum, ready);
-    if (mr_trace_on())
-        mr_trace_counter("ready batches", mr_time_ns(), (int64_t)ready);
-    if (!atomic_load(&ld->ring.cancelled))
+    if (!atomic_load(&ld->ring.cancelled)) {
+        if (!mr_ring_is_ready(slot, out->next_batch))
+            return late(ld, entered, until_ns);
+        mr_count(&ld->stats.ready_sum, ready);
+        if (mr_trace_on())
+            mr_trace_counter("ready batches", mr_time_ns(), (int64_t)ready);
         return 0;
-    return end_with(ld, mr_error_set(MR_ECANCELLED, "the loader was cancelled"));
+    }
+    return end_with(ld, mr_error_set(MR_ECANCELLED, atomic_load(&ld->gate.closing)
+                                                        ? "the loader is being closed"
+                                                        : "the loader was cancelled"));
 }
 
 static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_batch *out)
@@ -57,7 +74,7 @@ static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64
     uint64_t now = mr_time_ns();
     if (ld->handout.last_return_ns) {
         mr_hist_add(&ld->stats.interval, now - ld->handout.last_return_ns);
-        mr_count(&ld->stats.busy_ns, entered - ld->handout.last_return_ns);
+        mr_count(&ld->stats.busy_ns, entered - ld->handout.last_return_ns - ld->handout.waited_ns);
     } else {
         atomic_store(&ld->stats.first_batch_ns, now - ld->stats.open_ns);
         atomic_store(&ld->stats.first_wait_ns, now - entered);
@@ -65,7 +82,8 @@ static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64
     }
     ld->handout.last_return_ns = now;
     mr_count(&ld->stats.wait_ns, now - entered);
-    mr_hist_add(&ld->stats.wait, now - entered);
+    mr_hist_add(&ld->stats.wait, now - entered + ld->handout.waited_ns);
+    ld->handout.waited_ns = 0;
     mr_trace_span("wait: batch", entered, now, "batch", ld->handout.next_batch);
     mr_count(&ld->stats.batches, 1);
     mr_count(&ld->stats.samples, slot->size);
@@ -105,9 +123,12 @@ static int look_at_epoch(struct mr_loader *ld, const struct mr_slot *slot)
                                          : "(not listed)"));
 }
 
-int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_batch *out)
+static int next(struct mr_loader *ld, struct mr_stream *stream, uint64_t timeout_ns,
+                struct mr_batch *out)
 {
-    uint64_t entered = mr_time_ns();
+    uint64_t entered = mr_time_ns(), until_ns = 0;
+    if (timeout_ns > 0 && !mr_add(entered, timeout_ns, &until_ns))
+        until_ns = MR_FOREVER;
     for (;;) {
         if (ld->handout.ended < 0)
             return mr_error_put(&ld->handout.end_error);
@@ -117,7 +138,9 @@ int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_bat
         if (rc < 0)
             return rc;
         struct mr_slot *slot = mr_ring_slot(&ld->ring, ld->handout.next_batch);
-        rc = wait_ready(ld, slot);
+        rc = wait_ready(ld, slot, entered, until_ns);
+        if (rc == -ETIMEDOUT)
+            return rc;
         slot->bad_before = ld->quarantine.n_bad;
         if (rc == 0)
             rc = mr_bad_take(ld, slot);
@@ -140,12 +163,66 @@ int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_bat
     }
 }
 
+/* What the descriptor of mr_loader_fd(), if there is one, says from now on. */
+static void update_fd(struct mr_loader *ld)
+{
+    uint64_t t = ld->handout.next_batch;
+    mr_ring_poll(&ld->ring, t, ld->handout.ended < 0 || t >= ld->plan.total);
+}
+
+static int enter_next(struct mr_loader *ld, const char *call, struct mr_stream *stream,
+                      uint64_t timeout_ns, struct mr_batch *out)
+{
+    int rc = mr_gate_enter(ld, call);
+    if (rc < 0)
+        return rc;
+    rc = out ? next(ld, stream, timeout_ns, out) : mr_error_null(call, "a batch to fill");
+    update_fd(ld);
+    mr_gate_leave(ld);
+    return rc;
+}
+
+int mr_loader_next(struct mr_loader *ld, struct mr_stream *stream, struct mr_batch *out)
+{
+    return enter_next(ld, "mr_loader_next", stream, MR_FOREVER, out);
+}
+
+int mr_loader_next_for(struct mr_loader *ld, struct mr_stream *stream, uint64_t timeout_ns,
+                       struct mr_batch *out)
+{
+    return enter_next(ld, "mr_loader_next_for", stream, timeout_ns, out);
+}
+
+int mr_loader_fd(struct mr_loader *ld)
+{
+    int rc = mr_gate_enter(ld, "mr_loader_fd");
+    if (rc < 0)
+        return rc;
+    rc = mr_ring_fd(&ld->ring);
+    update_fd(ld);
+    mr_gate_leave(ld);
+    return rc;
+}
+
+static int release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
+{
+    if (!batch)
+        return mr_error_null("mr_loader_release", "a batch");
+    return mr_hold_release(ld, batch, stream);
+}
+
 int mr_loader_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
 {
-    return mr_hold_release(ld, batch, stream);
+    int rc = mr_gate_enter(ld, "mr_loader_release");
+    if (rc < 0)
+        return rc;
+    rc = release(ld, batch, stream);
+    mr_gate_leave(ld);
+    return rc;
 }
 
 void mr_loader_cancel(struct mr_loader *ld)
 {
-    mr_ring_cancel(&ld->ring);
+    if (ld && mr_process_is(&ld->gate.process))
+        mr_ring_cancel(&ld->ring);
 }

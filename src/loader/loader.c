@@ -98,7 +98,48 @@ static int start_workers(struct mr_loader *ld)
     return rc;
 }
 
-/* Each part needs those before it. mr_loader_close() undoes what there is. */
+static void stop_workers(struct mr_loader *ld)
+{
+    mr_ring_stop(&ld->ring);
+    for (uint32_t i = 0; i < ld->workers.n_started; i++)
+        pthread_join(ld->workers.worker[i].thread, NULL);
+    for (uint32_t i = 0; ld->workers.worker && i < ld->workers.n; i++)
+        if (ld->workers.worker[i].ld)
+            mr_worker_free(&ld->workers.worker[i]);
+    free(ld->workers.worker);
+}
+
+static void free_parts(struct mr_loader *ld)
+{
+    struct mr_error_kept kept; /* closing after a failed open must not lose its text */
+    mr_error_keep(0, &kept);
+    stop_workers(ld);
+    mr_leases_detach(ld);
+    mr_ship_wait(ld);
+    mr_backends_close(ld);
+    mr_bad_free(ld);
+    mr_ship_destroy(ld);
+    mr_leases_close(ld);
+    mr_ring_destroy(&ld->ring);
+    mr_hold_destroy(ld);
+    if (ld->storage)
+        mr_storage_close(ld->storage);
+    if (ld->caching)
+        mr_files_uncache(ld->ds->files);
+    if (ld->chain_acquired)
+        mr_transform_release(ld->chain);
+    if (ld->own_sampler)
+        mr_sampler_destroy(ld->own_sampler);
+    if (ld->own_device)
+        mr_device_close(ld->own_device);
+    for (int f = 0; f < MR_MAX_FIELDS; f++)
+        free(ld->layout.field[f].device_part);
+    mr_gate_destroy(&ld->gate);
+    free(ld);
+    mr_error_put(&kept);
+}
+
+/* Each part needs those before it. free_parts() undoes what there is. */
 static int open_parts(struct mr_loader *ld, struct mr_sampler *sampler, struct mr_device *device)
 {
     int rc = mr_ring_init(&ld->ring);
@@ -136,6 +177,8 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
                    struct mr_device *device, const struct mr_loader_opts *opts,
                    struct mr_loader **out)
 {
+    if (!ds || !out)
+        return mr_error_null("mr_loader_open", "a data set and a place for the result");
     uint64_t start = mr_time_ns();
     struct mr_loader_opts full;
     int rc = mr_loader_opts_read(opts, &full);
@@ -152,69 +195,44 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     ld->workers.n = full.workers ? full.workers : (uint32_t)MR_MIN(mr_cpu_count(), MR_MAX_WORKERS);
     ld->handout.spare_processor = (int64_t)ld->workers.n < mr_cpu_count();
     pthread_mutex_init(&ld->ship.lock, NULL);
+    mr_gate_init(&ld->gate);
     rc = open_parts(ld, sampler, device);
     if (rc < 0) {
-        mr_loader_close(ld);
+        free_parts(ld);
         return rc;
     }
     *out = ld;
     return 0;
 }
 
-static void stop_workers(struct mr_loader *ld)
-{
-    mr_ring_stop(&ld->ring);
-    for (uint32_t i = 0; i < ld->workers.n_started; i++)
-        pthread_join(ld->workers.worker[i].thread, NULL);
-    for (uint32_t i = 0; ld->workers.worker && i < ld->workers.n; i++)
-        if (ld->workers.worker[i].ld)
-            mr_worker_free(&ld->workers.worker[i]);
-    free(ld->workers.worker);
-}
-
 void mr_loader_close(struct mr_loader *ld)
 {
-    if (!ld)
+    if (!ld || !mr_process_is(&ld->gate.process)) /* a forked child: nothing here is its own */
         return;
-    struct mr_error_kept kept; /* closing after a failed open must not lose its text */
-    mr_error_keep(0, &kept);
-    stop_workers(ld);
-    mr_leases_detach(ld);
-    mr_ship_wait(ld);
-    mr_backends_close(ld);
-    mr_bad_free(ld);
-    mr_ship_destroy(ld);
-    mr_leases_close(ld);
-    mr_ring_destroy(&ld->ring);
-    mr_hold_destroy(ld);
-    if (ld->storage)
-        mr_storage_close(ld->storage);
-    if (ld->caching)
-        mr_files_uncache(ld->ds->files);
-    if (ld->chain_acquired)
-        mr_transform_release(ld->chain);
-    if (ld->own_sampler)
-        mr_sampler_destroy(ld->own_sampler);
-    if (ld->own_device)
-        mr_device_close(ld->own_device);
-    for (int f = 0; f < MR_MAX_FIELDS; f++)
-        free(ld->layout.field[f].device_part);
-    free(ld);
-    mr_error_put(&kept);
+    if (mr_gate_close(ld) < 0)
+        mr_log(MR_LOG_WARNING, "mr_loader_close: nothing was closed: %s", mr_last_error());
+    else
+        free_parts(ld);
 }
 
 uint64_t mr_loader_batches(const struct mr_loader *ld)
 {
+    if (!ld)
+        return 0;
     return ld->plan.n_batches;
 }
 
 uint64_t mr_loader_samples(const struct mr_loader *ld)
 {
+    if (!ld)
+        return 0;
     uint64_t rows = mr_shard_length(&ld->plan.shard);
     return ld->plan.drop_last ? rows / ld->plan.batch_size * ld->plan.batch_size : rows;
 }
 
 const struct mr_spec *mr_loader_field(const struct mr_loader *ld, int field)
 {
+    if (!ld)
+        return NULL;
     return field >= 0 && field < ld->layout.n_fields ? &ld->layout.field[field].out : NULL;
 }

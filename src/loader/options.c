@@ -56,6 +56,8 @@ static int check_opts(const struct mr_loader_opts *o)
 int mr_loader_opts_read(const struct mr_loader_opts *opts, struct mr_loader_opts *out)
 {
     mr_loader_opts_init(out);
+    if (!opts)
+        return 0;
     if (opts->size < offsetof(struct mr_loader_opts, drop_last) || opts->size > sizeof *opts)
         return mr_error_set(
             MR_EMISUSE,

@@ -1,13 +1,20 @@
 /* The slots in turn: opened, written, ready; who sleeps until then, and who wakes whom. */
 #include "loader/ring.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
 
 int mr_ring_init(struct mr_ring *ring)
 {
     pthread_mutex_init(&ring->lock, NULL);
-    int rc = mr_cond_init(&ring->slot_opened);
-    return rc == 0 ? mr_cond_init(&ring->batch_ready) : rc;
+    atomic_store(&ring->awaited, UINT64_MAX);
+    atomic_store(&ring->polled, UINT64_MAX);
+    atomic_store(&ring->fd, -1);
+    sem_init(&ring->bell, 0, 0); /* cannot fail with these arguments */
+    return mr_cond_init(&ring->slot_opened);
 }
 
 int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_t rows,
@@ -48,7 +55,9 @@ void mr_ring_destroy(struct mr_ring *ring)
 {
     free((void *)ring->slot);
     pthread_cond_destroy(&ring->slot_opened);
-    pthread_cond_destroy(&ring->batch_ready);
+    sem_destroy(&ring->bell);
+    if (ring->fd >= 0)
+        close(ring->fd);
     pthread_mutex_destroy(&ring->lock);
 }
 
@@ -146,6 +155,40 @@ bool mr_ring_rows_done(struct mr_slot *slot, uint64_t rows)
     return atomic_fetch_sub_explicit(&slot->rows_left, rows, memory_order_acq_rel) == rows;
 }
 
+/* Also in signal handlers. It cannot fail but by a full counter. */
+static void signal_fd(struct mr_ring *ring)
+{
+    int fd = atomic_load(&ring->fd), before = errno;
+    if (fd >= 0)
+        (void)!write(fd, &(uint64_t){1}, sizeof(uint64_t));
+    errno = before;
+}
+
+int mr_ring_fd(struct mr_ring *ring)
+{
+    int fd = atomic_load(&ring->fd);
+    if (fd >= 0)
+        return fd;
+    fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0)
+        return mr_error_errno(errno, "mr_loader_fd: eventfd");
+    atomic_store(&ring->fd, fd);
+    return fd;
+}
+
+void mr_ring_poll(struct mr_ring *ring, uint64_t t, bool over)
+{
+    int fd = atomic_load_explicit(&ring->fd, memory_order_relaxed);
+    uint64_t count;
+    if (fd < 0)
+        return;
+    (void)!read(fd, &count, sizeof count);
+    atomic_store(&ring->polled, t); /* before a look at the slot, see mr_ring_ready() */
+    if (over || atomic_load(&ring->cancelled) ||
+        atomic_load(&mr_ring_slot(ring, t)->ready_for) == t)
+        signal_fd(ring);
+}
+
 void mr_ring_ready(struct mr_ring *ring, struct mr_slot *slot, uint64_t t)
 {
     uint64_t claimed = atomic_load_explicit(&slot->claim_ns, memory_order_relaxed);
@@ -153,43 +196,62 @@ void mr_ring_ready(struct mr_ring *ring, struct mr_slot *slot, uint64_t t)
     pthread_mutex_lock(&ring->lock);
     mr_hist_add(&ring->make, now > claimed ? now - claimed : 0);
     atomic_fetch_add_explicit(&ring->n_ready, 1, memory_order_relaxed);
-    atomic_store_explicit(&slot->ready_for, t, memory_order_release);
-    bool awaited = ring->consumer_waits && t == ring->awaited;
     pthread_mutex_unlock(&ring->lock);
-    if (awaited)
-        pthread_cond_signal(&ring->batch_ready);
+    /* Before a look at `awaited`: the consumer sets that before it looks at the slot, so one of the
+     * two sees the other. */
+    atomic_store(&slot->ready_for, t);
+    if (atomic_load(&ring->awaited) == t)
+        sem_post(&ring->bell);
+    if (atomic_load(&ring->polled) == t)
+        signal_fd(ring);
 }
 
 /* The worker that wakes a sleeper is often the shipper, which all batches wait for: if there is a
  * processor for it, the consumer looks for a short while first. */
 #define LOOK_NS 20000
 
-static void look_until_ready(const struct mr_ring *ring, const struct mr_slot *slot, uint64_t t)
+static void look_until_ready(const struct mr_ring *ring, const struct mr_slot *slot, uint64_t t,
+                             uint64_t most_ns)
 {
-    uint64_t until = mr_time_ns() + LOOK_NS;
+    uint64_t until = MR_MIN(mr_time_ns() + LOOK_NS, most_ns);
     while (!mr_ring_is_ready(slot, t) &&
            !atomic_load_explicit(&ring->cancelled, memory_order_relaxed) && mr_time_ns() < until)
         ;
 }
 
-void mr_ring_wait_ready(struct mr_ring *ring, uint64_t t, bool look_first)
+/* Until the bell rings, a signal is handled, or it is until_ns: then false. */
+static bool sleep_at_bell(struct mr_ring *ring, uint64_t until_ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
+                             .tv_nsec = (long)(until_ns % 1000000000u)};
+    if (until_ns == 0)
+        return false;
+    if (until_ns == MR_FOREVER) {
+        sem_wait(&ring->bell);
+        return true;
+    }
+    if (sem_clockwait(&ring->bell, CLOCK_MONOTONIC, &until) == 0)
+        return true;
+    return errno == EINTR && mr_time_ns() < until_ns;
+}
+
+void mr_ring_wait_ready(struct mr_ring *ring, uint64_t t, bool look_first, uint64_t until_ns)
 {
     struct mr_slot *slot = mr_ring_slot(ring, t);
     if (look_first)
-        look_until_ready(ring, slot, t);
-    pthread_mutex_lock(&ring->lock);
-    ring->consumer_waits = true;
-    ring->awaited = t;
-    while (!mr_ring_is_ready(slot, t) && !atomic_load(&ring->cancelled))
-        pthread_cond_wait(&ring->batch_ready, &ring->lock);
-    ring->consumer_waits = false;
-    pthread_mutex_unlock(&ring->lock);
+        look_until_ready(ring, slot, t, until_ns);
+    atomic_store(&ring->awaited, t);
+    while (atomic_load(&slot->ready_for) != t && !atomic_load(&ring->cancelled) &&
+           sleep_at_bell(ring, until_ns))
+        ;
+    atomic_store(&ring->awaited, UINT64_MAX);
 }
 
+/* The first call alone posts, so the semaphore cannot overflow. */
 void mr_ring_cancel(struct mr_ring *ring)
 {
-    pthread_mutex_lock(&ring->lock);
-    atomic_store(&ring->cancelled, true);
-    pthread_cond_broadcast(&ring->batch_ready);
-    pthread_mutex_unlock(&ring->lock);
+    if (atomic_exchange(&ring->cancelled, true))
+        return;
+    sem_post(&ring->bell);
+    signal_fd(ring);
 }

@@ -15,7 +15,8 @@
  *   held      by the program, until it releases the batch (hold.h).
  *
  * The ring knows neither samples nor devices' queues; it calls nothing else in the loader. One lock
- * guards sleeping and waking, and what is marked [lock] elsewhere; no other lock is taken under it.
+ * guards workers' sleeping and waking, and what is marked [lock] elsewhere; no other lock is taken
+ * under it. The consumer sleeps without it: cancelling must work in a signal handler.
  */
 #ifndef MR_LOADER_RING_H
 #define MR_LOADER_RING_H
@@ -24,6 +25,7 @@
 #include "device/device.h"
 #include "loader/slot.h"
 #include <pthread.h>
+#include <semaphore.h>
 
 struct mr_ring {
     struct mr_device *device;
@@ -41,12 +43,17 @@ struct mr_ring {
     /* Written for each batch: not on the lines above, which workers read for each sample. */
     _Alignas(MR_CACHE_LINE) pthread_mutex_t lock;
     pthread_cond_t slot_opened;         /* workers wait: a slot was released */
-    pthread_cond_t batch_ready;         /* the consumer waits */
     _Atomic uint32_t n_waiting_workers; /* written under lock */
-    bool consumer_waits;                /* [lock] for batch `awaited` */
-    uint64_t awaited;                   /* [lock] */
-    _Atomic uint64_t n_ready;           /* batches made ready so far; written under lock */
-    struct mr_hist make;                /* [lock] from a batch's first claim to its being ready */
+    /* The consumer waits at the bell for batch `awaited`; UINT64_MAX: it does not wait. A semaphore,
+     * since a signal handler may post it. It may ring once too often, never once too few. */
+    _Atomic uint64_t awaited;
+    sem_t bell;
+    /* mr_loader_fd(): a counter that is not 0 when batch `polled` is ready, or the run is over. It
+     * may be so once too often. -1 and UINT64_MAX: no one asked for it. */
+    _Atomic int fd;
+    _Atomic uint64_t polled;
+    _Atomic uint64_t n_ready; /* batches made ready so far; written under lock */
+    struct mr_hist make;      /* [lock] from a batch's first claim to its being ready */
 };
 
 /* The slot of batch t. */
@@ -90,9 +97,15 @@ bool mr_ring_wait_open(struct mr_ring *ring, uint64_t t);
 bool mr_ring_rows_done(struct mr_slot *slot, uint64_t rows);
 /* The batch in this slot is complete and shipped: it may be handed out. */
 void mr_ring_ready(struct mr_ring *ring, struct mr_slot *slot, uint64_t t);
-/* Waits until batch t is ready, or the run is cancelled. look_first: a short while without
- * sleeping. */
-void mr_ring_wait_ready(struct mr_ring *ring, uint64_t t, bool look_first);
+#define MR_FOREVER UINT64_MAX
+/* Waits until batch t is ready, the run is cancelled, or it is until_ns (0: does not wait).
+ * look_first: a short while without sleeping. */
+void mr_ring_wait_ready(struct mr_ring *ring, uint64_t t, bool look_first, uint64_t until_ns);
+/* Makes the descriptor, if there is none yet. Returns it or -errno. The consumer's, as is poll:
+ * from now on it says whether batch t is ready. over: it stays readable. */
+int mr_ring_fd(struct mr_ring *ring);
+void mr_ring_poll(struct mr_ring *ring, uint64_t t, bool over);
+/* Async-signal-safe. */
 void mr_ring_cancel(struct mr_ring *ring);
 
 #endif

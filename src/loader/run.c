@@ -263,6 +263,8 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number, bool 
         row0 < run->info.rows ? (uint32_t)MR_MIN(ld->sizes.run_rows, run->info.rows - row0) : 0;
     run->n_done = run->n_reads = run->n_landed = run->n_submitted = 0;
     run->error.code = 0;
+    mr_watch_since(&w->watch, w->lap_ns);
+    mr_watch_note(&w->watch, run->t, run->row0, MR_TASK_LOCATE);
     int rc = map_order(w, run);
     if (rc == 0) {
         for (uint32_t i = 0; i < run->n; i++)

@@ -29,6 +29,8 @@ static void place_of(const struct mr_loader *ld, uint64_t next, uint64_t *epoch,
 static int write_state(const struct mr_loader *ld, uint64_t next, uint64_t bad, char *buf,
                        size_t cap)
 {
+    if (!ld || !buf)
+        return mr_error_null("mr_loader_state", "a loader and a buffer");
     uint64_t epoch, position;
     place_of(ld, next, &epoch, &position);
     int n = snprintf(buf, cap,

@@ -222,7 +222,20 @@ static struct steady steady_of(const struct mr_loader *ld, const struct mr_loade
 
 void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
 {
+    if (!out)
+        return;
+    if (!ld) {
+        *out = (struct mr_loader_stats){.bottleneck = "none"};
+        return;
+    }
     struct mr_loader_stats *st = out;
+    if (!mr_process_is(
+            &ld->gate.process)) { /* locks of workers that do not exist here may be held */
+        *st = (struct mr_loader_stats){.bottleneck = "none"};
+        snprintf(st->reason, sizeof st->reason, "this loader was opened by process %d",
+                 ld->gate.process.pid);
+        return;
+    }
     uint64_t elapsed = mr_time_ns() - ld->stats.open_ns;
     *st = (struct mr_loader_stats){
         .samples = mr_counted(&ld->stats.samples),

@@ -17,6 +17,7 @@
 #define CLAIMS_A_ROUND 4
 #define ROUND_NS       1000000u /* of making samples; then it turns to its reads again */
 #define NAP_SLACK_NS   1000     /* devices nap for microseconds; the kernel's usual slack is 50 */
+#define SLOW_SAMPLE_NS 100000u  /* a look at the clock for each is nothing then */
 #define TRACE_READ_NS  5000     /* shorter spans of reading are left out of the trace */
 
 /* The largest row: collating works in one. */
@@ -261,6 +262,9 @@ static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
         if (s->done || !landed(run, s))
             continue;
         prefetch_next(run, i);
+        if (w->watch.slow)
+            mr_watch_since(&w->watch, mr_time_ns());
+        mr_watch_note(&w->watch, run->t, run->row0 + i, MR_TASK_DECODE);
         mr_sample_make(w, run, i, timed);
         s->done = true;
         timed = tracing;
@@ -275,12 +279,14 @@ static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
 static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
 {
     note_claim(w->ld, run, w->lap_ns);
+    mr_watch_since(&w->watch, w->lap_ns);
     uint32_t made = make_landed(w, run);
     run->n_done += made;
     w->n_samples += made;
     if (made == 0)
         return 0;
     uint64_t start = lap(w, &w->made_ns);
+    w->watch.slow = w->lap_ns - start > made * SLOW_SAMPLE_NS;
     mr_count(&w->made_ns, 0 - w->direct_ns); /* that was reading */
     mr_count(&w->stage_ns[MR_STAGE_READ], w->direct_ns);
     w->direct_ns = 0;
@@ -314,6 +320,26 @@ static bool make_ready(struct mr_worker *w)
     return progress;
 }
 
+/* Which sample it waits for: the first one of the run that is not made. */
+static void note_wait(struct mr_worker *w, const struct mr_run *run, bool open)
+{
+    uint32_t i = 0;
+    while (i < run->n && run->sample[i].done)
+        i++;
+    if (!open || i == run->n) {
+        mr_watch_note(&w->watch, 0, 0, MR_TASK_NONE);
+        return;
+    }
+    uint64_t since = w->lap_ns;
+    for (int e = 0; e < run->sample[i].n_extents; e++) {
+        const struct mr_read *read = run->sample[i].extent[e].read;
+        if (read && !run->landed[read - run->read] && (size_t)(read - run->read) < run->n_submitted)
+            since = MR_MIN(since, read->submit_ns);
+    }
+    mr_watch_since(&w->watch, since);
+    mr_watch_note(&w->watch, run->t, run->row0 + i, MR_TASK_READ);
+}
+
 /* Nothing could be done: waits for a slot, or for reads. false: stop. */
 static bool wait_for_something(struct mr_worker *w)
 {
@@ -322,6 +348,7 @@ static bool wait_for_something(struct mr_worker *w)
     bool open = run->n_done == run->n || mr_ring_is_open(&ld->ring, run->t);
     bool go = true;
     w->ahead.starved |= open;
+    note_wait(w, run, open);
     if (open && w->reader)
         reap(w, w->held_back ? FAIR_WAIT_NS : REAP_WAIT_NS);
     else
@@ -358,10 +385,12 @@ void *mr_worker_main(void *worker)
     char name[16];
     snprintf(name, sizeof name, "worker %u", w->id);
     mr_trace_thread(name);
+    mr_gate_worker(w->ld);
     uint64_t start = w->lap_ns = mr_time_ns();
     prctl(PR_SET_TIMERSLACK, NAP_SLACK_NS, 0, 0, 0);
     bool entered = mr_device_enter(w->ld->device) == 0; /* else each call says so */
     work(w);
+    mr_watch_note(&w->watch, 0, 0, MR_TASK_NONE);
     if (entered)
         mr_device_leave(w->ld->device);
     atomic_store(&w->life_ns, mr_time_ns() - start);

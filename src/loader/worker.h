@@ -15,6 +15,7 @@
 
 #include "base/base.h"
 #include "loader/run.h"
+#include "loader/watch.h"
 #include <millrace/loader.h>
 #include <pthread.h>
 
@@ -63,6 +64,8 @@ struct mr_worker {
     struct mr_decoder *decoder;            /* NULL: the data set needs none */
     unsigned char *decoded[MR_MAX_FIELDS]; /* by decode if a chain follows; pictures: NULL */
     unsigned char *row_buffer;             /* the largest row: for collating */
+
+    struct mr_watch watch;
 
     /* Its time. Atomics are written by this worker and read by any thread. */
     uint64_t lap_ns; /* up to when its time has been accounted for */

@@ -36,6 +36,8 @@ static int check_opts(const struct mr_sampler_opts *given, uint64_t n_samples,
 int mr_sampler_create(const struct mr_sampler_opts *opts, uint64_t n_samples,
                       struct mr_sampler **out)
 {
+    if (!opts || !out)
+        return mr_error_null("mr_sampler_create", "options and a place for the result");
     struct mr_sampler_opts full;
     int rc = check_opts(opts, n_samples, &full);
     if (rc)
@@ -75,22 +77,30 @@ void mr_sampler_destroy(struct mr_sampler *sampler)
 
 uint64_t mr_sampler_length(const struct mr_sampler *sampler)
 {
+    if (!sampler)
+        return 0;
     return sampler->length;
 }
 
 const char *mr_sampler_text(const struct mr_sampler *sampler)
 {
+    if (!sampler)
+        return NULL;
     return sampler->text;
 }
 
 int mr_sampler_is_sequential(const struct mr_sampler *sampler)
 {
+    if (!sampler)
+        return 0;
     return sampler->ops->sequential;
 }
 
 int mr_sampler_map(const struct mr_sampler *sampler, uint64_t epoch, uint64_t position,
                    uint64_t count, uint64_t *out_indices)
 {
+    if (!sampler || !out_indices)
+        return mr_error_null("mr_sampler_map", "a sampler and a place for the indices");
     if (position > sampler->length || count > sampler->length - position)
         return mr_error_set(MR_EMISUSE,
                             "sampler %s: positions %llu and %llu more: an epoch has %llu",
@@ -199,6 +209,8 @@ static int open_file_form(const struct text_form *form, const char *path,
 
 int mr_sampler_open(const char *text, uint64_t n_samples, uint64_t seed, struct mr_sampler **out)
 {
+    if (!text || !out)
+        return mr_error_null("mr_sampler_open", "a text and a place for the result");
     size_t name_bytes = strcspn(text, ":,");
     const struct text_form *form = form_of(text, name_bytes);
     if (!form)

@@ -28,6 +28,7 @@ struct mr_inflater {
     uint8_t *map; /* f->bytes long; NULL: not yet */
     uint8_t *in;
     pthread_t thread;
+    struct mr_process process; /* in which the thread is */
     bool started;
     _Atomic bool stop;
     pthread_mutex_t lock; /* guards what follows; taken alone */
@@ -214,6 +215,7 @@ int mr_inflater_open(struct mr_file *f, const char *path, void *head, size_t hea
         return mr_error_nomem(path, sizeof *g);
     g->f = f;
     f->inflater = g;
+    mr_process_note(&g->process);
     pthread_mutex_init(&g->lock, NULL);
     int rc = mr_cond_init(&g->changed);
     g->fd = rc ? rc : mr_file_open(path, &g->file_bytes);
@@ -230,7 +232,8 @@ void mr_inflater_close(struct mr_file *f)
 {
     struct mr_inflater *g = f->inflater;
     atomic_store(&g->stop, true);
-    if (g->started)
+    bool own = mr_process_is(&g->process); /* else its thread, lock and waiters are elsewhere */
+    if (g->started && own)
         pthread_join(g->thread, NULL);
     if (g->map)
         munmap(g->map, MR_MAX(f->bytes, 1u));
@@ -238,15 +241,33 @@ void mr_inflater_close(struct mr_file *f)
     free(g->in);
     if (g->fd >= 0)
         close(g->fd);
-    pthread_cond_destroy(&g->changed);
-    pthread_mutex_destroy(&g->lock);
+    if (own) {
+        pthread_cond_destroy(&g->changed);
+        pthread_mutex_destroy(&g->lock);
+    }
     free(g);
     f->inflater = NULL;
+}
+
+/* A forked child has what was there at the fork, and no thread that makes more. */
+static int wait_in_child(const struct mr_file *f, uint64_t end)
+{
+    const struct mr_inflater *g = f->inflater;
+    if (atomic_load(&f->ready) >= end)
+        return 0;
+    if (g->done)
+        return mr_error_put(&g->error);
+    return mr_error_set(MR_EMISUSE,
+                        "%s: process %d, which opened it, was still inflating it at the fork: read "
+                        "its last sample before the fork, or open the data set after it",
+                        f->name, g->process.pid);
 }
 
 int mr_inflater_wait(struct mr_file *f, uint64_t end)
 {
     struct mr_inflater *g = f->inflater;
+    if (!mr_process_is(&g->process))
+        return wait_in_child(f, end);
     pthread_mutex_lock(&g->lock);
     while (!g->done && atomic_load_explicit(&f->ready, memory_order_relaxed) < end)
         pthread_cond_wait(&g->changed, &g->lock);

@@ -141,6 +141,8 @@ int mr_trace_on(void)
 
 void mr_trace_thread(const char *name)
 {
+    if (!name)
+        return;
     const struct mr_recorder *recorder = mr_trace_recorder();
     if (recorder)
         recorder->thread(name);
@@ -155,6 +157,8 @@ void mr_trace_thread(const char *name)
 void mr_trace_span(const char *name, uint64_t start_ns, uint64_t end_ns, const char *arg_name,
                    uint64_t arg)
 {
+    if (!name)
+        return;
     const struct mr_recorder *recorder = mr_trace_recorder();
     if (recorder)
         recorder->span(NULL, name, start_ns, end_ns, arg_name, arg);
@@ -171,6 +175,8 @@ void mr_trace_span(const char *name, uint64_t start_ns, uint64_t end_ns, const c
 void mr_trace_span_on(const char *track, const char *name, uint64_t start_ns, uint64_t end_ns,
                       const char *arg_name, uint64_t arg)
 {
+    if (!track || !name)
+        return;
     const struct mr_recorder *recorder = mr_trace_recorder();
     if (recorder)
         recorder->span(track, name, start_ns, end_ns, arg_name, arg);
@@ -187,6 +193,8 @@ void mr_trace_span_on(const char *track, const char *name, uint64_t start_ns, ui
 
 void mr_trace_counter(const char *name, uint64_t time_ns, int64_t value)
 {
+    if (!name)
+        return;
     const struct mr_recorder *recorder = mr_trace_recorder();
     if (recorder)
         recorder->counter(name, time_ns, value);

@@ -267,6 +267,8 @@ int mr_transform_bind_as(struct mr_transform *chain, const struct mr_spec *field
 
 int mr_transform_bind(struct mr_transform *chain, const struct mr_spec *fields, int n_fields)
 {
+    if (!chain || !fields)
+        return mr_error_null("mr_transform_bind", "a chain and fields");
     if (atomic_load(&chain->users) > 0)
         return mr_error_set(
             MR_EMISUSE,

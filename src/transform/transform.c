@@ -7,6 +7,8 @@
 
 int mr_transform_create(struct mr_transform **out)
 {
+    if (!out)
+        return mr_error_null("mr_transform_create", "a place for the result");
     struct mr_transform *chain = calloc(1, sizeof *chain);
     if (chain)
         chain->op = calloc(MR_MAX_OPS, sizeof *chain->op);
@@ -73,6 +75,8 @@ static int commit(struct mr_transform *chain, uint32_t n, int rc)
 
 int mr_transform_add(struct mr_transform *chain, const char *text)
 {
+    if (!chain || !text)
+        return mr_error_null("mr_transform_add", "a chain and a text");
     if (atomic_load(&chain->users) > 0)
         return mr_error_set(MR_EMISUSE,
                             "transform: the chain is in use by a loader: it cannot change");
@@ -84,6 +88,8 @@ int mr_transform_add(struct mr_transform *chain, const char *text)
 
 int mr_transform_add_fn(struct mr_transform *chain, const struct mr_transform_fn *fn)
 {
+    if (!chain || !fn)
+        return mr_error_null("mr_transform_add_fn", "a chain and an op");
     if (atomic_load(&chain->users) > 0)
         return mr_error_set(MR_EMISUSE,
                             "transform: the chain is in use by a loader: it cannot change");
@@ -105,21 +111,29 @@ int mr_transform_add_fn(struct mr_transform *chain, const struct mr_transform_fn
 
 const struct mr_spec *mr_transform_specs(const struct mr_transform *chain)
 {
+    if (!chain)
+        return NULL;
     return chain->out;
 }
 
 int mr_transform_is_identity(const struct mr_transform *chain, int field)
 {
+    if (!chain)
+        return 0;
     return chain->bound && field >= 0 && field < chain->n_fields && chain->plan[field]->identity;
 }
 
 uint64_t mr_transform_scratch_bytes(const struct mr_transform *chain)
 {
+    if (!chain)
+        return 0;
     return chain->scratch_bytes;
 }
 
 const char *mr_transform_text(const struct mr_transform *chain)
 {
+    if (!chain)
+        return NULL;
     return chain->text;
 }
 
@@ -127,6 +141,8 @@ int mr_transform_each(int (*fn)(void *user, const char *name, const char *argume
                                 const char *summary),
                       void *user)
 {
+    if (!fn)
+        return mr_error_null("mr_transform_each", "a function");
     for (const struct mr_op_ops *const *p = mr_ops_known(); *p; p++) {
         int rc = fn(user, (*p)->name, (*p)->arguments, (*p)->summary);
         if (rc)
@@ -277,6 +293,8 @@ int mr_transform_apply(const struct mr_transform *chain, int field, uint64_t see
                        uint64_t index, const void *in, const uint64_t *in_dim, void *out,
                        uint64_t *out_dim, void *scratch)
 {
+    if (!chain || !in || !in_dim || !out || !out_dim)
+        return mr_error_null("mr_transform_apply", "a chain, a sample and a place for the result");
     struct mr_at at = {.seed = seed, .epoch = epoch, .index = index};
     return mr_transform_apply_at(chain, field, &at, in, in_dim, out, out_dim, scratch);
 }

@@ -6,11 +6,15 @@
 
 int mr_dataset_picture(const struct mr_dataset *ds)
 {
+    if (!ds)
+        return -1;
     return ds->picture;
 }
 
 const char *mr_dataset_file(const struct mr_dataset *ds, uint64_t index)
 {
+    if (!ds)
+        return NULL;
     struct mr_extent extent[MR_MAX_EXTENTS];
     if (index >= ds->n)
         return NULL;
@@ -21,12 +25,16 @@ const char *mr_dataset_file(const struct mr_dataset *ds, uint64_t index)
 
 const char *mr_dataset_source(const struct mr_dataset *ds, uint64_t k)
 {
+    if (!ds)
+        return NULL;
     return ds->files && k < (uint64_t)mr_files_length(ds->files) ? mr_files_name(ds->files, (int)k)
                                                                  : NULL;
 }
 
 void mr_stored_free(struct mr_stored stored[MR_MAX_FIELDS])
 {
+    if (!stored)
+        return;
     for (int f = 0; f < MR_MAX_FIELDS; f++) {
         free(stored[f].data);
         stored[f] = (struct mr_stored){0};
@@ -72,6 +80,8 @@ static int keep_field(const struct mr_dataset *ds, int f, const struct mr_sample
 int mr_dataset_read_stored(const struct mr_dataset *ds, uint64_t index,
                            struct mr_stored out[MR_MAX_FIELDS])
 {
+    if (!ds || !out)
+        return mr_error_null("mr_dataset_read_stored", "a data set and a place for the fields");
     struct mr_stored made[MR_MAX_FIELDS] = {{0}};
     void *room[MR_MAX_FIELDS] = {NULL}, *owned[MR_MAX_EXTENTS] = {NULL};
     struct mr_bytes picture = {NULL, 0};
@@ -115,6 +125,8 @@ int mr_picture_decode(const char *name, const void *bytes, uint64_t n,
                       const struct mr_picture_opts *opts, uint64_t shorter, void **pixels,
                       uint32_t *height, uint32_t *width)
 {
+    if (!name || !bytes || !opts || !pixels || !height || !width)
+        return mr_error_null("mr_picture_decode", "a picture, options and places for the result");
     struct mr_dataset set = {0}; /* only carries the options */
     struct mr_decoder *decoder = NULL;
     struct mr_picture p;

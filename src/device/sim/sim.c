@@ -88,6 +88,12 @@ static int open_sim(struct mr_device *dev, const void *opts)
     return mr_sim_engines_start(dev);
 }
 
+/* Its engines are threads, which a forked child does not have. */
+static int ready(const struct mr_device *dev)
+{
+    return mr_process_check(&dev->process, "this simulated device");
+}
+
 static int query(struct mr_device *dev, struct mr_device_info *out)
 {
     struct sim_device *sim = dev->state;
@@ -249,6 +255,7 @@ const struct mr_device_ops mr_device_sim = {
     .probe = probe,
     .open = open_sim,
     .close = mr_sim_engines_stop,
+    .ready = ready,
     .query = query,
     .memory_create = memory_create,
     .memory_destroy = memory_destroy,

@@ -140,6 +140,7 @@ static int transform(struct mr_worker *w, int f, const struct mr_decoding *d, un
     const void *data = d->sample.field[f].data;
     struct mr_at at = place_of(d, f);
     memcpy(out_dim, fp->out.dim, sizeof fp->out.dim);
+    mr_watch_task(&w->watch, MR_TASK_TRANSFORM);
     if (fp->device_part)
         return mr_transform_apply_head(ld->chain, f, &at, data, in_dim, row, w->scratch);
     unsigned char *to = fp->varies ? w->row_buffer : row;

@@ -129,6 +129,8 @@ int mr_remote_opts_now(struct mr_remote_opts *out, char *dir, size_t cap)
 
 void mr_remote_stats_query(struct mr_remote_stats *out)
 {
+    if (!out)
+        return;
     const struct mr_remote_counts *c = &mr_remote_counts;
     *out = (struct mr_remote_stats){
         .requests = atomic_load(&c->requests),

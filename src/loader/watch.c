@@ -1,0 +1,102 @@
+/* Which sample a late batch waits for: the text of mr_loader_next_for(). */
+#include "loader/engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* What a worker was at, read by another thread. */
+struct seen {
+    uint32_t worker, row;
+    uint64_t batch, since_ns; /* batch: the low bits of its number */
+    enum mr_task task;
+};
+
+/* note and since belong together if the note is the same before and after. */
+static struct seen look(const struct mr_worker *w)
+{
+    const struct mr_watch *watch = &w->watch;
+    uint64_t note = atomic_load(&watch->note), since, before;
+    do {
+        before = note;
+        since = atomic_load(&watch->since_ns);
+        note = atomic_load(&watch->note);
+    } while (note != before);
+    return (struct seen){.worker = w->id,
+                         .row = (uint32_t)(note >> 4),
+                         .batch = note >> (64 - MR_WATCH_BATCH_BITS),
+                         .since_ns = since,
+                         .task = (enum mr_task)(note & 15)};
+}
+
+/* The worker that has been longest at the batch; its task is NONE if none is at it. */
+static struct seen find_worker(const struct mr_loader *ld, uint64_t t)
+{
+    struct seen longest = {.task = MR_TASK_NONE};
+    for (uint32_t i = 0; i < ld->workers.n; i++) {
+        struct seen seen = look(&ld->workers.worker[i]);
+        if (seen.task == MR_TASK_NONE || seen.batch != (t & ((1u << MR_WATCH_BATCH_BITS) - 1)))
+            continue;
+        if (longest.task == MR_TASK_NONE || seen.since_ns < longest.since_ns)
+            longest = seen;
+    }
+    return longest;
+}
+
+static const char *task_text(const struct mr_loader *ld, enum mr_task task)
+{
+    switch (task) {
+    case MR_TASK_READ:
+        return "waiting for its bytes";
+    case MR_TASK_TRANSFORM:
+        return "transforming it";
+    default:
+        return ld->ds->ops->locate ? "decoding it" : "in the data set's get callback";
+    }
+}
+
+#define SECONDS(ns) ((double)(ns) / 1e9)
+
+static int late_batch(const struct mr_plan_batch *info, uint64_t waited_ns, const char *why)
+{
+    return mr_error_set(-ETIMEDOUT, "batch %llu of epoch %llu is not ready after %.3g s: %s",
+                        (unsigned long long)info->index, (unsigned long long)info->epoch,
+                        SECONDS(waited_ns), why);
+}
+
+static int late_sample(const struct mr_loader *ld, const struct mr_plan_batch *info,
+                       const struct seen *seen, uint64_t waited_ns)
+{
+    uint64_t now = mr_time_ns(), index;
+    uint64_t position = mr_shard_global(info->shard, info->row0 + seen->row);
+    int rc = mr_sampler_map(ld->sampler, info->epoch, position % info->shard->length, 1, &index);
+    if (rc < 0) /* the batch will say why */
+        return late_batch(info, waited_ns, "the sampler failed");
+    const char *file = mr_dataset_file(ld->ds, index);
+    return mr_error_set(
+        -ETIMEDOUT,
+        "%s: sample %llu (epoch %llu, position %llu) is late after %.3g s: worker %u has been %s "
+        "for %.3g s",
+        file ? file : mr_dataset_text(ld->ds), (unsigned long long)index,
+        (unsigned long long)info->epoch, (unsigned long long)position, SECONDS(waited_ns),
+        seen->worker, task_text(ld, seen->task),
+        SECONDS(now > seen->since_ns ? now - seen->since_ns : 0));
+}
+
+int mr_watch_late(const struct mr_loader *ld, uint64_t waited_ns)
+{
+    struct mr_plan_batch info;
+    char why[160];
+    mr_plan_get(&ld->plan, ld->handout.next_batch, &info);
+    if (waited_ns == 0)
+        return mr_error_set(-ETIMEDOUT, "batch %llu of epoch %llu is not ready",
+                            (unsigned long long)info.index, (unsigned long long)info.epoch);
+    struct seen seen = find_worker(ld, ld->handout.next_batch);
+    if (seen.task == MR_TASK_NONE)
+        return late_batch(&info, waited_ns, "all workers are busy with other batches");
+    if (seen.task != MR_TASK_LOCATE && seen.task != MR_TASK_COMPLETE)
+        return late_sample(ld, &info, &seen, waited_ns);
+    snprintf(why, sizeof why, "worker %u %s", seen.worker,
+             seen.task == MR_TASK_LOCATE ? "asks the sampler and the data set for its samples"
+                                         : "puts it together and enqueues its copy");
+    return late_batch(&info, waited_ns, why);
+}

@@ -1,0 +1,291 @@
+/* What a forked child can do with what it inherits: each call works or says why not; none hangs. */
+#include "run_loader.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#ifdef __SANITIZE_THREAD__ /* which refuses threads in a child of several threads */
+#define THREADS 0
+#else
+#define THREADS 1
+#endif
+#define HANGS_S 60 /* then the child hangs: SIGALRM ends it */
+
+/* Runs fn in a child; what it returns must be 0: the first line that failed else. */
+static void in_child(int (*fn)(void *), void *arg)
+{
+    int status = 0;
+    fflush(NULL);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(HANGS_S);
+        _exit(fn(arg));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFSIGNALED(status))
+        fail_msg("the child was ended by signal %d", WTERMSIG(status));
+    if (WEXITSTATUS(status) != 0)
+        fail_msg("child: line %d (modulo 256) failed", WEXITSTATUS(status));
+}
+
+#define expect(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%d: %s: %s\n", __LINE__, #condition, mr_last_error());                \
+            return __LINE__ % 255 + 1;                                                             \
+        }                                                                                          \
+    } while (0)
+
+/* ---- loaders ---- */
+
+struct inherited {
+    struct mr_dataset *ds;
+    struct mr_device *device;
+    struct mr_loader *ld;
+    struct mr_batch batch; /* held */
+    int parent;
+};
+
+static bool refused(const struct inherited *in, int rc)
+{
+    char pid[32];
+    snprintf(pid, sizeof pid, "process %d", in->parent);
+    return rc == MR_EMISUSE && strstr(mr_last_error(), pid);
+}
+
+static int drain(struct mr_dataset *ds, struct mr_device *device, uint64_t *n)
+{
+    struct mr_loader_opts opts;
+    struct mr_loader *ld;
+    struct mr_batch b;
+    mr_loader_opts_init(&opts);
+    opts.workers = 2;
+    int rc = mr_loader_open(ds, NULL, NULL, device, &opts, &ld);
+    if (rc < 0)
+        return rc;
+    *n = 0;
+    while ((rc = mr_loader_next(ld, NULL, &b)) > 0) {
+        *n += b.size;
+        mr_loader_release(ld, &b, NULL);
+    }
+    mr_loader_close(ld);
+    return rc;
+}
+
+static int use_inherited_loader(void *arg)
+{
+    struct inherited *in = arg;
+    struct mr_loader_stats st;
+    struct mr_batch b;
+    char state[1024];
+    uint64_t n;
+    expect(refused(in, mr_loader_next(in->ld, NULL, &b)));
+    expect(refused(in, mr_loader_next(in->ld, NULL, &b)));
+    expect(refused(in, mr_loader_release(in->ld, &in->batch, NULL)));
+    expect(mr_loader_state(in->ld, state, sizeof state) > 0);
+    expect(mr_loader_batches(in->ld) == 100);
+    mr_loader_stats(in->ld, &st);
+    expect(st.samples == 0 && strstr(st.reason, "process"));
+    mr_loader_cancel(in->ld);
+    mr_loader_close(in->ld);
+    if (THREADS)
+        expect(drain(in->ds, NULL, &n) == 0 && n == 1000); /* a loader of its own works */
+    return 0;
+}
+
+static void an_inherited_loader_says_so(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        struct inherited in = {.parent = getpid()};
+        struct mr_loader_opts opts;
+        struct mr_batch b;
+        uint64_t n = 10;
+        mr_loader_opts_init(&opts);
+        opts.workers = 1 + (uint32_t)round % 4;
+        opts.batch_size = 10;
+        must(mr_dataset_open("synthetic:n=1000,shape=16,work=5us", &in.ds));
+        must(mr_device_open(round % 2 ? "cpu" : "sim", &in.device));
+        must(mr_loader_open(in.ds, NULL, NULL, in.device, &opts, &in.ld));
+        assert_int_equal(mr_loader_next(in.ld, NULL, &in.batch), 1);
+        in_child(use_inherited_loader, &in);
+        must(mr_loader_release(in.ld, &in.batch, NULL));
+        while (mr_loader_next(in.ld, NULL, &b) > 0) { /* the parent goes on */
+            n += b.size;
+            must(mr_loader_release(in.ld, &b, NULL));
+        }
+        assert_int_equal(n, 1000);
+        mr_loader_close(in.ld);
+        mr_device_close(in.device);
+        mr_dataset_close(in.ds);
+    }
+}
+
+/* ---- the simulated device ---- */
+
+struct inherited_device {
+    struct inherited in;
+    struct mr_stream *stream;
+    struct mr_event *event;
+    void *host, *device;
+};
+
+static int use_inherited_device(void *arg)
+{
+    struct inherited_device *d = arg;
+    struct inherited *in = &d->in;
+    struct mr_device_info info;
+    struct mr_stream *stream;
+    struct mr_event *event;
+    struct mr_graph *graph;
+    uint64_t ns = 1, n;
+    void *p;
+    expect(refused(in, mr_device_query(in->device, &info)));
+    expect(refused(in, mr_stream_create(in->device, "s", &stream)));
+    expect(refused(in, mr_event_create(in->device, 0, &event)));
+    expect(refused(in, mr_memory_acquire(in->device, MR_DEVICE, 64, &p)));
+    expect(refused(in, mr_copy_async(d->stream, d->device, MR_DEVICE, d->host, MR_PINNED, 64)));
+    expect(refused(in, mr_memset_async(d->stream, d->device, MR_DEVICE, 0, 64)));
+    expect(refused(in, mr_launch(d->stream, "busy", &ns, sizeof ns)));
+    expect(refused(in, mr_device_has_kernel(in->device, "busy")));
+    expect(refused(in, mr_event_record(d->event, d->stream)));
+    expect(refused(in, mr_event_query(d->event)));
+    expect(refused(in, mr_event_synchronize(d->event)));
+    expect(refused(in, mr_stream_wait(d->stream, d->event)));
+    expect(refused(in, mr_stream_synchronize(d->stream)));
+    expect(refused(in, mr_graph_begin(d->stream)));
+    expect(refused(in, mr_graph_end(d->stream, &graph)));
+    expect(refused(in, drain(in->ds, in->device, &n)));
+    mr_memory_trim(in->device);
+    mr_memory_release(in->device, MR_DEVICE, d->device, NULL);
+    mr_event_destroy(d->event);
+    mr_stream_destroy(d->stream);
+    mr_device_close(in->device);
+    struct mr_device *own;
+    if (!THREADS)
+        return 0;
+    expect(mr_device_open("sim", &own) == 0);
+    expect(drain(in->ds, own, &n) == 0 && n == 1000);
+    mr_device_close(own);
+    return 0;
+}
+
+static void an_inherited_simulated_device_says_so(void **state)
+{
+    (void)state;
+    struct inherited_device d = {.in = {.parent = getpid()}};
+    must(mr_dataset_open("synthetic:n=1000,shape=16", &d.in.ds));
+    must(mr_device_open("sim:latency=1us", &d.in.device));
+    must(mr_stream_create(d.in.device, "s", &d.stream));
+    must(mr_event_create(d.in.device, 0, &d.event));
+    must(mr_memory_acquire(d.in.device, MR_PINNED, 64, &d.host));
+    must(mr_memory_acquire(d.in.device, MR_DEVICE, 64, &d.device));
+    for (int round = 0; round < 10; round++) {
+        for (int i = 0; i < round; i++) /* the fork finds the engines at work */
+            must(mr_copy_async(d.stream, d.device, MR_DEVICE, d.host, MR_PINNED, 64));
+        must(mr_event_record(d.event, d.stream));
+        in_child(use_inherited_device, &d);
+    }
+    must(mr_stream_synchronize(d.stream));
+    mr_memory_release(d.in.device, MR_DEVICE, d.device, NULL);
+    mr_memory_release(d.in.device, MR_PINNED, d.host, NULL);
+    mr_event_destroy(d.event);
+    mr_stream_destroy(d.stream);
+    mr_device_close(d.in.device);
+    mr_dataset_close(d.in.ds);
+}
+
+/* ---- data sets of compressed files ---- */
+
+#define N_IMAGES 200000u
+#define SIDE     28u
+
+/* An IDX file of images, compressed: large enough that inflating takes a while. */
+static void write_gzip(const char *path)
+{
+    static unsigned char row[SIDE * SIDE];
+    const unsigned char head[] = {0,
+                                  0,
+                                  8,
+                                  3,
+                                  N_IMAGES >> 24,
+                                  N_IMAGES >> 16 & 255,
+                                  N_IMAGES >> 8 & 255,
+                                  N_IMAGES & 255,
+                                  0,
+                                  0,
+                                  0,
+                                  SIDE,
+                                  0,
+                                  0,
+                                  0,
+                                  SIDE};
+    gzFile file = gzopen(path, "wb1");
+    assert_non_null(file);
+    assert_int_equal(gzwrite(file, head, sizeof head), sizeof head);
+    for (uint32_t i = 0; i < N_IMAGES; i++) {
+        for (uint32_t k = 0; k < sizeof row; k += 8)
+            row[k] = (unsigned char)(i * 31 + k);
+        assert_int_equal(gzwrite(file, row, sizeof row), sizeof row);
+    }
+    assert_int_equal(gzclose(file), Z_OK);
+}
+
+struct compressed {
+    struct mr_dataset *ds;
+    char path[64];
+    int parent;
+    bool finished;
+};
+
+/* It reads everything, or a sentence says which process was inflating. */
+static int use_inherited_gzip(void *arg)
+{
+    struct compressed *c = arg;
+    struct inherited in = {.parent = c->parent};
+    struct mr_dataset *own;
+    unsigned char image[SIDE * SIDE];
+    uint64_t n = 0;
+    int rc = THREADS ? drain(c->ds, NULL, &n) : 0;
+    expect(!THREADS || (rc == 0 && n == N_IMAGES) || (!c->finished && refused(&in, rc)));
+    rc = mr_dataset_read(c->ds, N_IMAGES - 1, (void *[]){image}, NULL);
+    expect(rc == 0 || (!c->finished && refused(&in, rc)));
+    mr_dataset_close(c->ds);
+    if (!THREADS)
+        return 0;
+    expect(mr_dataset_open(c->path, &own) == 0);
+    expect(drain(own, NULL, &n) == 0 && n == N_IMAGES);
+    mr_dataset_close(own);
+    return 0;
+}
+
+static void a_set_that_is_being_inflated_says_so(void **state)
+{
+    (void)state;
+    struct compressed c = {.parent = getpid()};
+    unsigned char image[SIDE * SIDE];
+    char file[48];
+    snprintf(file, sizeof file, "/tmp/test_fork_%d.gz", (int)getpid());
+    snprintf(c.path, sizeof c.path, "idx:%s,labels=none", file);
+    write_gzip(file);
+    must(mr_dataset_open(c.path, &c.ds));
+    in_child(use_inherited_gzip, &c);
+    must(mr_dataset_read(c.ds, N_IMAGES - 1, (void *[]){image}, NULL));
+    c.finished = true;
+    in_child(use_inherited_gzip, &c);
+    mr_dataset_close(c.ds);
+    unlink(file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_inherited_loader_says_so),
+        cmocka_unit_test(an_inherited_simulated_device_says_so),
+        cmocka_unit_test(a_set_that_is_being_inflated_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
