@@ -113,7 +113,8 @@ const struct mr_option train_options[] = {
     {NULL},
 };
 
-/* Checks the options of files, and the rate. [out] from: the checkpoint; NULL: start from step 0. */
+/* Checks the options of files, and the rate. [out] from: the checkpoint; NULL: start from step
+ * 0. */
 static int check_files(const struct train_opts *o, struct train_files *claims,
                        struct mr_checkpoint **from)
 {

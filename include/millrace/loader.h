@@ -16,11 +16,12 @@
  * number of workers, any prefetch, storage and number of ranks, and after a resume. So does each
  * batch for the same batch size and number of ranks.
  *
- * Threads: next, next_for, fd, release, state and bad belong to one thread, the consumer. cancel
- * and stats may be called from any thread, but not during or after close. close may be called from
- * any thread, also while the consumer waits for a batch. Callbacks (of a data set, sampler or op)
- * run on the loader's workers, which it waits for: there next, next_for, fd and release of that
- * loader fail with MR_EMISUSE, and close closes nothing.
+ * Threads: next, next_for, fd, both states and bad belong to one thread, the consumer. release,
+ * cancel and stats may be called from any thread, also while the consumer is in next, but not
+ * during or after close. close may be called from any thread, also while the consumer waits for a
+ * batch. Callbacks (of a data set, sampler or op) run on the loader's workers, which it waits for:
+ * there next, next_for, fd and release of that loader fail with MR_EMISUSE, and close closes
+ * nothing.
  *
  * Signals: mr_loader_cancel() may be called in a signal handler. No other signal ends waiting, and
  * workers block all signals. examples/ctrl_c.c ends a run with Ctrl-C and saves its state.
@@ -94,7 +95,9 @@ struct mr_loader_opts {
     uint32_t prefetch;           /* batches prepared ahead; 0 (default): 4 to 64, by their size */
     uint64_t read_ahead;         /* samples read ahead of decoding; 0 (default): automatic */
     uint32_t queue_depth;        /* reads in flight, of all workers; 0 (default): automatic */
-    uint64_t max_memory; /* bytes of slots, read buffers and caches; 0 (default): no limit */
+    /* Bytes of slots, read buffers and caches; 0 (default): no limit. Slots of held batches that
+     * had to be replaced count as well. */
+    uint64_t max_memory;
     enum mr_storage_kind storage;
     /* MR_CACHE_DEVICE: opening the loader reads every sample once into device memory; after that
      * only indices are copied. All samples must be good and of one shape, and the whole chain must
@@ -163,7 +166,8 @@ MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler,
                           const struct mr_loader_opts *opts, struct mr_loader **out);
 
 /*
- * Stops the workers and frees everything, at any moment. Batches not yet released become invalid.
+ * Stops the workers and frees everything, at any moment. Batches not yet released become invalid;
+ * the memory of those that have DLPack tensors (dlpack.h) stays until these end.
  * Blocks until reads and callbacks in progress have ended. Another thread that is waiting in
  * mr_loader_next() gets MR_ECANCELLED, and close waits until it has left; it must not call again
  * afterwards. In a callback of this loader it closes nothing: the log and mr_last_error() say so.
@@ -206,13 +210,13 @@ struct mr_batch {
  * stream: work enqueued to it after this call sees the batch's bytes; the host does not wait for
  * the copy. It is of the loader's device, your own by mr_stream_wrap(). NULL: the call returns when
  * the bytes have arrived.
- * [out] out: on 1; valid until mr_loader_release(). Several batches may be held at once, up to
- * prefetch - 1 without stopping the workers. A held batch keeps its slot, which the batch
- * `prefetch` later needs.
+ * [out] out: on 1; valid until mr_loader_release(). Any number of batches may be held. A batch that
+ * is held while more than prefetch / 2 later ones are handed out keeps its memory, and the loader
+ * takes memory for another slot, within max_memory. It uses that again once the batch is released.
  * Returns 1, or 0 after the last epoch, or the error that ended the run, again on later calls: the
- * error of a sample, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE. MR_EMISUSE ends nothing: the stream
- * is of another device, or the next batch needs the slot of one that is still held; release it and
- * call again.
+ * error of a sample, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE. Two errors end nothing: MR_EMISUSE,
+ * the stream is of another device; and MR_ELIMIT, there is no memory for the next batch beside
+ * those that are held (the text has their number): release some and call again.
  * A run fails with MR_EBADSAMPLES when max_bad or max_bad_fraction is exceeded, or after `world`
  * consecutive epochs in which every sample that this rank received was bad.
  */
@@ -245,7 +249,7 @@ MR_API int mr_loader_next_for(struct mr_loader *loader, struct mr_stream *stream
 MR_API int mr_loader_fd(struct mr_loader *loader);
 
 /*
- * Returns a batch to the loader. Does not block.
+ * Returns a batch to the loader. Does not block. Any thread, in any order.
  * stream: the stream to which all work that reads the batch has been enqueued. NULL: that work is
  * done. While the stream is captured into a graph nothing of that is true yet: release the batch
  * after the graph's launch.
@@ -276,6 +280,13 @@ MR_API const struct mr_spec *mr_loader_field(const struct mr_loader *loader, int
  * small.
  */
 MR_API int mr_loader_state(const struct mr_loader *loader, char *buf, size_t cap);
+
+/*
+ * Writes the state before the oldest batch that is still held, or after the last one if none is: a
+ * run that is resumed from it makes held batches again, and those that were released out of order
+ * behind them. Else like mr_loader_state().
+ */
+MR_API int mr_loader_state_released(const struct mr_loader *loader, char *buf, size_t cap);
 
 /* A bad sample: which, where, why. The strings live as long as the loader. */
 struct mr_bad_sample {

@@ -16,6 +16,7 @@
  *   text.h       texts and tables for people        train.h     the trainer
  *   checkpoint.h checkpoints, and nets from them    callback.h  data sets of your own
  *   random.h     keyed random numbers for callbacks place.h     rank and world by the environment
+ *   dlpack.h     batches as other libraries' tensors
  *
  * nn.h, optim.h, train.h and checkpoint.h are in libmillrace-train, profile.h is in
  * libmillrace-profile, the others are in libmillrace.
@@ -45,6 +46,7 @@
 #include <millrace/checkpoint.h>
 #include <millrace/dataset.h>
 #include <millrace/device.h>
+#include <millrace/dlpack.h>
 #include <millrace/error.h>
 #include <millrace/json.h>
 #include <millrace/loader.h>

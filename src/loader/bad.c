@@ -85,8 +85,8 @@ static void free_notes(struct mr_bad *bad)
 
 void mr_bad_free(struct mr_loader *ld)
 {
-    for (uint32_t i = 0; ld->ring.slot && i < ld->ring.n_slots; i++)
-        free_notes(ld->ring.slot[i].bad);
+    for (struct mr_slot *slot = mr_ring_all(&ld->ring); slot; slot = slot->next_all)
+        free_notes(slot->bad);
     for (uint64_t i = 0; i < ld->quarantine.n_listed; i++)
         free(ld->quarantine.listed[i]);
     free(ld->quarantine.listed);

@@ -14,7 +14,10 @@
  *   run.h      a claimed run: order, extents, reads         run.c
  *   worker.h   the threads, and how far they read ahead     worker.c, ahead.c
  *   backends/  how a row gets its bytes: one family         host.c, gds.c, resident.c, jpeg.c
- *   ring.h     the slots: opened, written, ready            ring.c
+ *   slot.h     the place a batch is made in                 slot.c
+ *   ring.h     slots in turn: opened, written, ready        ring.c
+ *   hold.h     held batches, whose slots are replaced       hold.c
+ *   lease.h    holds that outlive batch and loader          lease.c, dlpack.c
  *   ship.h     the copy of a full slot to the device        ship.c; times.h: times.c
  *   bad.h      what happens to bad samples                  bad.c
  *   stats.h    figures and the bottleneck                   stats.c
@@ -24,9 +27,9 @@
  * loader.c opens and closes; handout.c is the consumer's side; state.c saves and loads a run's
  * place.
  *
- * Threads: workers and one consumer. ring.lock guards sleeping, waking and notes of bad samples;
- * ship.lock the shipper's work. Neither is taken while the other is held, and a consumer that finds
- * its batch ready takes none.
+ * Threads: workers, one consumer, and any that releases a batch. ring.lock guards sleeping, waking
+ * and notes of bad samples; ship.lock the shipper's work. Neither is taken while the other is held,
+ * and a consumer that finds its batch ready takes none.
  */
 #ifndef MR_LOADER_ENGINE_H
 #define MR_LOADER_ENGINE_H
@@ -37,7 +40,9 @@
 #include "loader/backends/backend.h"
 #include "loader/bad.h"
 #include "loader/gate.h"
+#include "loader/hold.h"
 #include "loader/layout.h"
+#include "loader/lease.h"
 #include "loader/plan.h"
 #include "loader/ring.h"
 #include "loader/run.h"
@@ -70,8 +75,7 @@ struct mr_handout {
     uint64_t next_batch;
     bool empty_epoch; /* the epoch's batches so far, from its first one on, had bad samples alone */
     uint64_t n_empty; /* such epochs in a row */
-    uint32_t n_opened; /* slots opened since workers were last woken */
-    int ended;         /* negative: the error that ended the run */
+    int ended;        /* negative: the error that ended the run */
     struct mr_error_kept end_error;
     uint64_t last_return_ns;
     uint64_t waited_ns;   /* in calls since then that came back without a batch */
@@ -101,6 +105,7 @@ struct mr_loader {
     struct mr_times times;
     struct mr_quarantine quarantine;
     struct mr_handout handout;
+    struct mr_hold hold;
     struct mr_gate gate;
     struct mr_counters stats;
 };
@@ -155,13 +160,15 @@ int mr_layout_make(struct mr_loader *ld);
 /* How much is read ahead. Refuses now, not half-way through an epoch, what would exceed max_memory;
  * numbers that were chosen here give way first. kinds: what workers read. */
 int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds);
+/* May one more slot be made? Returns 0, MR_ELIMIT. */
+int mr_sizes_check_slot(const struct mr_loader *ld);
 /* What the ceiling leaves to the host cache; 0: there is no ceiling. Files of unknown size are not
  * in the sum: without this limit they could take the ceiling a second time. */
 uint64_t mr_sizes_cache_limit(const struct mr_loader *ld, const struct mr_files_kinds *kinds);
 
 /* ---- handout.c ---- */
-/* Opens the slot of batch t, if there is such a batch. */
-void mr_handout_open(struct mr_loader *ld, uint64_t t);
+/* Opens a slot for batch t, if there is such a batch. */
+void mr_handout_open(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
 
 /* ---- complete.c ---- */
 /* `rows` more rows of batch t are made. The call that completes the batch collates it, sends it on

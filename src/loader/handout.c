@@ -27,9 +27,9 @@ static int wait_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t enter
     struct mr_handout *out = &ld->handout;
     uint64_t ready = mr_counted(&ld->ring.n_ready) - out->next_batch; /* in whatever order */
     if (!mr_ring_is_ready(slot, out->next_batch)) {
-        out->n_opened = 0;
-        mr_ring_wake_workers(&ld->ring);
+        mr_hold_wait_begin(ld);
         mr_ring_wait_ready(&ld->ring, out->next_batch, out->spare_processor, until_ns);
+        mr_hold_wait_end(ld);
     }
     if (!atomic_load(&ld->ring.cancelled)) {
         if (!mr_ring_is_ready(slot, out->next_batch))
@@ -91,28 +91,14 @@ static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64
         mr_count(&ld->stats.bytes, slot->bytes[f]);
 }
 
-void mr_handout_open(struct mr_loader *ld, uint64_t t)
+void mr_handout_open(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
-    struct mr_slot *slot = mr_ring_slot(&ld->ring, t);
     if (t >= ld->plan.total)
         return;
     mr_plan_get(&ld->plan, t, &slot->info);
     slot->bad = NULL;
     slot->bad_lost = false;
     mr_ring_open(slot, t, slot->info.rows);
-}
-
-/* Opens the slot of batch t for the next one. Workers are woken for several slots at once, at the
- * latest when the consumer itself has to wait. */
-static void reopen(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
-{
-    if (!ld->device_info.unified)
-        atomic_store_explicit(&slot->host_busy, true, memory_order_release);
-    mr_handout_open(ld, t + ld->ring.n_slots);
-    if (++ld->handout.n_opened * 4 < ld->ring.n_slots)
-        return;
-    ld->handout.n_opened = 0;
-    mr_ring_wake_workers(&ld->ring);
 }
 
 /*
@@ -175,16 +161,14 @@ static int next(struct mr_loader *ld, struct mr_stream *stream, uint64_t timeout
             return mr_error_put(&ld->handout.end_error);
         if (ld->handout.next_batch >= ld->plan.total)
             return 0;
+        int rc = mr_hold_make_room(ld, ld->handout.next_batch);
+        if (rc < 0)
+            return rc;
         struct mr_slot *slot = mr_ring_slot(&ld->ring, ld->handout.next_batch);
-        if (slot->held)
-            return mr_error_set(
-                MR_EMISUSE,
-                "the next batch needs the slot of batch %llu, which is held: release it first, or "
-                "raise prefetch above %u",
-                (unsigned long long)atomic_load(&slot->ready_for), ld->ring.n_slots);
-        int rc = wait_ready(ld, slot, entered, until_ns);
+        rc = wait_ready(ld, slot, entered, until_ns);
         if (rc == -ETIMEDOUT)
             return rc;
+        slot->bad_before = ld->quarantine.n_bad;
         if (rc == 0)
             rc = mr_bad_take(ld, slot);
         if (rc == 0)
@@ -194,14 +178,14 @@ static int next(struct mr_loader *ld, struct mr_stream *stream, uint64_t timeout
         ld->handout.next_batch++;
         rc = look_at_epoch(ld, slot);
         if (slot->size == 0) { /* every sample was bad and skipped */
-            reopen(ld, slot, ld->handout.next_batch - 1);
+            mr_hold_reopen(ld, slot, ld->handout.next_batch - 1);
             if (rc < 0)
                 return rc;
             continue;
         }
         count_batch(ld, slot, entered);
         fill_batch(ld, slot, out);
-        slot->held = true;
+        mr_hold_begin(ld, slot, ld->handout.next_batch - 1);
         return 1;
     }
 }
@@ -255,17 +239,8 @@ static int release(struct mr_loader *ld, struct mr_batch *batch, struct mr_strea
 {
     if (!batch)
         return mr_error_null("mr_loader_release", "a batch");
-    struct mr_slot *slot = batch->slot;
-    if (!slot || !slot->held || slot->ready_for != batch->number)
-        return mr_error_set(MR_EMISUSE, "this batch is not held: it was released before");
     int rc = check_release(ld, stream);
-    if (rc < 0)
-        return rc;
-    rc = mr_ship_release(ld, slot, stream);
-    slot->held = false;
-    batch->slot = NULL;
-    reopen(ld, slot, slot->ready_for);
-    return rc;
+    return rc < 0 ? rc : mr_hold_release(ld, batch, stream);
 }
 
 int mr_loader_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)

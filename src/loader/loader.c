@@ -73,10 +73,12 @@ static int create_ring(struct mr_loader *ld)
     ld->ring.host_kind = unified || !ld->opts.pin ? MR_PAGEABLE : MR_PINNED;
     ld->ring.awaits_release = ld->backends.writes_device;
     int rc = mr_ring_create(&ld->ring, &ld->layout, ld->opts.batch_size, !unified);
+    if (rc == 0)
+        rc = mr_hold_create(ld);
     if (rc == 0 && !unified)
         rc = mr_ship_create(ld);
     for (uint32_t i = 0; i < ld->ring.n_slots && rc == 0; i++)
-        mr_handout_open(ld, i);
+        mr_handout_open(ld, mr_ring_slot(&ld->ring, i), i);
     return rc;
 }
 
@@ -112,11 +114,14 @@ static void free_parts(struct mr_loader *ld)
     struct mr_error_kept kept; /* closing after a failed open must not lose its text */
     mr_error_keep(0, &kept);
     stop_workers(ld);
+    mr_leases_detach(ld);
     mr_ship_wait(ld);
     mr_backends_close(ld);
     mr_bad_free(ld);
     mr_ship_destroy(ld);
+    mr_leases_close(ld);
     mr_ring_destroy(&ld->ring);
+    mr_hold_destroy(ld);
     if (ld->storage)
         mr_storage_close(ld->storage);
     if (ld->caching)
@@ -141,6 +146,9 @@ static int open_parts(struct mr_loader *ld, struct mr_sampler *sampler, struct m
     if (rc < 0)
         return rc;
     rc = open_device(ld, device);
+    if (rc < 0)
+        return rc;
+    rc = mr_leases_create(ld);
     if (rc < 0)
         return rc;
     rc = open_order(ld, sampler);

@@ -1,9 +1,8 @@
-/* The slots: their memory; opened, written, ready; who sleeps until then, and who wakes whom. */
+/* The slots in turn: opened, written, ready; who sleeps until then, and who wakes whom. */
 #include "loader/ring.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,79 +17,43 @@ int mr_ring_init(struct mr_ring *ring)
     return mr_cond_init(&ring->slot_opened);
 }
 
-/* All slots in one piece each on host and device: few large pages, one page-locking. */
-static int acquire_memory(struct mr_ring *ring, const struct mr_layout *layout, bool two_halves)
-{
-    uint64_t bytes = (layout->slot_bytes + layout->output_bytes) * ring->n_slots;
-    int rc = mr_memory_acquire(ring->device, ring->host_kind, layout->host_bytes * ring->n_slots,
-                               (void **)&ring->host);
-    if (rc == 0 && two_halves)
-        rc = mr_memory_acquire(ring->device, MR_DEVICE, bytes, (void **)&ring->on_device);
-    return rc;
-}
-
-static int create_slot(struct mr_ring *ring, uint64_t i, const struct mr_layout *layout,
-                       uint64_t rows)
-{
-    struct mr_slot *slot = &ring->slot[i];
-    unsigned char *outputs = ring->on_device + ring->n_slots * layout->slot_bytes;
-    atomic_store(&slot->ready_for, UINT64_MAX);
-    atomic_store(&slot->open_for, UINT64_MAX);
-    slot->host = ring->host + i * layout->host_bytes;
-    slot->device = ring->on_device ? ring->on_device + i * layout->slot_bytes : NULL;
-    slot->output = layout->output_bytes > 0 ? outputs + i * layout->output_bytes : NULL;
-    slot->indices = calloc(rows, sizeof *slot->indices);
-    slot->positions = calloc(rows, sizeof *slot->positions);
-    slot->maker = calloc(rows, sizeof *slot->maker);
-    bool got = slot->indices && slot->positions && slot->maker;
-    if (layout->varies && got) {
-        slot->dims = calloc(rows * (uint64_t)layout->n_fields, MR_MAX_RANK * sizeof *slot->dims);
-        got = slot->dims;
-    }
-    for (int f = 0; f < layout->n_fields && got; f++) {
-        if (!layout->field[f].varies)
-            continue;
-        slot->lengths[f] = calloc(rows, sizeof(uint64_t));
-        slot->offsets[f] = calloc(rows + 1, sizeof(uint64_t));
-        got = slot->lengths[f] && slot->offsets[f];
-    }
-    return got ? 0 : mr_error_nomem("batch slot", rows * sizeof *slot->indices);
-}
-
 int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_t rows,
                    bool two_halves)
 {
-    ring->slot = aligned_alloc(_Alignof(struct mr_slot), ring->n_slots * sizeof *ring->slot);
+    struct mr_slot_memory *memory;
+    ring->slot = calloc(ring->n_slots, sizeof *ring->slot);
     if (!ring->slot)
         return mr_error_nomem("slots", ring->n_slots * sizeof *ring->slot);
-    memset(ring->slot, 0, ring->n_slots * sizeof *ring->slot);
-    int rc = acquire_memory(ring, layout, two_halves);
-    for (uint32_t i = 0; i < ring->n_slots && rc == 0; i++)
-        rc = create_slot(ring, i, layout, rows);
-    return rc;
+    int rc = mr_slot_memory_create(ring->device, ring->host_kind, layout, ring->n_slots, two_halves,
+                                   &memory);
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < ring->n_slots; i++) {
+        struct mr_slot *slot;
+        rc = mr_slot_create(memory, i, ring->n_slots, layout, rows, &slot);
+        if (rc < 0) {
+            if (memory->n_users == 0)
+                mr_slot_memory_destroy(memory);
+            return rc;
+        }
+        mr_ring_add(ring, slot);
+        atomic_store(&ring->slot[i], slot);
+    }
+    return 0;
 }
 
-static void destroy_slot(struct mr_slot *slot)
+void mr_ring_add(struct mr_ring *ring, struct mr_slot *slot)
 {
-    free(slot->indices);
-    free(slot->positions);
-    free(slot->maker);
-    free(slot->dims);
-    for (int f = 0; f < MR_MAX_FIELDS; f++) {
-        free(slot->lengths[f]);
-        free(slot->offsets[f]);
-    }
+    slot->id = atomic_load(&ring->n_all);
+    slot->leases = ring->leases;
+    slot->next_all = mr_ring_all(ring);
+    atomic_store(&ring->n_all, slot->id + 1);
+    atomic_store_explicit(&ring->all, slot, memory_order_release);
 }
 
 void mr_ring_destroy(struct mr_ring *ring)
 {
-    for (uint32_t i = 0; ring->slot && i < ring->n_slots; i++)
-        destroy_slot(&ring->slot[i]);
-    if (ring->host)
-        mr_memory_release(ring->device, ring->host_kind, ring->host, NULL);
-    if (ring->on_device)
-        mr_memory_release(ring->device, MR_DEVICE, ring->on_device, NULL);
-    free(ring->slot);
+    free((void *)ring->slot);
     pthread_cond_destroy(&ring->slot_opened);
     sem_destroy(&ring->bell);
     if (ring->fd >= 0)
@@ -124,10 +87,15 @@ void mr_ring_stop(struct mr_ring *ring)
     pthread_mutex_unlock(&ring->lock);
 }
 
-/* Has the consumer's last work on the slot passed, as far as workers have to wait for it? */
+/* Do workers have to wait for the consumer's last work on the slot? */
+static bool awaits_release(const struct mr_ring *ring, const struct mr_slot *slot)
+{
+    return (ring->awaits_release || slot->host_read) && slot->release_recorded;
+}
+
 static bool is_released(const struct mr_ring *ring, const struct mr_slot *slot)
 {
-    return !ring->awaits_release || !slot->release_recorded || mr_event_query(slot->released) != 0;
+    return !awaits_release(ring, slot) || mr_event_query(slot->released) != 0;
 }
 
 bool mr_ring_is_open(struct mr_ring *ring, uint64_t t)
@@ -151,7 +119,7 @@ static void wait_host_free(struct mr_ring *ring, struct mr_slot *slot)
     while (atomic_load(&slot->host_busy) && !atomic_load(&ring->stop)) {
         if (!atomic_exchange(&slot->asking, true)) {
             mr_event_synchronize(slot->copied);
-            if (ring->awaits_release && slot->release_recorded)
+            if (awaits_release(ring, slot))
                 mr_event_synchronize(slot->released);
             atomic_store(&slot->host_busy, false);
             atomic_store(&slot->asking, false);
@@ -170,15 +138,15 @@ static void wait_host_free(struct mr_ring *ring, struct mr_slot *slot)
 
 bool mr_ring_wait_open(struct mr_ring *ring, uint64_t t)
 {
-    struct mr_slot *slot = mr_ring_slot(ring, t);
+    struct mr_slot *_Atomic *place = &ring->slot[t % ring->n_slots]; /* slots change meanwhile */
     pthread_mutex_lock(&ring->lock);
     atomic_fetch_add(&ring->n_waiting_workers, 1);
-    while (atomic_load(&slot->open_for) != t && !atomic_load(&ring->stop))
+    while (atomic_load(&atomic_load(place)->open_for) != t && !atomic_load(&ring->stop))
         pthread_cond_wait(&ring->slot_opened, &ring->lock);
     atomic_fetch_sub(&ring->n_waiting_workers, 1);
     pthread_mutex_unlock(&ring->lock);
     if (!atomic_load(&ring->stop))
-        wait_host_free(ring, slot);
+        wait_host_free(ring, mr_ring_slot(ring, t));
     return !atomic_load(&ring->stop);
 }
 

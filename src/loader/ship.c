@@ -30,7 +30,7 @@ static void list_events(struct mr_slot *slot, struct mr_event **out[SLOT_EVENTS]
     }
 }
 
-static int create_events(struct mr_loader *ld, struct mr_slot *slot)
+int mr_ship_slot(struct mr_loader *ld, struct mr_slot *slot)
 {
     struct mr_event **all[SLOT_EVENTS];
     int rc = 0;
@@ -43,15 +43,14 @@ static int create_events(struct mr_loader *ld, struct mr_slot *slot)
 int mr_ship_create(struct mr_loader *ld)
 {
     int rc = create_streams(ld);
-    for (uint32_t i = 0; i < ld->ring.n_slots && rc == 0; i++)
-        rc = create_events(ld, &ld->ring.slot[i]);
+    for (struct mr_slot *slot = mr_ring_all(&ld->ring); slot && rc == 0; slot = slot->next_all)
+        rc = mr_ship_slot(ld, slot);
     return rc == 0 ? mr_times_init(ld) : rc;
 }
 
 void mr_ship_wait(struct mr_loader *ld)
 {
-    for (uint32_t i = 0; ld->ring.slot && i < ld->ring.n_slots; i++) {
-        struct mr_slot *slot = &ld->ring.slot[i];
+    for (struct mr_slot *slot = mr_ring_all(&ld->ring); slot; slot = slot->next_all) {
         if (slot->copy_recorded)
             mr_event_synchronize(slot->copied);
         if (slot->release_recorded)
@@ -59,15 +58,19 @@ void mr_ship_wait(struct mr_loader *ld)
     }
 }
 
+void mr_ship_slot_end(struct mr_slot *slot)
+{
+    struct mr_event **all[SLOT_EVENTS];
+    list_events(slot, all);
+    for (int k = 0; k < SLOT_EVENTS; k++)
+        if (*all[k])
+            mr_event_destroy(*all[k]);
+}
+
 void mr_ship_destroy(struct mr_loader *ld)
 {
-    for (uint32_t i = 0; ld->ring.slot && i < ld->ring.n_slots; i++) {
-        struct mr_event **all[SLOT_EVENTS];
-        list_events(&ld->ring.slot[i], all);
-        for (int k = 0; k < SLOT_EVENTS; k++)
-            if (*all[k])
-                mr_event_destroy(*all[k]);
-    }
+    for (struct mr_slot *slot = mr_ring_all(&ld->ring); slot; slot = slot->next_all)
+        mr_ship_slot_end(slot);
     for (int i = 0; i < MR_MAX_STREAMS; i++)
         if (ld->ship.stream[i])
             mr_stream_destroy(ld->ship.stream[i]);
@@ -201,5 +204,24 @@ int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream
     if (rc == 0)
         rc = mr_event_record(slot->released, stream);
     slot->release_recorded = rc == 0;
+    return rc;
+}
+
+/* `released` moves to the later end, behind the earlier ones. */
+int mr_ship_release_part(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream)
+{
+    if (ld->device_info.unified || !stream)
+        return 0;
+    int rc = slot->n_ends > 0 ? mr_stream_wait(stream, slot->released) : 0;
+    if (rc == 0 && slot->clocked && slot->clocked->start_recorded) {
+        rc = mr_event_record(slot->clocked->use_end, stream);
+        slot->clocked->end_recorded = rc == 0;
+    }
+    if (rc == 0)
+        rc = mr_event_record(slot->released, stream);
+    if (rc == 0) {
+        slot->release_recorded = true;
+        slot->n_ends++;
+    }
     return rc;
 }

@@ -38,6 +38,9 @@ struct mr_ship {
 
 /* Streams, and the events of slots that exist. On failure it is still to be destroyed. */
 int mr_ship_create(struct mr_loader *ld);
+/* The events of one more slot, likewise. */
+int mr_ship_slot(struct mr_loader *ld, struct mr_slot *slot);
+void mr_ship_slot_end(struct mr_slot *slot);
 /* Waits for all that is enqueued, the consumer's work on slots included. */
 void mr_ship_wait(struct mr_loader *ld);
 void mr_ship_destroy(struct mr_loader *ld); /* after mr_ship_wait() */
@@ -47,6 +50,8 @@ void mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
 /* Work enqueued to the consumer's stream from now on sees the batch; stream NULL: the host waits.
  */
 int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream);
+/* One of several holds of the batch ends where its stream stands. [leases.lock] */
+int mr_ship_release_part(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream);
 /* The consumer's work on the batch ends where its stream stands. */
 int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream);
 

@@ -125,7 +125,9 @@ struct memory_sum {
     uint64_t slot, device, reads, cache, files, workers, total;
 };
 
-static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
+/* n_slots: slots that there are or shall be. */
+static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_files_kinds *kinds,
+                                    uint64_t n_slots)
 {
     struct memory_sum m = {.slot = ld->layout.host_bytes, .files = kinds->memory_bytes};
     m.device = ld->device_info.unified ? 0 : ld->layout.slot_bytes + ld->layout.output_bytes;
@@ -134,10 +136,10 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
     m.cache = ld->caching ? kinds->path_bytes - kinds->cached_bytes : 0;
     m.workers = mr_worker_bytes(ld) * ld->workers.n;
     uint64_t device, host;
-    mr_backends_bytes(ld, &device, &host);
+    mr_backends_bytes(ld, n_slots, &device, &host);
     m.cache += device;
     m.reads += host;
-    m.total = (m.slot + m.device) * ld->ring.n_slots + m.reads + m.cache + m.workers + m.files;
+    m.total = (m.slot + m.device) * n_slots + m.reads + m.cache + m.workers + m.files;
     return m;
 }
 
@@ -145,7 +147,7 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
  * here give way first. */
 static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
-    struct memory_sum m = sum_memory(ld, kinds);
+    struct memory_sum m = sum_memory(ld, kinds, ld->ring.n_slots);
     uint64_t most = ld->opts.max_memory;
     while (most && m.total > most) {
         if (ld->opts.read_ahead == 0 && ld->sizes.runs_per_worker > 1 && m.reads > m.slot)
@@ -163,7 +165,7 @@ static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds
                                 (unsigned long long)m.device, (unsigned long long)m.reads,
                                 (unsigned long long)m.cache, (unsigned long long)m.files,
                                 (unsigned long long)m.workers);
-        m = sum_memory(ld, kinds);
+        m = sum_memory(ld, kinds, ld->ring.n_slots);
     }
     return 0;
 }
@@ -179,9 +181,21 @@ int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     return rc;
 }
 
+int mr_sizes_check_slot(const struct mr_loader *ld)
+{
+    struct mr_files_kinds kinds;
+    mr_files_count(ld->ds->files, &kinds);
+    uint64_t n = atomic_load(&ld->ring.n_all) + 1ull, total = sum_memory(ld, &kinds, n).total;
+    if (!ld->opts.max_memory || total <= ld->opts.max_memory)
+        return 0;
+    return mr_error_set(MR_ELIMIT, "max_memory %llu bytes: %llu slots and all else need %llu",
+                        (unsigned long long)ld->opts.max_memory, (unsigned long long)n,
+                        (unsigned long long)total);
+}
+
 uint64_t mr_sizes_cache_limit(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
-    uint64_t others = sum_memory(ld, kinds).total -
+    uint64_t others = sum_memory(ld, kinds, ld->ring.n_slots).total -
                       kinds->path_bytes; /* what is cached already counts in neither */
     return ld->opts.max_memory ? MR_MAX(ld->opts.max_memory - others, 1) : 0;
 }

@@ -11,26 +11,28 @@
 
 #define STATE_VERSION 1
 
-/* The epoch and global position after the last batch handed out. */
-static void place_of(const struct mr_loader *ld, uint64_t *epoch, uint64_t *position)
+/* The epoch and global position where batch number `next` begins. */
+static void place_of(const struct mr_loader *ld, uint64_t next, uint64_t *epoch, uint64_t *position)
 {
     const struct mr_plan *plan = &ld->plan;
     *epoch = plan->first_epoch;
     *position = plan->first.start;
-    if (ld->handout.next_batch == 0)
+    if (next == 0)
         return;
     struct mr_plan_batch last;
-    mr_plan_get(plan, ld->handout.next_batch - 1, &last);
+    mr_plan_get(plan, next - 1, &last);
     *epoch = last.last ? last.epoch + 1 : last.epoch;
     *position = last.last ? 0 : last.shard->start + (last.row0 + last.rows) * last.shard->world;
 }
 
-int mr_loader_state(const struct mr_loader *ld, char *buf, size_t cap)
+/* next: the first batch after a resume; bad: bad samples before it. */
+static int write_state(const struct mr_loader *ld, uint64_t next, uint64_t bad, char *buf,
+                       size_t cap)
 {
     if (!ld || !buf)
         return mr_error_null("mr_loader_state", "a loader and a buffer");
     uint64_t epoch, position;
-    place_of(ld, &epoch, &position);
+    place_of(ld, next, &epoch, &position);
     int n = snprintf(buf, cap,
                      "{\"millrace_state\": %d, \"dataset\": \"%016" PRIx64
                      "\", \"sampler\": \"%s\", \"seed\": \"%" PRIu64 "\", \"samples\": %" PRIu64
@@ -39,10 +41,28 @@ int mr_loader_state(const struct mr_loader *ld, char *buf, size_t cap)
                      STATE_VERSION, mr_dataset_fingerprint(ld->ds), mr_sampler_text(ld->sampler),
                      ld->opts.seed, ld->plan.length, epoch, position,
                      position / ld->opts.world / ld->opts.batch_size, ld->opts.batch_size,
-                     ld->opts.world, ld->quarantine.n_bad_before + ld->quarantine.n_bad);
+                     ld->opts.world, ld->quarantine.n_bad_before + bad);
     if (n < 0 || (size_t)n >= cap)
         return mr_error_set(MR_ELIMIT, "state: needs %d bytes, the buffer has %zu", n + 1, cap);
     return n;
+}
+
+int mr_loader_state(const struct mr_loader *ld, char *buf, size_t cap)
+{
+    return write_state(ld, ld->handout.next_batch, ld->quarantine.n_bad, buf, cap);
+}
+
+int mr_loader_state_released(const struct mr_loader *ld, char *buf, size_t cap)
+{
+    uint64_t next = ld->handout.next_batch, bad = ld->quarantine.n_bad;
+    for (const struct mr_slot *slot = mr_ring_all(&ld->ring); slot; slot = slot->next_all) {
+        uint64_t t = atomic_load(&slot->ready_for);
+        if (!mr_slot_holds(slot, t) || t >= next)
+            continue;
+        next = t;
+        bad = slot->bad_before;
+    }
+    return write_state(ld, next, bad, buf, cap);
 }
 
 /* A whole number below 2^53 that JSON can hold exactly. */

@@ -62,13 +62,13 @@ static void read_ahead(const struct mr_loader *ld, struct mr_loader_stats *out)
 
 static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
 {
-    uint64_t slots = ld->layout.host_bytes * ld->ring.n_slots;
+    uint64_t n = atomic_load(&ld->ring.n_all), slots = ld->layout.host_bytes * n;
     bool pageable = ld->device_info.unified || !ld->opts.pin;
     *(pageable ? &out->pageable_bytes : &out->pinned_bytes) = slots;
     uint64_t device, host;
-    mr_backends_bytes(ld, &device, &host);
+    mr_backends_bytes(ld, n, &device, &host);
     if (!ld->device_info.unified)
-        device += (ld->layout.slot_bytes + ld->layout.output_bytes) * ld->ring.n_slots;
+        device += (ld->layout.slot_bytes + ld->layout.output_bytes) * n;
     out->device_bytes = device;
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);

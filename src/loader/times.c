@@ -175,10 +175,10 @@ void mr_times_overlap(struct mr_loader *ld, struct mr_loader_stats *out)
     struct interval *use = copy + MR_TIMES, *all_use = use + MR_TIMES;
     uint64_t n_copy = 0, n_use = 0, n_all = 0, all_ns;
     pthread_mutex_lock(&ld->ship.lock);
-    for (uint32_t i = 0; i < ld->ring.n_slots; i++)
+    for (struct mr_slot *slot = mr_ring_all(&ld->ring); slot; slot = slot->next_all)
         for (int k = 0; k < 2; k++)
-            if (ld->ring.slot[i].clock[k].end_recorded)
-                keep_times(ld, &ld->ring.slot[i].clock[k]);
+            if (slot->clock[k].end_recorded)
+                keep_times(ld, &slot->clock[k]);
     for (uint64_t i = 0; i < MR_MIN(ld->times.n, MR_TIMES); i++) {
         const struct mr_batch_times *t = &ld->times.kept[i];
         struct interval used = {t->use_start, t->use_end};

@@ -32,8 +32,11 @@ static char fail_call[64];
 static uint64_t fail_at, fail_more, most;
 static int fail_with;
 static unsigned nvfs_version;
-static const char *buffer; /* the last that was registered */
-static uint64_t buffer_bytes;
+#define MAX_BUFFERS 64
+static struct {
+    const char *base; /* NULL: free */
+    uint64_t bytes;
+} buffer[MAX_BUFFERS];
 
 FAKE_API fake_cufile_report_fn fake_cufile_report;
 FAKE_API fake_cufile_fail_fn fake_cufile_fail;
@@ -158,14 +161,26 @@ void cuFileHandleDeregister(void *handle)
     end(0);
 }
 
+/* NULL: a free place. Returns its number; -1: there is none. Under the lock. */
+static int find_buffer(const void *base)
+{
+    for (int i = 0; i < MAX_BUFFERS; i++)
+        if (buffer[i].base == base)
+            return i;
+    return -1;
+}
+
 struct result cuFileBufRegister(const void *base, size_t bytes, int flags)
 {
     int error = begin("cuFileBufRegister");
     if (flags)
         misuse("cuFileBufRegister: flags");
-    if (!error) {
-        buffer = base;
-        buffer_bytes = bytes;
+    int i = find_buffer(NULL);
+    if (i < 0)
+        misuse("cuFileBufRegister: more buffers than this library keeps");
+    if (!error && i >= 0) {
+        buffer[i].base = base;
+        buffer[i].bytes = bytes;
         count.buffers++;
     }
     return end(error);
@@ -174,9 +189,11 @@ struct result cuFileBufRegister(const void *base, size_t bytes, int flags)
 struct result cuFileBufDeregister(const void *base)
 {
     begin("cuFileBufDeregister");
-    if (base != buffer)
-        misuse("cuFileBufDeregister: another buffer");
-    buffer = NULL;
+    int i = find_buffer(base);
+    if (i < 0)
+        misuse("cuFileBufDeregister: not registered");
+    else
+        buffer[i].base = NULL;
     count.buffers--;
     return end(0);
 }
@@ -184,7 +201,8 @@ struct result cuFileBufDeregister(const void *base)
 ssize_t cuFileRead(void *handle, void *base, size_t bytes, off_t file_offset, off_t base_offset)
 {
     int error = begin("cuFileRead");
-    if (buffer && (base != buffer || (uint64_t)base_offset + bytes > buffer_bytes))
+    int i = count.buffers > 0 ? find_buffer(base) : -1;
+    if (count.buffers > 0 && (i < 0 || (uint64_t)base_offset + bytes > buffer[i].bytes))
         misuse("cuFileRead: past the buffer");
     size_t n = most && bytes > most ? most : bytes;
     pthread_mutex_unlock(&lock);

@@ -32,6 +32,7 @@ struct run_config {
     struct mr_loader_opts opts;
     uint64_t sampler_seed;
     uint64_t stop_after; /* batches; 0: to the end */
+    uint32_t hold;       /* batches that are held before the oldest is read and released */
 };
 
 static inline struct run_config run_config(const char *dataset)
@@ -102,6 +103,15 @@ static inline void run_take(struct run *run, struct mr_device *dev, struct mr_st
         free(back[f]);
 }
 
+/* Reads and releases the oldest of n held batches. */
+static inline void run_release(struct run *run, struct mr_loader *ld, struct mr_device *dev,
+                               struct mr_stream *stream, struct mr_batch *held, uint32_t *n)
+{
+    run_take(run, dev, stream, &held[0]);
+    must(mr_loader_release(ld, &held[0], stream));
+    memmove(&held[0], &held[1], --*n * sizeof *held);
+}
+
 static inline struct run run_loader(const struct run_config *c)
 {
     struct run run = {0};
@@ -121,14 +131,17 @@ static inline struct run run_loader(const struct run_config *c)
     must(mr_device_open(c->device, &dev));
     must(mr_stream_create(dev, "consumer", &stream));
     run.rc = mr_loader_open(ds, sampler, chain, dev, &c->opts, &ld);
-    struct mr_batch b;
+    struct mr_batch *held = malloc((c->hold + 1) * sizeof *held);
+    uint32_t n = 0;
     while (run.rc >= 0 && (c->stop_after == 0 || run.batches < c->stop_after) &&
-           (run.rc = mr_loader_next(ld, stream, &b)) > 0) {
-        run_take(&run, dev, stream, &b);
-        must(mr_loader_release(ld, &b, stream));
-    }
+           (run.rc = mr_loader_next(ld, stream, &held[n])) > 0)
+        if (++n > c->hold)
+            run_release(&run, ld, dev, stream, held, &n);
     if (run.rc < 0)
         snprintf(run.error, sizeof run.error, "%s", mr_last_error());
+    while (n > 0)
+        run_release(&run, ld, dev, stream, held, &n);
+    free(held);
     if (ld) {
         must(mr_loader_state(ld, run.state, sizeof run.state));
         mr_loader_stats(ld, &run.stats);

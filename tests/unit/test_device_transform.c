@@ -130,6 +130,7 @@ static void a_resident_set_gives_the_same_bits(void **state)
         c.opts.workers = 1 + draw(4);
         c.opts.streams = 1 + draw(3);
         c.opts.cache = MR_CACHE_DEVICE;
+        c.hold = draw(2) ? draw(9) : 0;
         struct run sim = run_loader(&c);
         if (sim.rc < 0)
             fail_msg("%s: %s", set, sim.error);

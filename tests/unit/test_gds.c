@@ -166,6 +166,7 @@ static void same_batches(void **state)
             c.device = devices[k & 1];
             c.opts.prefetch = k & 2 ? 1 : 4;
             c.opts.workers = k == 3 ? 1 : 4;
+            c.hold = k >= 2 ? 7 : 0;
             compare_with(&want, &c, true);
         }
         run_free(&want);

@@ -102,6 +102,7 @@ static void test_same_windows(void **state)
         c.opts.gpu_decode = 1;
         c.opts.workers = 1 + k % 3;
         c.opts.streams = 1 + k % 2;
+        c.hold = (uint32_t)k * 2;
         struct run gpu = run_loader(&c);
         if (cpu.rc != 0 || gpu.rc != 0)
             fail_msg("%s: %s %s", chains[k], cpu.error, gpu.error);

@@ -7,7 +7,7 @@ static int plan_one(struct mr_loader *ld, const struct mr_row_backend *ops)
 {
     struct mr_backends *all = &ld->backends;
     struct mr_backend *b = &all->all[all->n_all++];
-    *b = (struct mr_backend){.ops = ops, .ld = ld};
+    *b = (struct mr_backend){.ops = ops, .ld = ld, .number = all->n_all - 1};
     b->state = calloc(1, MR_MAX(ops->state_size, 1));
     if (!b->state)
         return mr_error_nomem(ops->name, ops->state_size);
@@ -37,17 +37,47 @@ void mr_backends_lay_out(struct mr_loader *ld, uint64_t *at)
             ld->backends.used[i]->ops->lay_out(ld->backends.used[i], at);
 }
 
-void mr_backends_bytes(const struct mr_loader *ld, uint64_t *device, uint64_t *host)
+void mr_backends_bytes(const struct mr_loader *ld, uint64_t n_slots, uint64_t *device,
+                       uint64_t *host)
 {
     *device = *host = 0;
     for (int i = 0; i < ld->backends.n_used; i++)
         if (ld->backends.used[i]->ops->bytes)
-            ld->backends.used[i]->ops->bytes(ld->backends.used[i], device, host);
+            ld->backends.used[i]->ops->bytes(ld->backends.used[i], n_slots, device, host);
+}
+
+int mr_backends_slot_open(struct mr_loader *ld, struct mr_slot *slot)
+{
+    for (int i = 0; i < ld->backends.n_used; i++) {
+        struct mr_backend *b = ld->backends.used[i];
+        if (!b->ops->slot_open)
+            continue;
+        void *own = slot->own[b->number] = calloc(1, b->ops->slot_size);
+        if (!own)
+            return mr_error_nomem("batch slot", b->ops->slot_size);
+        int rc = b->ops->slot_open(b, slot, own);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+void mr_backends_slot_close(struct mr_loader *ld, struct mr_slot *slot)
+{
+    for (int i = 0; i < ld->backends.n_all; i++) {
+        if (!slot->own[i])
+            continue;
+        ld->backends.all[i].ops->slot_close(&ld->backends.all[i], slot->own[i]);
+        free(slot->own[i]);
+        slot->own[i] = NULL;
+    }
 }
 
 int mr_backends_open(struct mr_loader *ld)
 {
     int rc = 0;
+    for (struct mr_slot *slot = mr_ring_all(&ld->ring); slot && rc == 0; slot = slot->next_all)
+        rc = mr_backends_slot_open(ld, slot);
     for (int i = 0; i < ld->backends.n_used && rc == 0; i++)
         if (ld->backends.used[i]->ops->open)
             rc = ld->backends.used[i]->ops->open(ld->backends.used[i]);
@@ -90,6 +120,8 @@ void mr_backends_stats(const struct mr_loader *ld, struct mr_loader_stats *out)
 
 void mr_backends_close(struct mr_loader *ld)
 {
+    for (struct mr_slot *slot = mr_ring_all(&ld->ring); slot; slot = slot->next_all)
+        mr_backends_slot_close(ld, slot);
     for (int i = 0; i < ld->backends.n_all; i++) {
         struct mr_backend *b = &ld->backends.all[i];
         if (b->ops->close && b->state)
@@ -107,9 +139,4 @@ bool mr_backend_reads(const struct mr_loader *ld, int maker, const struct mr_ext
 bool mr_backend_made(const struct mr_backend *b, const struct mr_slot *slot, uint64_t row)
 {
     return b->ld->backends.used[slot->maker[row]] == b;
-}
-
-uint64_t mr_backend_slot(const struct mr_backend *b, const struct mr_slot *slot)
-{
-    return (uint64_t)(slot - b->ld->ring.slot);
 }

@@ -29,6 +29,7 @@
 #include "base/base.h"
 #include "dataset/dataset.h"
 #include "loader/run.h"
+#include "loader/slot.h"
 
 struct mr_loader;
 struct mr_loader_stats;
@@ -59,11 +60,17 @@ struct mr_row_backend {
     /* Adds its per-row parts to a slot, in front of the fields (moves *at). May set host_bytes:
      * nothing behind is in the host half. */
     void (*lay_out)(struct mr_backend *b, uint64_t *at);
-    /* What it holds beside slots, for the sum: device memory, host memory. */
-    void (*bytes)(const struct mr_backend *b, uint64_t *device, uint64_t *host);
+    /* What it holds beside n_slots slots, for the sum: device memory, host memory. */
+    void (*bytes)(const struct mr_backend *b, uint64_t n_slots, uint64_t *device, uint64_t *host);
     /* Memory and whatever else it needs, once there are slots; no worker runs yet. 0 or an error.
      */
     int (*open)(struct mr_backend *b);
+    /* What it keeps for each slot, of slot_size zeroed bytes (mr_backend_own): of the first ones
+     * before open, of one that is made later while workers run. slot_close: also after a failure,
+     * when nothing uses the slot any more. */
+    size_t slot_size;
+    int (*slot_open)(struct mr_backend *b, struct mr_slot *slot, void *own);
+    void (*slot_close)(struct mr_backend *b, void *own);
     /* Is this sample its own? at: where its n extents are; NULL: they have been read into host
      * memory. NULL: it takes all samples, and no backend behind it is used. */
     bool (*takes)(const struct mr_backend *b, uint64_t epoch, uint64_t index,
@@ -96,11 +103,10 @@ struct mr_backend {
     const struct mr_row_backend *ops;
     struct mr_loader *ld;
     void *state; /* ops->state_size bytes, zeroed before plan */
+    int number;  /* in mr_backends.all */
     bool used;
     char note[256]; /* what the statistics say of it */
 };
-
-#define MR_MAX_BACKENDS 8
 
 struct mr_backends {
     struct mr_backend all[MR_MAX_BACKENDS]; /* as in mr_row_backends */
@@ -113,8 +119,12 @@ struct mr_backends {
 /* Plans all of them and chooses those to use. Returns 0 or an error. */
 int mr_backends_plan(struct mr_loader *ld);
 void mr_backends_lay_out(struct mr_loader *ld, uint64_t *at);
-void mr_backends_bytes(const struct mr_loader *ld, uint64_t *device, uint64_t *host);
+void mr_backends_bytes(const struct mr_loader *ld, uint64_t n_slots, uint64_t *device,
+                       uint64_t *host);
 int mr_backends_open(struct mr_loader *ld);
+/* What they keep for one slot. On failure it is still to be closed. */
+int mr_backends_slot_open(struct mr_loader *ld, struct mr_slot *slot);
+void mr_backends_slot_close(struct mr_loader *ld, struct mr_slot *slot);
 void mr_backends_complete(struct mr_worker *w, struct mr_slot *slot, uint64_t t);
 void mr_backends_move(struct mr_loader *ld, struct mr_slot *slot, uint64_t to, uint64_t from);
 int mr_backends_enqueue(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream,
@@ -126,7 +136,10 @@ void mr_backends_close(struct mr_loader *ld);
 bool mr_backend_reads(const struct mr_loader *ld, int maker, const struct mr_extent *at);
 /* Was the row made by this backend? */
 bool mr_backend_made(const struct mr_backend *b, const struct mr_slot *slot, uint64_t row);
-/* Of this backend's slots' states, an array in its state: the number of a slot. */
-uint64_t mr_backend_slot(const struct mr_backend *b, const struct mr_slot *slot);
+/* What this backend keeps for a slot. */
+static inline void *mr_backend_own(const struct mr_backend *b, const struct mr_slot *slot)
+{
+    return slot->own[b->number];
+}
 
 #endif

@@ -17,11 +17,15 @@
 #define MOST_JOINED_READ (16ull << 20)
 
 struct gds {
-    bool begun;   /* the device's file interface is open */
-    void *memory; /* registered with it; NULL: not */
+    bool begun;                          /* the device's file interface is open */
+    const struct mr_slot_memory *memory; /* that the first slots are cut from */
     int n_files;
-    void **file;          /* by id; NULL: not a file that can be read so */
-    uint32_t **came_from; /* of each slot: the row where a row of the batch was read to */
+    void **file; /* by id; NULL: not a file that can be read so */
+};
+
+struct gds_slot {
+    uint32_t *came_from; /* the row where a row of the batch was read to */
+    void *registered;    /* memory that this slot has registered with the interface; NULL: none */
 };
 
 static void set_note(struct mr_backend *b, const char *fmt, ...)
@@ -160,35 +164,38 @@ static int gds_plan(struct mr_backend *b)
     return 1;
 }
 
-static int gds_open(struct mr_backend *b)
+/* The first slot of a memory registers all of it. */
+static int gds_slot_open(struct mr_backend *b, struct mr_slot *slot, void *own)
 {
-    struct mr_loader *ld = b->ld;
     struct gds *gds = b->state;
-    uint64_t bytes = (ld->layout.slot_bytes + ld->layout.output_bytes) * ld->ring.n_slots;
-    uint64_t row_bytes = ld->opts.batch_size * sizeof(uint32_t);
-    gds->came_from = calloc(ld->ring.n_slots, sizeof(uint32_t *));
-    if (!gds->came_from)
-        return mr_error_nomem("batch slots", ld->ring.n_slots * sizeof(uint32_t *));
-    for (uint32_t i = 0; i < ld->ring.n_slots; i++) {
-        gds->came_from[i] = calloc(ld->opts.batch_size, sizeof(uint32_t));
-        if (!gds->came_from[i])
-            return mr_error_nomem("batch slot", row_bytes);
-    }
-    if (mr_device_file_memory(ld->device, ld->ring.on_device, bytes) == 0)
-        gds->memory = ld->ring.on_device;
-    else
+    struct gds_slot *s = own;
+    const struct mr_slot_memory *memory = slot->memory;
+    uint64_t rows = b->ld->opts.batch_size;
+    s->came_from = calloc(rows, sizeof *s->came_from);
+    if (!s->came_from)
+        return mr_error_nomem("batch slot", rows * sizeof *s->came_from);
+    if (memory == gds->memory)
+        return 0;
+    bool first = !gds->memory; /* later there are readers of the note */
+    if (mr_device_file_memory(b->ld->device, memory->on_device, memory->device_bytes) == 0)
+        s->registered = memory->on_device;
+    else if (first)
         add_note(b, "; its buffers between, as memory could not be registered: ", mr_last_error());
+    if (first)
+        gds->memory = memory;
     return 0;
+}
+
+static void gds_slot_close(struct mr_backend *b, void *own)
+{
+    struct gds_slot *s = own;
+    if (s->registered)
+        mr_device_file_memory_end(b->ld->device, s->registered);
+    free(s->came_from);
 }
 
 static void gds_close(struct mr_backend *b)
 {
-    struct gds *gds = b->state;
-    for (uint32_t i = 0; gds->came_from && i < b->ld->ring.n_slots; i++)
-        free(gds->came_from[i]);
-    free(gds->came_from);
-    if (gds->memory)
-        mr_device_file_memory_end(b->ld->device, gds->memory);
     close_files(b);
 }
 
@@ -212,10 +219,10 @@ static int read_rows(struct mr_backend *b, struct mr_worker *w, const struct mr_
     const struct mr_extent *at = &s->extent[e].at;
     const struct mr_field *fp = &ld->layout.field[at->field];
     const unsigned char *to = row->slot->device + fp->offset + row->at * fp->row_bytes;
+    unsigned char *memory = row->slot->memory->on_device;
     uint64_t bytes = n * fp->row_bytes, start = mr_time_ns();
-    int64_t got =
-        mr_device_file_read(ld->device, gds->file[at->file], at->offset, ld->ring.on_device,
-                            (uint64_t)(to - ld->ring.on_device), bytes);
+    int64_t got = mr_device_file_read(ld->device, gds->file[at->file], at->offset, memory,
+                                      (uint64_t)(to - memory), bytes);
     w->direct_ns += mr_time_ns() - start;
     if (got == MR_EDEVICE)
         return MR_EDEVICE;
@@ -266,7 +273,6 @@ static int read_extent(struct mr_backend *b, struct mr_worker *w, const struct m
 static int gds_make(struct mr_backend *b, struct mr_worker *w, const struct mr_row *row,
                     struct mr_run_sample *s)
 {
-    const struct gds *gds = b->state;
     struct mr_decoding d;
     uint32_t direct = 0;
     for (int e = 0; e < s->n_extents; e++) {
@@ -284,14 +290,13 @@ static int gds_make(struct mr_backend *b, struct mr_worker *w, const struct mr_r
     rc = mr_host_write(w, row, &d, direct);
     if (rc < 0)
         return rc;
-    gds->came_from[mr_backend_slot(b, row->slot)][row->at] = row->at;
+    ((struct gds_slot *)mr_backend_own(b, row->slot))->came_from[row->at] = row->at;
     return 1;
 }
 
 static void gds_move(struct mr_backend *b, struct mr_slot *slot, uint64_t to, uint64_t from)
 {
-    const struct gds *gds = b->state;
-    gds->came_from[mr_backend_slot(b, slot)][to] = (uint32_t)from;
+    ((struct gds_slot *)mr_backend_own(b, slot))->came_from[to] = (uint32_t)from;
 }
 
 /* Fills what is missing in the device half: rows that the host made, rows that moved over bad ones.
@@ -299,7 +304,7 @@ static void gds_move(struct mr_backend *b, struct mr_slot *slot, uint64_t to, ui
 static int complete_field(struct mr_backend *b, const struct mr_field *fp,
                           const struct mr_slot *slot, struct mr_stream *stream, uint64_t *copied)
 {
-    const uint32_t *came_from = ((const struct gds *)b->state)->came_from[mr_backend_slot(b, slot)];
+    const uint32_t *came_from = ((const struct gds_slot *)mr_backend_own(b, slot))->came_from;
     unsigned char *rows = slot->device + fp->offset;
     int rc = 0;
     for (uint64_t row = 0; row < slot->size && rc == 0; row++) {
@@ -340,7 +345,9 @@ const struct mr_row_backend mr_row_gds = {
     .writes_device = true,
     .read_advice = "more workers, of which each reads one range at a time, or faster storage",
     .plan = gds_plan,
-    .open = gds_open,
+    .slot_size = sizeof(struct gds_slot),
+    .slot_open = gds_slot_open,
+    .slot_close = gds_slot_close,
     .takes = gds_takes,
     .make = gds_make,
     .move = gds_move,

@@ -206,7 +206,8 @@ static int jpeg_make(struct mr_backend *b, struct mr_worker *w, const struct mr_
                      struct mr_run_sample *s)
 {
     struct mr_jpeg_state *g = b->state;
-    struct mr_kept_picture *kept = &g->slot[mr_backend_slot(b, row->slot)].kept[row->at];
+    const struct mr_jpeg_slot *own = mr_backend_own(b, row->slot);
+    struct mr_kept_picture *kept = &own->kept[row->at];
     struct mr_bytes stored = {NULL, 0};
     struct mr_decoding d;
     int rc = mr_host_decode(w, row, s, &stored, &d);
@@ -231,8 +232,8 @@ static uint64_t *from_of(const struct mr_backend *b, const struct mr_slot *slot)
 static int decode_batch(struct mr_backend *b, struct mr_slot *slot, uint64_t t)
 {
     struct mr_jpeg_state *g = b->state;
-    struct mr_jpeg_slot *own = &g->slot[mr_backend_slot(b, slot)];
-    struct mr_jpeg_context *c = &g->context[mr_backend_slot(b, slot) % MR_JPEG_CONTEXTS];
+    struct mr_jpeg_slot *own = mr_backend_own(b, slot);
+    struct mr_jpeg_context *c = &g->context[slot->id % MR_JPEG_CONTEXTS];
     uint64_t *from = from_of(b, slot), rows = slot->info.rows, start = mr_time_ns();
     for (uint64_t row = 0; row < rows; row++) {
         from[row] = UINT64_MAX;
@@ -252,7 +253,7 @@ static void jpeg_complete(struct mr_backend *b, struct mr_worker *w, struct mr_s
                           uint64_t t)
 {
     struct mr_jpeg_state *g = b->state;
-    struct mr_jpeg_slot *own = &g->slot[mr_backend_slot(b, slot)];
+    struct mr_jpeg_slot *own = mr_backend_own(b, slot);
     const uint64_t *from = from_of(b, slot);
     uint32_t refused = 0;
     int rc = decode_batch(b, slot, t);
@@ -280,7 +281,7 @@ static int jpeg_enqueue(struct mr_backend *b, struct mr_slot *slot, struct mr_st
 {
     (void)copied;
     const struct mr_jpeg_state *g = b->state;
-    const struct mr_jpeg_slot *own = &g->slot[mr_backend_slot(b, slot)];
+    const struct mr_jpeg_slot *own = mr_backend_own(b, slot);
     const unsigned char *from = slot->device + g->from_offset;
     if (own->n == 0 || slot->size == 0)
         return 0;
@@ -316,6 +317,9 @@ const struct mr_row_backend mr_row_jpeg = {
     .lay_out = jpeg_lay_out,
     .bytes = mr_jpeg_bytes,
     .open = mr_jpeg_open_all,
+    .slot_size = sizeof(struct mr_jpeg_slot),
+    .slot_open = mr_jpeg_slot_open,
+    .slot_close = mr_jpeg_slot_close,
     .takes = jpeg_takes,
     .make = jpeg_make,
     .complete = jpeg_complete,

@@ -48,8 +48,6 @@ struct mr_jpeg_state {
     uint64_t from_offset; /* in a slot's halves, a u64 a row: its place in `rows`, or UINT64_MAX */
     uint64_t scratch_bytes, most_pixels; /* of a context, of a picture */
     uint32_t out_w, out_h;
-    unsigned char *rows; /* all slots' rows */
-    struct mr_jpeg_slot *slot;
     struct mr_jpeg_context context[MR_JPEG_CONTEXTS];
     double cpu_rate, gpu_rate; /* pictures/s when the share was chosen; 0: it was given */
     _Atomic uint64_t decoded, refused;
@@ -57,7 +55,9 @@ struct mr_jpeg_state {
 
 int mr_jpeg_plan(struct mr_backend *b);
 int mr_jpeg_open_all(struct mr_backend *b);
-void mr_jpeg_bytes(const struct mr_backend *b, uint64_t *device, uint64_t *host);
+int mr_jpeg_slot_open(struct mr_backend *b, struct mr_slot *slot, void *own);
+void mr_jpeg_slot_close(struct mr_backend *b, void *own);
+void mr_jpeg_bytes(const struct mr_backend *b, uint64_t n_slots, uint64_t *device, uint64_t *host);
 void mr_jpeg_close_all(struct mr_backend *b);
 
 /* Measures both sides, and sets fraction. Returns 0, MR_EDEVICE, -ENOMEM. */

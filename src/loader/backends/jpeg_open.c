@@ -98,10 +98,10 @@ static uint64_t slot_rows_bytes(const struct mr_backend *b)
     return mr_round_up(b->ld->opts.batch_size * g->row_bytes, 256);
 }
 
-void mr_jpeg_bytes(const struct mr_backend *b, uint64_t *device, uint64_t *host)
+void mr_jpeg_bytes(const struct mr_backend *b, uint64_t n_slots, uint64_t *device, uint64_t *host)
 {
     const struct mr_jpeg_state *g = b->state;
-    uint64_t batch = b->ld->opts.batch_size, n_slots = b->ld->ring.n_slots;
+    uint64_t batch = b->ld->opts.batch_size;
     uint64_t context = g->scratch_bytes + batch * sizeof(struct mr_resample_row);
     *device += slot_rows_bytes(b) * n_slots + context * MR_JPEG_CONTEXTS;
     *host += n_slots * batch * b->ld->sizes.sample_bytes; /* compressed pictures that wait */
@@ -154,13 +154,28 @@ static void close_context(struct mr_device *device, struct mr_jpeg_context *c)
         pthread_mutex_destroy(&c->lock);
 }
 
-static void close_slot(const struct mr_backend *b, struct mr_jpeg_slot *slot)
+int mr_jpeg_slot_open(struct mr_backend *b, struct mr_slot *slot, void *own)
 {
-    for (uint64_t row = 0; slot->kept && row < b->ld->opts.batch_size; row++)
-        free(slot->kept[row].bytes);
-    free(slot->kept);
-    if (slot->done)
-        mr_event_destroy(slot->done);
+    (void)slot;
+    struct mr_jpeg_slot *s = own;
+    uint64_t batch = b->ld->opts.batch_size;
+    s->kept = calloc(batch, sizeof *s->kept);
+    if (!s->kept)
+        return mr_error_nomem("batch slot", batch * sizeof *s->kept);
+    int rc = mr_event_create(b->ld->device, 0, &s->done);
+    return rc < 0
+               ? rc
+               : mr_memory_acquire(b->ld->device, MR_DEVICE, slot_rows_bytes(b), (void **)&s->rows);
+}
+
+void mr_jpeg_slot_close(struct mr_backend *b, void *own)
+{
+    struct mr_jpeg_slot *s = own;
+    for (uint64_t row = 0; s->kept && row < b->ld->opts.batch_size; row++)
+        free(s->kept[row].bytes);
+    free(s->kept);
+    mr_event_destroy(s->done);
+    mr_memory_release(b->ld->device, MR_DEVICE, s->rows, NULL);
 }
 
 void mr_jpeg_close_all(struct mr_backend *b)
@@ -168,33 +183,6 @@ void mr_jpeg_close_all(struct mr_backend *b)
     struct mr_jpeg_state *g = b->state;
     for (int i = 0; i < MR_JPEG_CONTEXTS; i++)
         close_context(b->ld->device, &g->context[i]);
-    for (uint32_t i = 0; g->slot && i < b->ld->ring.n_slots; i++)
-        close_slot(b, &g->slot[i]);
-    free(g->slot);
-    if (g->rows)
-        mr_memory_release(b->ld->device, MR_DEVICE, g->rows, NULL);
-}
-
-static int open_slots(struct mr_backend *b)
-{
-    struct mr_jpeg_state *g = b->state;
-    uint64_t bytes = slot_rows_bytes(b), batch = b->ld->opts.batch_size;
-    uint32_t n = b->ld->ring.n_slots;
-    int rc = mr_memory_acquire(b->ld->device, MR_DEVICE, bytes * n, (void **)&g->rows);
-    if (rc < 0)
-        return rc;
-    g->slot = calloc(n, sizeof *g->slot);
-    if (!g->slot)
-        return mr_error_nomem("batch slots", n * sizeof *g->slot);
-    for (uint32_t i = 0; i < n && rc == 0; i++) {
-        struct mr_jpeg_slot *slot = &g->slot[i];
-        slot->rows = g->rows + i * bytes;
-        slot->kept = calloc(batch, sizeof *slot->kept);
-        if (!slot->kept)
-            return mr_error_nomem("batch slot", batch * sizeof *slot->kept);
-        rc = mr_event_create(b->ld->device, 0, &slot->done);
-    }
-    return rc;
 }
 
 int mr_jpeg_open_all(struct mr_backend *b)
@@ -203,9 +191,6 @@ int mr_jpeg_open_all(struct mr_backend *b)
     int rc = 0;
     for (int i = 0; i < MR_JPEG_CONTEXTS && rc == 0; i++)
         rc = open_context(b, &g->context[i]);
-    if (rc < 0)
-        return rc;
-    rc = open_slots(b);
     if (rc < 0 || b->ld->opts.gpu_decode != MR_GPU_DECODE_AUTO)
         return rc;
     return mr_jpeg_choose_share(b);

@@ -45,7 +45,8 @@ static void try_on_host(struct mr_backend *b, struct trial *t, struct trial_wind
         return;
     window->at.picture = &picture;
     uint64_t in_dim[MR_MAX_RANK] = {picture.height, picture.width, 3};
-    void *row = ld->ring.slot[0].host + ld->layout.field[g->field].offset; /* no worker runs yet */
+    void *row = mr_ring_slot(&ld->ring, 0)->host +
+                ld->layout.field[g->field].offset; /* no worker runs yet */
     rc = ld->layout.field[g->field].device_part
              ? mr_transform_apply_head(ld->chain, g->field, &window->at, picture.data, in_dim, row,
                                        t->scratch)
@@ -84,6 +85,7 @@ static int try_on_device(struct mr_backend *b, struct trial *t, double *out_rate
 {
     struct mr_jpeg_state *g = b->state;
     struct mr_jpeg_context *c = &g->context[0];
+    const struct mr_jpeg_slot *own = mr_backend_own(b, mr_ring_slot(&b->ld->ring, 0));
     uint64_t best = UINT64_MAX;
     uint32_t done = 0;
     int rc = 0;
@@ -91,7 +93,7 @@ static int try_on_device(struct mr_backend *b, struct trial *t, double *out_rate
         uint64_t start = mr_time_ns();
         for (uint64_t i = 0; i < t->n; i++)
             t->from[i] = UINT64_MAX;
-        rc = mr_jpeg_decode_rows(b, c, t->kept, t->n, g->slot[0].rows, t->from, &done);
+        rc = mr_jpeg_decode_rows(b, c, t->kept, t->n, own->rows, t->from, &done);
         if (rc == 0)
             rc = mr_event_synchronize(c->done);
         best = MR_MIN(best, mr_time_ns() - start);

@@ -85,8 +85,10 @@ static void resident_lay_out(struct mr_backend *b, uint64_t *at)
     b->ld->layout.host_bytes = *at;
 }
 
-static void resident_bytes(const struct mr_backend *b, uint64_t *device, uint64_t *host)
+static void resident_bytes(const struct mr_backend *b, uint64_t n_slots, uint64_t *device,
+                           uint64_t *host)
 {
+    (void)n_slots;
     (void)host;
     *device += ((const struct resident *)b->state)->bytes;
 }

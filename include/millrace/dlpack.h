@@ -1,0 +1,99 @@
+/*
+ * DLPack: batches as tensors of PyTorch, JAX, NumPy, CuPy and other libraries, without a copy.
+ *
+ *     struct mr_dlpack_versioned *tensor;
+ *     mr_loader_next(loader, stream, &batch);
+ *     mr_batch_to_dlpack_versioned(&batch, 0, MR_DLPACK_DATA, stream, &tensor);
+ *     mr_loader_release(loader, &batch, stream);
+ *     ... // hand the tensor to a library, which calls tensor->deleter(tensor) when it is done
+ *
+ * The structs have the layout of DLManagedTensor and DLManagedTensorVersioned in dlpack.h, whose
+ * pointers they can be cast to. Who gets one owns it and calls its deleter once, from any thread.
+ *
+ * Each tensor keeps its whole batch: the batch's memory is used again when the program has released
+ * the batch and all of its tensors have ended, in whatever order. Tensors may outlive the loader:
+ * then the last one gives the memory back. The device and the streams that tensors were made with
+ * must outlive the tensors.
+ */
+#ifndef MILLRACE_DLPACK_H
+#define MILLRACE_DLPACK_H
+
+#include <millrace/loader.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What mr_dlpack_tensor's numbers mean, as in dlpack.h. */
+enum {
+    MR_DLPACK_CPU = 1, /* device_type: host memory, page-locked or not */
+    MR_DLPACK_CUDA = 2,
+
+    MR_DLPACK_INT = 0, /* code */
+    MR_DLPACK_UINT = 1,
+    MR_DLPACK_FLOAT = 2,
+    MR_DLPACK_BFLOAT = 4,
+    MR_DLPACK_BOOL = 6,
+
+    MR_DLPACK_READ_ONLY = 1 /* flags */
+};
+
+/* DLTensor. */
+struct mr_dlpack_tensor {
+    void *data;
+    int32_t device_type, device_id;
+    int32_t ndim;
+    uint8_t code, bits; /* of an element */
+    uint16_t lanes;     /* 1 */
+    int64_t *shape;
+    int64_t *strides; /* in elements; set for all tensors that have dimensions */
+    uint64_t byte_offset;
+};
+
+/* DLManagedTensor. */
+struct mr_dlpack {
+    struct mr_dlpack_tensor tensor;
+    void *manager; /* private */
+    void (*deleter)(struct mr_dlpack *self);
+};
+
+/* DLManagedTensorVersioned, of version 1.0. */
+struct mr_dlpack_versioned {
+    uint32_t major, minor;
+    void *manager; /* private */
+    void (*deleter)(struct mr_dlpack_versioned *self);
+    uint64_t flags;
+    struct mr_dlpack_tensor tensor;
+};
+
+/* What of a field a tensor shows. All but the data must not be written to; only versioned tensors
+ * can say so. */
+enum mr_dlpack_part {
+    MR_DLPACK_DATA,    /* mr_batch_field.data */
+    MR_DLPACK_HOST,    /* mr_batch_field.host */
+    MR_DLPACK_OFFSETS, /* mr_batch_field.offsets, as i64[size + 1] */
+    MR_DLPACK_LENGTHS, /* mr_batch_field.lengths, as i64[size] */
+};
+
+/*
+ * Makes a tensor of a field of a held batch. The bytes are not copied. It allocates a few hundred
+ * bytes.
+ * batch: held. field: from 0. stream: the stream in which the tensor is used: when the tensor ends,
+ * its memory is used again behind all work that was enqueued to the stream until then. NULL: that
+ * work is done when the tensor ends. It has nothing to do with the stream given to
+ * mr_loader_next(), behind whose copy the work must be. After mr_loader_close() the end of a tensor
+ * waits for its stream.
+ * [out] out: on success.
+ * Returns 0, MR_EMISUSE (the batch is not held, or has no such field), MR_EUNSUPPORTED (the field
+ * has no such part), -ENOMEM. Any thread that has the batch.
+ */
+MR_API int mr_batch_to_dlpack(const struct mr_batch *batch, int field, enum mr_dlpack_part part,
+                              struct mr_stream *stream, struct mr_dlpack **out);
+MR_API int mr_batch_to_dlpack_versioned(const struct mr_batch *batch, int field,
+                                        enum mr_dlpack_part part, struct mr_stream *stream,
+                                        struct mr_dlpack_versioned **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,245 @@
+/* Held batches: other slots in place of theirs, and releasing them. */
+#include "loader/engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void note_opened(struct mr_loader *ld)
+{
+    uint32_t n = atomic_load_explicit(&ld->hold.n_opened, memory_order_relaxed) + 1;
+    bool wake = n * 4 >= ld->ring.n_slots || atomic_load(&ld->hold.waits);
+    atomic_store_explicit(&ld->hold.n_opened, wake ? 0 : n, memory_order_relaxed);
+    if (wake)
+        mr_ring_wake_workers(&ld->ring);
+}
+
+/* Who opens a slot and does not see `waits` has opened it before workers are woken here. */
+void mr_hold_wait_begin(struct mr_loader *ld)
+{
+    atomic_store_explicit(&ld->hold.n_opened, 0, memory_order_relaxed);
+    atomic_store(&ld->hold.waits, true);
+    mr_ring_wake_workers(&ld->ring);
+}
+
+void mr_hold_wait_end(struct mr_loader *ld)
+{
+    atomic_store_explicit(&ld->hold.waits, false, memory_order_relaxed);
+}
+
+static void open_again(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+{
+    if (!ld->device_info.unified)
+        atomic_store_explicit(&slot->host_busy, true, memory_order_release);
+    mr_handout_open(ld, slot, t);
+    note_opened(ld);
+}
+
+void mr_hold_reopen(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+{
+    open_again(ld, slot, t + ld->ring.n_slots);
+}
+
+void mr_hold_end(struct mr_loader *ld, struct mr_slot *slot)
+{
+    if (!(atomic_load_explicit(&slot->hold, memory_order_relaxed) & MR_DETACHED)) {
+        mr_hold_reopen(ld, slot, atomic_load_explicit(&slot->ready_for, memory_order_relaxed));
+        return;
+    }
+    atomic_store_explicit(&slot->hold, 0, memory_order_relaxed);
+    slot->next_released = atomic_load_explicit(&ld->hold.released, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&ld->hold.released, &slot->next_released, slot,
+                                                  memory_order_release, memory_order_relaxed))
+        ;
+}
+
+int mr_hold_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
+{
+    struct mr_slot *slot = batch->slot;
+    bool known = slot && atomic_load(&slot->ready_for) == batch->number;
+    uint32_t hold = known ? atomic_load(&slot->hold) : 0;
+    if ((hold & MR_HELD) && ((hold & ~(MR_HELD | MR_DETACHED)) || slot->n_ends > 0)) {
+        batch->slot = NULL;
+        return mr_lease_release(ld, slot, stream);
+    }
+    if (!(hold & MR_HELD) || !(atomic_fetch_and(&slot->hold, ~MR_HELD) & MR_HELD))
+        return mr_error_set(MR_EMISUSE, "this batch is not held: it was released before");
+    batch->slot = NULL;
+    int rc = mr_ship_release(ld, slot, stream);
+    mr_hold_end(ld, slot);
+    return rc;
+}
+
+/* The slot that was released first: its last use by the device is the likeliest to have passed. */
+static struct mr_slot *take_spare(struct mr_loader *ld)
+{
+    struct mr_hold *hold = &ld->hold;
+    struct mr_slot *latest = NULL;
+    if (!hold->spare)
+        latest = atomic_exchange_explicit(&hold->released, NULL, memory_order_acquire);
+    while (latest) {
+        struct mr_slot *older = latest->next_released;
+        latest->next_released = hold->spare;
+        hold->spare = latest;
+        latest = older;
+    }
+    struct mr_slot *slot = hold->spare;
+    if (slot)
+        hold->spare = slot->next_released;
+    return slot;
+}
+
+static int make_slot(struct mr_loader *ld, struct mr_slot **out)
+{
+    struct mr_slot_memory *memory;
+    struct mr_slot *slot;
+    bool unified = ld->device_info.unified;
+    int rc = mr_sizes_check_slot(ld);
+    if (rc < 0)
+        return rc;
+    rc = mr_slot_memory_create(ld->device, ld->ring.host_kind, &ld->layout, 1, !unified, &memory);
+    if (rc < 0)
+        return rc;
+    rc = mr_slot_create(memory, 0, 1, &ld->layout, ld->opts.batch_size, &slot);
+    if (rc < 0) {
+        mr_slot_memory_destroy(memory);
+        return rc;
+    }
+    rc = unified ? 0 : mr_ship_slot(ld, slot);
+    if (rc < 0)
+        goto fail;
+    rc = mr_backends_slot_open(ld, slot);
+    if (rc < 0)
+        goto fail;
+    mr_ring_add(&ld->ring, slot);
+    *out = slot;
+    return 0;
+fail:
+    mr_backends_slot_close(ld, slot);
+    mr_ship_slot_end(slot);
+    mr_slot_destroy(slot);
+    return rc;
+}
+
+/* false: it was released meanwhile, and whoever did that opens it. */
+static bool detach(struct mr_slot *slot)
+{
+    uint32_t hold = atomic_load(&slot->hold);
+    while (hold & ~MR_DETACHED)
+        if (atomic_compare_exchange_weak(&slot->hold, &hold, hold | MR_DETACHED))
+            return true;
+    return false;
+}
+
+/* Takes the slots of held batches out of the ring. */
+static void vacate(struct mr_loader *ld, uint64_t from, uint64_t to)
+{
+    struct mr_hold *hold = &ld->hold;
+    uint64_t n = ld->ring.n_slots;
+    for (uint64_t t = from; t <= to && t + n < ld->plan.total; t++) {
+        struct mr_slot *slot = mr_ring_slot(&ld->ring, t);
+        if (hold->vacant[t % n] || !mr_slot_holds(slot, t) || !detach(slot))
+            continue;
+        hold->vacant[t % n] = true;
+        hold->n_vacant++;
+    }
+}
+
+/* While places are vacant, the batch's own is one more: see rearrange(). */
+void mr_hold_begin(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+{
+    slot->n_ends = 0;
+    slot->host_read = false;
+    atomic_store_explicit(&slot->hold, MR_HELD, memory_order_release);
+    if (ld->hold.n_vacant > 0)
+        vacate(ld, t, t);
+}
+
+/* Puts a slot in the vacant place of batch t. */
+static void put(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+{
+    atomic_store(&ld->ring.slot[t % ld->ring.n_slots], slot);
+    ld->hold.vacant[t % ld->ring.n_slots] = false;
+    ld->hold.n_vacant--;
+    open_again(ld, slot, t);
+}
+
+/* Fills vacant places, that of batch t first. If no slot can be made, one for a later batch is not
+ * tried again: t's own is. */
+static int fill(struct mr_loader *ld, uint64_t t)
+{
+    struct mr_hold *hold = &ld->hold;
+    uint64_t n = ld->ring.n_slots;
+    bool may_make = !hold->no_memory;
+    hold->no_memory = false;
+    for (uint64_t i = t; i < t + n && hold->n_vacant > 0; i++) {
+        if (!hold->vacant[i % n])
+            continue;
+        struct mr_slot *slot = take_spare(ld);
+        int rc = slot ? 0 : may_make || i == t ? make_slot(ld, &slot) : MR_ELIMIT;
+        hold->no_memory = rc < 0;
+        if (rc < 0)
+            return rc;
+        put(ld, slot, i);
+    }
+    return 0;
+}
+
+static uint64_t count_held(const struct mr_loader *ld)
+{
+    uint64_t n = 0;
+    for (const struct mr_slot *slot = mr_ring_all(&ld->ring); slot; slot = slot->next_all)
+        n += (atomic_load(&slot->hold) & ~MR_DETACHED) != 0;
+    return n;
+}
+
+static int refuse(const struct mr_loader *ld, int rc)
+{
+    char why[512];
+    if (rc != MR_ELIMIT && rc != MR_EDEVICEMEM && rc != -ENOMEM)
+        return rc;
+    snprintf(why, sizeof why, "%s", mr_last_error());
+    return mr_error_set(MR_ELIMIT,
+                        "the program holds %llu batches, and there is no memory for another one: "
+                        "release some and call again, or hold fewer: %s",
+                        (unsigned long long)count_held(ld), why);
+}
+
+/* Without memory all held slots leave the ring, also those of young batches: whichever the program
+ * releases then serves the batch that is needed first. */
+static int rearrange(struct mr_loader *ld, uint64_t last, uint64_t t)
+{
+    struct mr_hold *hold = &ld->hold;
+    uint64_t n = ld->ring.n_slots;
+    vacate(ld, t > n ? t - n : 0, last);
+    int rc = fill(ld, t);
+    if (rc == 0)
+        return 0;
+    vacate(ld, last + 1, t - 1);
+    struct mr_slot *slot = hold->vacant[t % n] ? take_spare(ld) : NULL;
+    if (slot)
+        put(ld, slot, t);
+    return hold->vacant[t % n] ? refuse(ld, rc) : 0;
+}
+
+int mr_hold_make_room(struct mr_loader *ld, uint64_t t)
+{
+    uint64_t young = ld->ring.n_slots / 2;
+    if (t <= young)
+        return 0;
+    uint64_t last = t - 1 - young;
+    if (ld->hold.n_vacant == 0 && !mr_slot_holds(mr_ring_slot(&ld->ring, last), last))
+        return 0;
+    return rearrange(ld, last, t);
+}
+
+int mr_hold_create(struct mr_loader *ld)
+{
+    ld->hold.vacant = calloc(ld->ring.n_slots, sizeof *ld->hold.vacant);
+    return ld->hold.vacant ? 0 : mr_error_nomem("batch slots", ld->ring.n_slots);
+}
+
+void mr_hold_destroy(struct mr_loader *ld)
+{
+    free(ld->hold.vacant);
+}

@@ -1,0 +1,125 @@
+/*
+ * A slot: the place that a batch is made in.
+ *
+ * It has memory in two halves (layout.h), arrays with a number for each row, the events that order
+ * its copy and its use, and what row backends keep for it. The ring has n_slots of them at a time
+ * and says which batch is in which (ring.h). Slots that a ring begins with are cut from one piece
+ * of memory; one that is made later has memory of its own.
+ *
+ * Slots stay in a list of all until the loader is closed: a pointer to one is never stale.
+ */
+#ifndef MR_LOADER_SLOT_H
+#define MR_LOADER_SLOT_H
+
+#include "base/base.h"
+#include "device/device.h"
+#include "loader/layout.h"
+#include "loader/plan.h"
+#include "transform/device_part.h"
+
+#define MR_MAX_BACKENDS 8
+
+struct mr_bad;
+
+/* Events with timing around one batch's copy and use (times.c). A slot has two sets, used in turn
+ * by its batches that are timed, so that a batch's times can be read two rounds later, when they
+ * have almost certainly passed, without waiting. */
+struct mr_slot_clock {
+    struct mr_event *copy_start, *copy_end; /* copy stream: around the copy */
+    struct mr_event *use_start, *use_end;   /* consumer's stream: around its work on the batch */
+    uint64_t t;
+    int stream;
+    bool lead; /* see struct mr_batch_times */
+    _Atomic bool copy_recorded, start_recorded, end_recorded;
+};
+
+/* Memory that slots are cut from: of all slots that a ring begins with, or of one more. */
+struct mr_slot_memory {
+    struct mr_device *device;
+    enum mr_memory host_kind;
+    unsigned char *host;      /* all host halves, host_bytes apart */
+    unsigned char *on_device; /* all device halves, slot_bytes apart; behind these all outputs */
+    uint64_t device_bytes;
+    uint32_t n_users; /* slots; the last one's end gives it back */
+};
+
+struct mr_slot {
+    /* The ring's. */
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t rows_left; /* of the batch being written */
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t open_for;  /* may be written; UINT64_MAX: none yet */
+    _Atomic bool host_busy;     /* the copy of the batch before may still read the host half */
+    _Atomic bool asking;        /* one worker asks the device about that: the others wait for it */
+    _Atomic uint64_t claim_ns;  /* when its first run was started; 0: not yet */
+    _Atomic uint64_t ready_for; /* ready to be handed out; UINT64_MAX: none */
+    _Atomic uint32_t hold;      /* who holds its batch (hold.h); 0: not held */
+    struct mr_slot *next_released;
+    struct mr_leases *leases;
+    uint32_t n_ends; /* [leases.lock] ends of holds of this batch that `released` is behind */
+    bool host_read;  /* the consumer's work reads the host half, too */
+    uint32_t id;     /* slots are numbered as they are made */
+    struct mr_slot *next_all; /* one made before this one */
+    struct mr_slot_memory *memory;
+    /* Read for each row: not on a line that is written for each batch. */
+    _Alignas(MR_CACHE_LINE) unsigned char *host;
+    unsigned char *device;
+    unsigned char *output; /* on the device: of device parts of chains; NULL: none */
+
+    /* The batch. Rows are their workers' until it is complete, then the completing worker's, then
+     * the consumer's. */
+    struct mr_plan_batch info;
+    struct mr_mixture mixture; /* a chain that mixes rows: how those of this batch */
+    uint64_t size;             /* rows delivered: info.rows less the skipped */
+    uint64_t *indices, *positions;
+    uint8_t *maker; /* of each row: the number of the backend that made it */
+    uint64_t *dims; /* [row][field][MR_MAX_RANK], when some field varies; else NULL */
+    uint64_t *lengths[MR_MAX_FIELDS], *offsets[MR_MAX_FIELDS];
+    struct mr_spec spec[MR_MAX_FIELDS]; /* of the batch as delivered */
+    uint64_t bytes[MR_MAX_FIELDS];
+    struct mr_bad *bad;  /* [lock while being filled] unordered; the consumer's once ready */
+    uint64_t bad_before; /* bad samples of the batches before; the consumer's */
+    bool bad_lost;       /* [the same] no memory to note one: the batch cannot be handed out */
+    void *own[MR_MAX_BACKENDS]; /* what backends keep for each slot; NULL: nothing */
+
+    /* Shipping (ship.c). */
+    struct mr_event *copied, *released; /* ends of the last copy, of the consumer's last work */
+    bool copy_recorded, release_recorded;
+    struct mr_slot_clock clock[2]; /* of batch t: [t / n_slots % 2] */
+    struct mr_slot_clock *clocked; /* that of the batch in it; NULL: it is not timed */
+    struct mr_slot *next_full;     /* of those left with the shipper */
+    uint64_t full_for;             /* the batch it was left for */
+};
+
+/* A row of a field in the host half. */
+static inline unsigned char *mr_field_row(const struct mr_field *fp, const struct mr_slot *slot,
+                                          uint64_t row)
+{
+    return slot->host + fp->offset + row * fp->row_bytes;
+}
+
+/* Neighbouring rows, of several workers, share a cache line: it is written only to change it, which
+ * a loader with one backend never does. */
+static inline void mr_slot_set_maker(struct mr_slot *slot, uint64_t row, uint8_t maker)
+{
+    if (slot->maker[row] != maker)
+        slot->maker[row] = maker;
+}
+
+/* The shape of a row of a field, when some field varies. */
+static inline uint64_t *mr_slot_dims(const struct mr_layout *layout, const struct mr_slot *slot,
+                                     uint64_t row, int f)
+{
+    return slot->dims + (row * (uint64_t)layout->n_fields + (uint64_t)f) * MR_MAX_RANK;
+}
+
+/* Memory for n slots. host_kind: MR_PINNED or MR_PAGEABLE; two_halves: on the device as well. */
+int mr_slot_memory_create(struct mr_device *device, enum mr_memory host_kind,
+                          const struct mr_layout *layout, uint32_t n, bool two_halves,
+                          struct mr_slot_memory **out);
+/* Nothing may use it any more, on the device neither. */
+void mr_slot_memory_destroy(struct mr_slot_memory *memory);
+/* The i-th of the slots that memory has space for n of; `rows`: of a batch. */
+int mr_slot_create(struct mr_slot_memory *memory, uint32_t i, uint32_t n,
+                   const struct mr_layout *layout, uint64_t rows, struct mr_slot **out);
+void mr_slot_destroy(struct mr_slot *slot);
+
+#endif
