@@ -8,6 +8,8 @@
 
 int mr_grow(const char *what, void *array, uint64_t *room, uint64_t want, size_t size)
 {
+    if (!what || !array || !room || size == 0)
+        return mr_error_null("mr_grow", "a name, an array, its capacity and the size of elements");
     if (want <= *room)
         return 0;
     /* Grow by half: an array of n elements is moved O(log n) times, and at most a third of it is

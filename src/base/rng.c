@@ -13,6 +13,8 @@ static void set_key(struct mr_rng *rng, uint64_t key)
 void mr_rng_init(struct mr_rng *rng, uint64_t seed, uint64_t epoch, uint64_t sample,
                  uint64_t stream)
 {
+    if (!rng)
+        return;
     uint64_t key = mr_mix64(seed + 0x9E3779B97F4A7C15ull * MR_DRAW_USER);
     key = mr_mix64(key + epoch * 0xD1B54A32D192ED03ull);
     set_key(rng, mr_mix64(key + stream * 0x9E3779B97F4A7C15ull));
@@ -22,6 +24,8 @@ void mr_rng_init(struct mr_rng *rng, uint64_t seed, uint64_t epoch, uint64_t sam
 
 void mr_rng_init_op(struct mr_rng *rng, const uint32_t random[4])
 {
+    if (!rng || !random)
+        return;
     set_key(rng, (uint64_t)random[1] << 32 | random[0]);
     rng->counter[2] = random[2];
     rng->counter[3] = random[3];
@@ -29,6 +33,8 @@ void mr_rng_init_op(struct mr_rng *rng, const uint32_t random[4])
 
 uint32_t mr_rng_u32(struct mr_rng *rng)
 {
+    if (!rng)
+        return 0;
     if (rng->n_words == 0) {
         mr_philox(rng->counter, rng->key, rng->word);
         rng->counter[1] += ++rng->counter[0] == 0;
@@ -52,7 +58,7 @@ double mr_rng_uniform(struct mr_rng *rng)
 /* Lemire: Fast random integer generation in an interval (ACM TOMACS 29(1), 2019). */
 uint64_t mr_rng_below(struct mr_rng *rng, uint64_t n)
 {
-    if (n == 0)
+    if (!rng || n == 0)
         return 0;
     unsigned __int128 product = (unsigned __int128)mr_rng_u64(rng) * n;
     uint64_t least = (0 - n) % n;

@@ -112,7 +112,7 @@ static const char *as_xml(const char *text, size_t *bytes)
 
 void mr_text_write_xml(const char *text, FILE *to)
 {
-    for (size_t bytes; *text; text += bytes) {
+    for (size_t bytes; text && to && *text; text += bytes) {
         const char *as = as_xml(text, &bytes);
         if (as)
             fputs(as, to);

@@ -19,6 +19,8 @@ static const struct {
 
 const char *mr_text_scale(enum mr_text_unit unit, int figures, double *value, int *digits)
 {
+    if (!value || !digits)
+        return "";
     double size = fabs(*value), step = units[unit].step;
     double all = pow(10, figures), most = all - 0.5; /* from 999.5 on, three figures are 1000 */
     const char *const *names = units[unit].names;
@@ -38,6 +40,8 @@ const char *mr_text_scale(enum mr_text_unit unit, int figures, double *value, in
 const char *mr_text_number(double value, enum mr_text_unit unit, char buf[MR_TEXT_NUMBER])
 {
     int digits;
+    if (!buf)
+        return "";
     if (!(value >= 0 && value < 1e60)) {
         snprintf(buf, MR_TEXT_NUMBER, "-");
         return buf;

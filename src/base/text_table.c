@@ -173,6 +173,8 @@ static bool has_heads(const struct mr_text_table *table)
 int mr_text_table_write(const struct mr_text_table *given, FILE *to)
 {
     struct mr_text_table table;
+    if (!given || !to)
+        return mr_error_null("mr_text_table_write", "a table and a stream");
     mr_text_table_fill(&table, sizeof table);
     int rc = mr_opts_take("text_table", given, &table, sizeof table);
     if (rc < 0 || table.n_columns == 0)
@@ -198,5 +200,6 @@ int mr_text_table_write(const struct mr_text_table *given, FILE *to)
 
 void mr_text_write(const char *text, FILE *to)
 {
-    put_part(text, 0, UINT32_MAX, to);
+    if (text && to)
+        put_part(text, 0, UINT32_MAX, to);
 }

@@ -9,6 +9,8 @@
 int mr_dataset_class_names(const struct mr_dataset *ds, char **out)
 {
     const char *text;
+    if (!ds || !out)
+        return mr_error_null("mr_dataset_class_names", "a data set and a place for the text");
     uint64_t n = mr_dataset_classes(ds);
     *out = NULL;
     if (n == 0)

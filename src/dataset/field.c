@@ -84,6 +84,8 @@ int mr_dataset_read_field(const struct mr_dataset *ds, uint64_t index, int field
 {
     struct mr_sample sample;
     void *owned[MR_MAX_EXTENTS] = {NULL}, *rows[MR_MAX_FIELDS] = {NULL};
+    if (!ds)
+        return mr_error_null("mr_dataset_read_field", "a data set");
     if (field < 0 || field >= ds->n_fields || !row)
         return mr_error_set(MR_EMISUSE, "%s: field %d: expected 0..%d, and a row", ds->text, field,
                             ds->n_fields - 1);

@@ -137,6 +137,8 @@ int mr_batch_to_dlpack(const struct mr_batch *batch, int field, enum mr_dlpack_p
 {
     struct view view;
     struct made *m;
+    if (!batch || !out)
+        return mr_error_null("mr_batch_to_dlpack", "a batch and a place for the tensor");
     int rc = make(batch, field, part, stream, &view, &m);
     if (rc < 0)
         return rc;
@@ -151,6 +153,8 @@ int mr_batch_to_dlpack_versioned(const struct mr_batch *batch, int field, enum m
 {
     struct view view;
     struct made *m;
+    if (!batch || !out)
+        return mr_error_null("mr_batch_to_dlpack_versioned", "a batch and a place for the tensor");
     int rc = make(batch, field, part, stream, &view, &m);
     if (rc < 0)
         return rc;

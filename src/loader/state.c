@@ -29,8 +29,6 @@ static void place_of(const struct mr_loader *ld, uint64_t next, uint64_t *epoch,
 static int write_state(const struct mr_loader *ld, uint64_t next, uint64_t bad, char *buf,
                        size_t cap)
 {
-    if (!ld || !buf)
-        return mr_error_null("mr_loader_state", "a loader and a buffer");
     uint64_t epoch, position;
     place_of(ld, next, &epoch, &position);
     int n = snprintf(buf, cap,
@@ -49,11 +47,15 @@ static int write_state(const struct mr_loader *ld, uint64_t next, uint64_t bad, 
 
 int mr_loader_state(const struct mr_loader *ld, char *buf, size_t cap)
 {
+    if (!ld || !buf)
+        return mr_error_null("mr_loader_state", "a loader and a buffer");
     return write_state(ld, ld->handout.next_batch, ld->quarantine.n_bad, buf, cap);
 }
 
 int mr_loader_state_released(const struct mr_loader *ld, char *buf, size_t cap)
 {
+    if (!ld || !buf)
+        return mr_error_null("mr_loader_state_released", "a loader and a buffer");
     uint64_t next = ld->handout.next_batch, bad = ld->quarantine.n_bad;
     for (const struct mr_slot *slot = mr_ring_all(&ld->ring); slot; slot = slot->next_all) {
         uint64_t t = atomic_load(&slot->ready_for);

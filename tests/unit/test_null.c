@@ -1,6 +1,6 @@
 /* NULL wherever a pointer can be passed: each function of libmillrace's headers refuses it, takes
- * it as what its header says, or does nothing. tests/project/null.sh checks that none is missing
- * here. */
+ * it as what its header says, or does nothing. tests/project/null.sh checks that none is
+ * missing. */
 #include "run_loader.h"
 
 #include <unistd.h>
@@ -103,6 +103,20 @@ static void outputs_and_texts(void **state)
     assert_null(mr_text_printable(NULL));
     assert_string_equal(mr_text_hide(NULL, buf, sizeof buf), "");
     assert_string_equal(mr_text_hide("a", NULL, 4), "");
+    double scaled = 1;
+    int digits;
+    struct mr_text_table table;
+    mr_text_write(NULL, stderr);
+    mr_text_write("", NULL);
+    mr_text_write_xml(NULL, stderr);
+    mr_text_write_xml("a", NULL);
+    assert_string_equal(mr_text_scale(MR_TEXT_COUNT, 3, NULL, &digits), "");
+    assert_string_equal(mr_text_scale(MR_TEXT_COUNT, 3, &scaled, NULL), "");
+    assert_string_equal(mr_text_number(1, MR_TEXT_COUNT, NULL), "");
+    mr_text_table_fill(NULL, sizeof table);
+    mr_text_table_init(&table);
+    misuse(mr_text_table_write(NULL, stderr));
+    misuse(mr_text_table_write(&table, NULL));
     mr_trace_thread(NULL);
     mr_trace_span(NULL, 0, 1, NULL, 0);
     mr_trace_span_on(NULL, "a", 0, 1, NULL, 0);
@@ -136,6 +150,21 @@ static void numbers(void **state)
     assert_string_equal(mr_spec_format(&spec, NULL, 10), "");
     mr_remote_opts_fill(NULL, sizeof(struct mr_remote_opts));
     must(mr_remote_opts_set(NULL));
+    struct mr_rng rng;
+    void *array = NULL;
+    mr_rng_init(NULL, 0, 0, 0, 0);
+    mr_rng_init_op(NULL, words);
+    mr_rng_init(&rng, 0, 0, 0, 0);
+    mr_rng_init_op(&rng, NULL);
+    assert_int_equal(mr_rng_u32(NULL), 0);
+    assert_int_equal(mr_rng_u64(NULL), 0);
+    assert_true(mr_rng_uniform(NULL) < 1);
+    assert_int_equal(mr_rng_below(NULL, 7), 0);
+    assert_true(mr_rng_normal(NULL) < 0);
+    misuse(mr_place_query(NULL));
+    misuse(mr_grow(NULL, &array, &number, 1, 1));
+    misuse(mr_grow("a", NULL, &number, 1, 1));
+    misuse(mr_grow("a", &array, NULL, 1, 1));
     mr_remote_stats_query(NULL);
 }
 
@@ -159,6 +188,7 @@ static void constructors(void **state)
     misuse(mr_dataset_open("synthetic:n=10,shape=2", NULL));
     no_opts(array);
     no_opts(callback);
+    no_opts(located);
     no_opts(idx);
     no_opts(npy);
     no_opts(npz);
@@ -207,6 +237,12 @@ static void datasets(void **state)
     misuse(mr_dataset_read_stored(NULL, 0, stored));
     misuse(mr_dataset_read_stored(ds, 0, NULL));
     mr_stored_free(NULL);
+    char *names;
+    misuse(mr_dataset_class_names(NULL, &names));
+    misuse(mr_dataset_class_names(ds, NULL));
+    misuse(mr_dataset_read_field(NULL, 0, 0, x, NULL));
+    misuse(mr_dataset_read_field(ds, 0, 0, NULL, NULL));
+    must(mr_dataset_read_field(ds, 0, 0, x, NULL));
     misuse(mr_picture_decode(NULL, buf, 1, &picture, 0, &pixels, &height, &width));
     misuse(mr_picture_decode("a", NULL, 1, &picture, 0, &pixels, &height, &width));
     misuse(mr_picture_decode("a", buf, 1, NULL, 0, &pixels, &height, &width));
@@ -315,6 +351,15 @@ static void streams(void **state)
     must(mr_stream_create(sim, NULL, &s));
     mr_stream_destroy(s);
     mr_stream_destroy(NULL);
+    void *native;
+    misuse(mr_stream_wrap(NULL, buf, &s));
+    misuse(mr_stream_wrap(sim, buf, NULL));
+    misuse(mr_stream_native(NULL, &native));
+    misuse(mr_stream_native(stream, NULL));
+    misuse(mr_event_wrap(NULL, buf, 0, &e));
+    misuse(mr_event_wrap(sim, buf, 0, NULL));
+    misuse(mr_event_native(NULL, &native));
+    misuse(mr_event_native(event, NULL));
     misuse(mr_stream_synchronize(NULL));
     misuse(mr_stream_wait(NULL, event));
     misuse(mr_stream_wait(stream, NULL));
@@ -365,6 +410,8 @@ static void loaders(void **state)
     struct mr_loader *other;
     mr_loader_opts_fill(NULL, sizeof opts);
     mr_loader_opts_init(&opts);
+    misuse(mr_loader_opts_parse(NULL, &opts));
+    misuse(mr_loader_opts_parse("workers=1", NULL));
     misuse(mr_loader_open(NULL, NULL, NULL, NULL, &opts, &other));
     misuse(mr_loader_open(ds, NULL, NULL, NULL, &opts, NULL));
     must(mr_loader_open(ds, NULL, NULL, NULL, NULL, &other)); /* all defaults */
@@ -385,6 +432,14 @@ static void loaders(void **state)
     assert_null(mr_loader_field(NULL, 0));
     misuse(mr_loader_state(NULL, buf, sizeof buf));
     misuse(mr_loader_state(ld, NULL, sizeof buf));
+    misuse(mr_loader_state_released(NULL, buf, sizeof buf));
+    misuse(mr_loader_state_released(ld, NULL, sizeof buf));
+    struct mr_dlpack *tensor;
+    struct mr_dlpack_versioned *versioned;
+    misuse(mr_batch_to_dlpack(NULL, 0, MR_DLPACK_DATA, NULL, &tensor));
+    misuse(mr_batch_to_dlpack(&b, 0, MR_DLPACK_DATA, NULL, NULL));
+    misuse(mr_batch_to_dlpack_versioned(NULL, 0, MR_DLPACK_DATA, NULL, &versioned));
+    misuse(mr_batch_to_dlpack_versioned(&b, 0, MR_DLPACK_DATA, NULL, NULL));
     misuse(mr_loader_bad(NULL, 0, &bad));
     misuse(mr_loader_bad(ld, 0, NULL));
     mr_loader_stats(NULL, &st);
