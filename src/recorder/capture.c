@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -41,16 +40,15 @@ static void share(void)
 {
     char path[PATH_MAX];
     int n = snprintf(path, sizeof path, "%s/capture", record_config.folder);
-    int fd = n > 0 && (size_t)n < sizeof path
-                 ? (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)
-                 : -1;
+    int fd =
+        n > 0 && (size_t)n < sizeof path
+            ? (int)record_syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)
+            : -1;
     if (fd < 0)
         return;
-    void *memory = MAP_FAILED;
-    if (ftruncate(fd, 4096) == 0)
-        memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    syscall(SYS_close, fd);
-    if (memory != MAP_FAILED)
+    void *memory = ftruncate(fd, 4096) == 0 ? record_map_file(fd, 4096) : NULL;
+    record_syscall(SYS_close, fd);
+    if (memory)
         range = memory;
 }
 

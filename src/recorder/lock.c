@@ -1,4 +1,4 @@
-/* Locks, waiting and memory by direct system calls, which are not wrapped. */
+/* Time, locks, waiting and memory by direct system calls, which are not wrapped. */
 #include "recorder/private.h"
 
 #include <errno.h>
@@ -14,19 +14,26 @@
 #define MMAP   mmap
 #define MUNMAP munmap
 #else
-#define MMAP(...)   (void *)syscall(SYS_mmap, __VA_ARGS__)
-#define MUNMAP(...) syscall(SYS_munmap, __VA_ARGS__)
+#define MMAP(...)   (void *)record_syscall(SYS_mmap, __VA_ARGS__)
+#define MUNMAP(...) record_syscall(SYS_munmap, __VA_ARGS__)
 #endif
 
 #define LOOK_NS 20000000u /* a wake-up may go to another that waits */
+
+uint64_t record_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
 
 /* Saved by those who call from wrappers: what the program sees of errno is the wrapped call's. */
 static void futex(atomic_uint *word, int operation, unsigned value, const struct timespec *timeout)
 {
     int saved = errno;
-    bool inside = record_inside; /* syscall() itself may be one that is recorded */
+    bool inside = record_inside; /* for a signal handler that runs meanwhile: record_is_busy() */
     record_inside = true;
-    syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
+    record_syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
     record_inside = inside;
     errno = saved;
 }
@@ -85,4 +92,10 @@ void record_unmap(void *memory, size_t bytes)
     int saved = errno;
     MUNMAP(memory, bytes);
     errno = saved;
+}
+
+void *record_map_file(int fd, size_t bytes)
+{
+    void *address = MMAP(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
+    return address == MAP_FAILED ? NULL : address;
 }

@@ -29,7 +29,7 @@ static ssize_t write_quietly(int fd, const struct iovec *pieces, int n)
     sigaddset(&full, SIGXFSZ);
     if (pthread_sigmask(SIG_BLOCK, &all, &before) != 0)
         return -EINVAL;
-    ssize_t done = (ssize_t)syscall(SYS_writev, fd, pieces, n);
+    ssize_t done = (ssize_t)record_syscall(SYS_writev, fd, pieces, n);
     int error = errno;
     if (done < 0 && error == EFBIG)
         sigtimedwait(&full, NULL, &(struct timespec){0});
@@ -39,13 +39,13 @@ static ssize_t write_quietly(int fd, const struct iovec *pieces, int n)
 
 static int open_file(int flags)
 {
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, record_core.path,
-                          O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0600);
+    int fd = (int)record_syscall(SYS_openat, AT_FDCWD, record_core.path,
+                                 O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0600);
     if (fd < 0)
         return -errno;
     int high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
     if (high >= 0) {
-        syscall(SYS_close, fd);
+        record_syscall(SYS_close, fd);
         fd = high;
     }
     return fd;
@@ -65,7 +65,7 @@ void record_part_close(void)
     struct stat now;
     if (record_core.fd >= 0 && fstat(record_core.fd, &now) == 0 && now.st_dev == record_core.dev &&
         now.st_ino == record_core.ino)
-        syscall(SYS_close, record_core.fd);
+        record_syscall(SYS_close, record_core.fd);
     record_core.fd = -1;
 }
 
@@ -74,7 +74,7 @@ static bool reopened(void)
     record_part_close();
     record_core.fd = open_file(0);
     if (!still_ours() && record_core.fd >= 0) {
-        syscall(SYS_close, record_core.fd);
+        record_syscall(SYS_close, record_core.fd);
         record_core.fd = -1;
     }
     return record_core.fd >= 0;
@@ -143,10 +143,11 @@ static uint64_t clock_ns(clockid_t clock)
 static uint32_t command_line(void)
 {
     static char text[16384], shown[2 * sizeof text];
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY | O_CLOEXEC, 0);
-    ssize_t n = fd >= 0 ? (ssize_t)syscall(SYS_read, fd, text, sizeof text - 1) : 0;
+    int fd =
+        (int)record_syscall(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY | O_CLOEXEC, 0);
+    ssize_t n = fd >= 0 ? (ssize_t)record_syscall(SYS_read, fd, text, sizeof text - 1) : 0;
     if (fd >= 0)
-        syscall(SYS_close, fd);
+        record_syscall(SYS_close, fd);
     size_t bytes = n > 0 ? mr_secret_mask(text, (size_t)n, shown, sizeof shown) : 0;
     for (size_t i = 0; i + 1 < bytes; i++)
         shown[i] = shown[i] ? shown[i] : ' ';
@@ -194,7 +195,7 @@ int record_part_create(void)
     if (fd < 0)
         return fd;
     if (fstat(fd, &made) != 0 || write_quietly(fd, &piece, 1) != (ssize_t)sizeof header) {
-        syscall(SYS_close, fd);
+        record_syscall(SYS_close, fd);
         unlink(record_core.path);
         return -EIO;
     }

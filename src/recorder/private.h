@@ -26,10 +26,15 @@ void record_wake(atomic_uint *word);
  * is. */
 bool record_wait_for(atomic_uint *stage, unsigned until, atomic_uint *wake, uint64_t ns);
 
+/* As syscall(), but never recorded. */
+long record_syscall(long number, ...);
+
 /* Memory straight from the kernel, zeroed: malloc may be the program's own and call what we
  * wrap. */
 void *record_map(size_t bytes);
 void record_unmap(void *memory, size_t bytes);
+/* Maps the beginning of a file, shared with other processes; NULL: not possible. */
+void *record_map_file(int fd, size_t bytes);
 
 /*
  * A thread's records: a chain of blocks, each filled by its thread and emptied by whoever holds

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 /* 256 MiB that the disk did not take yet; what comes on top is lost and counted */
@@ -35,13 +34,6 @@ static _Thread_local struct {
     volatile sig_atomic_t busy; /* a signal handler that interrupts a put may not put */
 } mine;
 
-uint64_t record_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 uint32_t record_generation(void)
 {
     return atomic_load_explicit(&record_core.generation, memory_order_relaxed);
@@ -51,7 +43,7 @@ uint32_t record_tid(void)
 {
     unsigned generation = record_generation() + 1; /* 0: never asked */
     if (mine.tid_generation != generation) {
-        mine.tid = (uint32_t)syscall(SYS_gettid);
+        mine.tid = (uint32_t)record_syscall(SYS_gettid);
         mine.tid_generation = generation;
     }
     return mine.tid;
@@ -235,11 +227,11 @@ static void tell_folder(const char *name, const char *text)
         (size_t)bytes >= sizeof line)
         return;
     int saved = errno;
-    int fd =
-        (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    int fd = (int)record_syscall(SYS_openat, AT_FDCWD, path,
+                                 O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd >= 0) {
-        (void)!syscall(SYS_write, fd, line, (size_t)bytes);
-        syscall(SYS_close, fd);
+        (void)!record_syscall(SYS_write, fd, line, (size_t)bytes);
+        record_syscall(SYS_close, fd);
     }
     errno = saved;
 }

@@ -119,11 +119,11 @@ static void tell_name(uint32_t tid)
 {
     char path[64], comm[32];
     snprintf(path, sizeof path, "/proc/self/task/%u/comm", tid);
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    int fd = (int)record_syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
         return;
-    ssize_t n = (ssize_t)syscall(SYS_read, fd, comm, sizeof comm - 1);
-    syscall(SYS_close, fd);
+    ssize_t n = (ssize_t)record_syscall(SYS_read, fd, comm, sizeof comm - 1);
+    record_syscall(SYS_close, fd);
     if (n <= 1)
         return;
     comm[comm[n - 1] == '\n' ? n - 1 : n] = 0;

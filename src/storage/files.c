@@ -2,15 +2,12 @@
 #include "storage/private.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #define SMALL_BYTES (1u << 20)
-#define ONE_PREAD   (1ull << 30) /* below the system's own limit of 2 GiB less a page */
 
 struct mr_files *mr_files_create(void)
 {
@@ -96,58 +93,6 @@ static int file_put(struct mr_files *files, struct mr_file *f)
 {
     files->file[files->n] = f;
     return files->n++;
-}
-
-static const char *mode_text(mode_t mode)
-{
-    if (S_ISDIR(mode))
-        return "a directory";
-    if (S_ISFIFO(mode))
-        return "a pipe";
-    if (S_ISSOCK(mode))
-        return "a socket";
-    return "a device";
-}
-
-int mr_file_open_error(const char *path, int errnum)
-{
-    struct stat st;
-    struct rlimit most;
-    if (errnum == ENXIO && !stat(path, &st))
-        return mr_error_set(-ENXIO, "%s: is %s; expected a regular file", path,
-                            mode_text(st.st_mode));
-    if (errnum == EMFILE && !getrlimit(RLIMIT_NOFILE, &most))
-        return mr_error_set(-EMFILE,
-                            "%s: cannot be opened: this process has as many files open as it may "
-                            "(ulimit -n is %llu): "
-                            "raise it, or lower queue_depth",
-                            path, (unsigned long long)most.rlim_cur);
-    return mr_error_errno(errnum, "%s: cannot be opened", path);
-}
-
-int mr_file_opened(const char *path, int fd, uint64_t *bytes)
-{
-    struct stat st;
-    int rc = 0;
-    if (fstat(fd, &st))
-        rc = mr_error_errno(errno, "%s: fstat", path);
-    else if (!S_ISREG(st.st_mode))
-        rc = mr_error_set(S_ISDIR(st.st_mode) ? -EISDIR : MR_EUNSUPPORTED,
-                          "%s: is %s; expected a regular file", path, mode_text(st.st_mode));
-    else if (fcntl(fd, F_SETFL, 0))
-        rc = mr_error_errno(errno, "%s: fcntl", path);
-    if (rc) {
-        close(fd);
-        return rc;
-    }
-    *bytes = (uint64_t)st.st_size;
-    return fd;
-}
-
-int mr_file_open(const char *path, uint64_t *bytes)
-{
-    int fd = open(path, MR_OPEN_FLAGS);
-    return fd < 0 ? mr_file_open_error(path, errno) : mr_file_opened(path, fd, bytes);
 }
 
 /* Adds a URL whose size is requested now, for data sets of few files. */
@@ -343,38 +288,6 @@ int mr_files_view_whole(struct mr_files *files, int id, uint64_t *bytes, const v
     *bytes = block->bytes;
     *out = block->data;
     return 1;
-}
-
-int mr_file_pread(int fd, void *buf, uint64_t want, uint64_t at, uint64_t *done)
-{
-    while (*done < want) {
-        ssize_t got =
-            pread(fd, (char *)buf + *done, MR_MIN(want - *done, ONE_PREAD), (off_t)(at + *done));
-        if (got == 0)
-            return MR_ETRUNCATED;
-        if (got > 0)
-            *done += (uint64_t)got;
-        else if (errno != EINTR && errno != EAGAIN)
-            return -errno;
-    }
-    return 0;
-}
-
-int mr_file_read_error(const struct mr_file *f, int status, uint64_t want, uint64_t at,
-                       uint64_t done)
-{
-    unsigned long long n = want, o = at, d = done;
-    if (status != MR_ETRUNCATED)
-        return mr_error_errno(-status, "%s: reading %llu bytes at offset %llu (%llu done)", f->name,
-                              n, o, d);
-    struct stat st;
-    unsigned long long now = at + done;
-    if (f->fd >= 0 ? !fstat(f->fd, &st) : f->lazy && f->kind == MR_FILE_PATH && !stat(f->name, &st))
-        now = (unsigned long long)st.st_size;
-    return mr_error_set(status,
-                        "%s: shrank while it was read: expected %llu bytes at offset %llu, the "
-                        "file now ends at %llu",
-                        f->name, n, o, now);
 }
 
 /* A null file's read takes its delay and writes no bytes. */

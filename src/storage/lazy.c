@@ -196,17 +196,6 @@ void mr_files_limit_whole(struct mr_files *files, uint64_t bytes)
     files->whole_limit = MR_MIN(bytes, MR_WHOLE_LIMIT);
 }
 
-int mr_file_check_whole(const struct mr_file *f, uint64_t bytes)
-{
-    uint64_t most = f->lazy ? f->whole_limit : MR_WHOLE_LIMIT;
-    if (bytes <= most)
-        return 0;
-    return mr_error_set(MR_ELIMIT,
-                        "%s: has %llu bytes: a file that is read whole may have %llu at most%s",
-                        f->name, (unsigned long long)bytes, (unsigned long long)most,
-                        most < MR_WHOLE_LIMIT ? " here, which follows from max-pixels" : "");
-}
-
 /* The remembered size may be old, so it is requested again. */
 int mr_files_read_whole(struct mr_files *files, int id, void **out, uint64_t *bytes)
 {

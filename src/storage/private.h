@@ -84,7 +84,7 @@ struct mr_files {
 };
 
 /* Opens a regular file; returns its descriptor and [out] bytes, or a negative error that names
- * it. */
+ * it. file.c */
 int mr_file_open(const char *path, uint64_t *bytes);
 /* The second half of mr_file_open(), for a descriptor that was opened with MR_OPEN_FLAGS. Closes it
  * on failure. */
@@ -107,11 +107,11 @@ int mr_lazy_create(struct mr_files *files, const char *name, struct mr_file **ou
 void mr_lazy_free_all(struct mr_files *files);
 /* Like mr_files_read(), for a lazy file whose bytes are not in memory. */
 int mr_lazy_read(struct mr_file *f, uint64_t offset, void *buf, uint64_t bytes);
-/* Checks that a file of this size may be read whole. Returns 0 or MR_ELIMIT. */
+/* Checks that a file of this size may be read whole. Returns 0 or MR_ELIMIT. file.c */
 int mr_file_check_whole(const struct mr_file *f, uint64_t bytes);
 
 /* Continues a read from *done up to `want` bytes, at file offset at + *done. Returns 0, -errno, or
- * MR_ETRUNCATED at the file's end. Sets no text. */
+ * MR_ETRUNCATED at the file's end. Sets no text. file.c */
 int mr_file_pread(int fd, void *buf, uint64_t want, uint64_t at, uint64_t *done);
 
 /* Sets the text of a failed read of [at, at + want) that got `done` bytes; returns status. */

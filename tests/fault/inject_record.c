@@ -26,7 +26,7 @@ static struct {
     _Atomic uint64_t n;
 } fault;
 
-long __real_syscall(long number, ...);
+long __real_record_syscall(long number, ...);
 
 /* Before the recorder's own constructors. */
 static __attribute__((constructor(101))) void arm(void)
@@ -50,10 +50,10 @@ static bool fails(const char *kind, int errnum)
     if (fault.on ? n < fault.nth : n != fault.nth)
         return false;
     if (fault.told) {
-        int fd = (int)__real_syscall(SYS_openat, AT_FDCWD, fault.told,
-                                     O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        int fd = (int)__real_record_syscall(SYS_openat, AT_FDCWD, fault.told,
+                                            O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
         if (fd >= 0)
-            __real_syscall(SYS_close, fd);
+            __real_record_syscall(SYS_close, fd);
     }
     errno = errnum;
     return true;
@@ -66,8 +66,8 @@ static bool fails(const char *kind, int errnum)
 
 /* Six arguments are read whatever the number, of the caller's stack where there are fewer, as the C
  * library's own does. */
-long __wrap_syscall(long number, ...);
-__attribute__((no_sanitize("address"))) long __wrap_syscall(long number, ...)
+long __wrap_record_syscall(long number, ...);
+__attribute__((no_sanitize("address"))) long __wrap_record_syscall(long number, ...)
 {
     va_list list;
     long a[6];
@@ -79,7 +79,7 @@ __attribute__((no_sanitize("address"))) long __wrap_syscall(long number, ...)
                 (number == SYS_openat && fails("open", EMFILE)) ||
                 (number == SYS_read && fails("read", EIO)) ||
                 ((number == SYS_writev || number == SYS_write) && fails("write", ENOSPC));
-    return fail ? -1 : __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    return fail ? -1 : __real_record_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 WRAP(void *, mmap, (void *at, size_t bytes, int protection, int flags, int fd, off_t offset))

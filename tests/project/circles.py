@@ -3,8 +3,8 @@
 
 An arrow from a to b: a function of a.c calls a name that b.c, and no other file of the room, defines
 non-statically. Files that reach each other by arrows form a circle: none of them can be understood,
-or tested, without the others. A circle may have MOST files; circles.txt lists rooms that may exceed
-that for now. Calls through pointers (a vtable's hooks) make no arrow: that is how a circle is cut.
+or tested, without the others. A circle may have MOST files. Calls through pointers (a vtable's hooks)
+make no arrow: that is how a circle is cut.
 """
 import os
 import re
@@ -81,13 +81,7 @@ def circles(graph):
     return [c for c in found if len(c) > 1]
 
 
-def read_exceptions(path):
-    with open(path, encoding='utf-8') as table:
-        rows = [line.split('#')[0].split() for line in table]
-    return {row[0]: int(row[1]) for row in rows if row}
-
-
-def check(root, exceptions):
+def check(root):
     """Prints the circles that are too large. Returns how many."""
     src, wrong, n_files = os.path.join(root, 'src'), 0, 0
     for room in sorted(os.listdir(src)):
@@ -95,18 +89,13 @@ def check(root, exceptions):
             continue
         graph = arrows(os.path.join(src, room))
         n_files += len(graph)
-        most = max(exceptions.get(room, MOST), MOST)
-        largest = 0
         for circle in circles(graph):
-            largest = max(largest, len(circle))
-            if len(circle) <= most:
+            if len(circle) <= MOST:
                 continue
             wrong += 1
-            print(f'src/{room}: a call circle of {len(circle)} files, expected at most {most}:')
+            print(f'src/{room}: a call circle of {len(circle)} files, expected at most {MOST}:')
             for path in circle:
                 print(f'    {path} -> {" ".join(sorted(graph[path] & set(circle)))}')
-        if largest < exceptions.get(room, 0):
-            print(f'src/{room}: its largest circle has {largest} files: lower its row in circles.txt')
     print(f'{n_files} files checked, {wrong} circles too large')
     return wrong if n_files else 1
 
@@ -123,11 +112,11 @@ def self_test():
                           f'struct hooks h{i} = {{.call = f{(i + 2) % n}}};\n')
         return root
 
-    for n, most, want in ((3, {}, 0), (4, {}, 1), (4, {'room': 4}, 0), (5, {'room': 4}, 1)):
+    for n, want in ((MOST, 0), (MOST + 1, 1)):
         with room_of(n) as root:
-            found = check(root, most)
+            found = check(root)
         if found != want:
-            print(f'self-test: a circle of {n} files: {found} reported, want {want}')
+            print(f'self-test: a circle of {n} files: {found} reported, expected {want}')
             return 1
     return 0
 
@@ -135,8 +124,7 @@ def self_test():
 def main():
     if sys.argv[1:] == ['--self-test']:
         return self_test()
-    table = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'circles.txt')
-    return check(sys.argv[1], read_exceptions(table)) > 0
+    return check(sys.argv[1]) > 0
 
 
 if __name__ == '__main__':

@@ -4,15 +4,18 @@
  * sets, and reads the parts that it left.
  */
 #include "part_look.h"
-#include "recorder/record.h"
+#include "recorder/private.h"
 #include "unit.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -705,6 +708,34 @@ static void test_many_capture_ranges(void **state)
     assert_int_equal(dropped, 100);
 }
 
+/* All six arguments arrive, and failures are the C library's: -1 and errno. */
+static void test_direct_system_calls(void **state)
+{
+    (void)state;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    int fd = memfd_create("pages", MFD_CLOEXEC);
+    assert_true(fd >= 0);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(pwrite(fd, i ? "b" : "a", 1, (off_t)(i * page)), 1);
+    assert_int_equal(ftruncate(fd, (off_t)(2 * page)), 0);
+    char *second =
+        (void *)record_syscall(SYS_mmap, NULL, page, PROT_READ, MAP_SHARED, fd, (off_t)page);
+    assert_ptr_not_equal(second, MAP_FAILED);
+    assert_int_equal(second[0], 'b');
+    const char *first = record_map_file(fd, page);
+    assert_non_null(first);
+    assert_int_equal(first[0], 'a');
+    assert_int_equal(record_syscall(SYS_munmap, second, page), 0);
+    record_unmap((void *)first, page);
+    errno = 0;
+    assert_int_equal(record_syscall(SYS_close, fd), 0);
+    assert_int_equal(errno, 0);
+    assert_int_equal(record_syscall(SYS_close, fd), -1);
+    assert_int_equal(errno, EBADF);
+    assert_int_equal(record_syscall(SYS_getpid), getpid());
+    assert_null(record_map_file(-1, page));
+}
+
 int main(void)
 {
     const char *mode = getenv("MODE");
@@ -713,6 +744,7 @@ int main(void)
     if (mode)
         return run_mode(mode);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_direct_system_calls),
         cmocka_unit_test_setup_teardown(test_plain, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nothing_asked_nothing_made, setup, teardown),
         cmocka_unit_test_setup_teardown(test_thousands_of_threads, setup, teardown),

@@ -67,7 +67,7 @@ struct mr_nn_backend {
     uint64_t room_convs;
 };
 
-/* cuda.c. blocks in x and y; args: what the kernel's header says. */
+/* enqueue.c. blocks in x and y; args: what the kernel's header says. */
 int mr_nn_cuda_launch(struct mr_nn_backend *b, enum mr_nn_gpu_kernel kernel, uint64_t blocks_x,
                       uint32_t blocks_y, const void *args);
 /* Blocks for so many elements, a thread one or more of them. */

@@ -63,7 +63,7 @@ void record_os_end(enum record_os_call call, uint64_t start_ns, int64_t result, 
     int saved = errno;
     uint64_t now = record_now();
     if (now - start_ns >= (call == OS_ioctl && shortest_ns < IOCTL_NS ? IOCTL_NS : shortest_ns) &&
-        !record_is_busy() && (pid_t)syscall(SYS_getpid) == own_pid) {
+        !record_is_busy() && (pid_t)record_syscall(SYS_getpid) == own_pid) {
         struct mr_part_os record = {.start_ns = start_ns,
                                     .end_ns = now,
                                     .result = result,
@@ -78,13 +78,13 @@ void record_os_end(enum record_os_call call, uint64_t start_ns, int64_t result, 
 /* The parent's pages are not the child's: of a vfork()ed child nothing is written. */
 void record_os_leave(void)
 {
-    if (!record_is_busy() && (pid_t)syscall(SYS_getpid) == own_pid)
+    if (!record_is_busy() && (pid_t)record_syscall(SYS_getpid) == own_pid)
         record_finish_at_once();
 }
 
 static void forked(void)
 {
-    own_pid = (pid_t)syscall(SYS_getpid);
+    own_pid = (pid_t)record_syscall(SYS_getpid);
 }
 
 /* All are looked up now: dlsym() may not be called in a signal handler. Those that an older C
@@ -99,7 +99,7 @@ __attribute__((constructor)) static void loaded(void)
         return;
     if (shortest && shortest[0])
         shortest_ns = strtoull(shortest, NULL, 10);
-    own_pid = (pid_t)syscall(SYS_getpid);
+    own_pid = (pid_t)record_syscall(SYS_getpid);
     pthread_atfork(NULL, NULL, forked);
     record_os_traced = true;
 }

@@ -107,35 +107,6 @@ static bool waits(long number, long operation)
     return operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET || operation == FUTEX_LOCK_PI;
 }
 
-/* Within the lookup of the first function. */
-static long call_kernel(long number, const long *a)
-{
-    long result = -ENOSYS;
-#if defined(__x86_64__)
-    register long r10 __asm__("r10") = a[3], r8 __asm__("r8") = a[4], r9 __asm__("r9") = a[5];
-    __asm__ volatile("syscall"
-                     : "=a"(result)
-                     : "a"(number), "D"(a[0]), "S"(a[1]), "d"(a[2]), "r"(r10), "r"(r8), "r"(r9)
-                     : "rcx", "r11", "memory");
-#elif defined(__aarch64__)
-    register long x8 __asm__("x8") = number, x0 __asm__("x0") = a[0], x1 __asm__("x1") = a[1],
-                     x2 __asm__("x2") = a[2];
-    register long x3 __asm__("x3") = a[3], x4 __asm__("x4") = a[4], x5 __asm__("x5") = a[5];
-    __asm__ volatile("svc 0"
-                     : "+r"(x0)
-                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
-                     : "memory");
-    result = x0;
-#else
-    (void)number, (void)a;
-#endif
-    if (result < 0 && result > -4096) {
-        errno = (int)-result;
-        return -1;
-    }
-    return result;
-}
-
 /* Six arguments are read whatever the number: the C library's own function does so. */
 RECORD_EXPORT long syscall(long number, ...)
 {
@@ -146,8 +117,8 @@ RECORD_EXPORT long syscall(long number, ...)
         a[i] = va_arg(list, long);
     va_end(list);
     __typeof__(&syscall) real = REAL(syscall);
-    if (!real)
-        return call_kernel(number, a);
+    if (!real) /* within the lookup of the first function */
+        return record_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
     uint64_t start_ns = waits(number, a[1]) ? record_os_begin() : 0;
     long result = real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
     if (start_ns)

@@ -148,17 +148,17 @@ static bool take(uint32_t device)
     int n = snprintf(path, sizeof path, "%s/gpu-%s", record_config.folder, bus);
     if (n < 0 || (size_t)n >= sizeof path)
         return false;
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd = (int)record_syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return false;
     int high = fcntl(fd, F_DUPFD_CLOEXEC,
                      512); /* programs that close or reuse low numbers seldom go so far */
     if (high >= 0) {
-        syscall(SYS_close, fd); /* before the lock, which would go with it */
+        record_syscall(SYS_close, fd); /* before the lock, which would go with it */
         fd = high;
     }
     if (fcntl(fd, F_SETLK, &lock) != 0) {
-        syscall(SYS_close, fd);
+        record_syscall(SYS_close, fd);
         return false;
     }
     devices[device].lock = fd;
@@ -171,7 +171,7 @@ static void give_up(uint32_t device, const char *what, int rc)
     devices[device].failed = true;
     pm_session_close(&devices[device].session);
     if (devices[device].lock)
-        syscall(SYS_close, devices[device].lock);
+        record_syscall(SYS_close, devices[device].lock);
     devices[device].lock = 0;
 }
 

@@ -251,3 +251,10 @@ int mr_http_run(struct mr_http *client, struct mr_http_request *request)
     request->error = NULL;
     return request->status;
 }
+
+void mr_object_destroy(struct mr_object *o)
+{
+    if (o && o->client)
+        mr_http_close(o->client);
+    free(o);
+}

@@ -27,7 +27,7 @@ struct mr_object {
 };
 struct mr_object *mr_object_create(uint64_t total, const char *etag,
                                    const char *modified); /* NULL without memory */
-void mr_object_destroy(struct mr_object *object);         /* NULL: nothing */
+void mr_object_destroy(struct mr_object *object);         /* NULL: nothing. client.c */
 /* Checks that a response is for the same version of the object. Returns 0, or -ESTALE, whose text
  * says what changed. total: MR_WHOLE: unknown. */
 int mr_object_check(const char *url, const struct mr_object *was, const struct mr_http_head *is,

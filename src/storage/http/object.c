@@ -15,13 +15,6 @@ struct mr_object *mr_object_create(uint64_t total, const char *etag, const char 
     return o;
 }
 
-void mr_object_destroy(struct mr_object *o)
-{
-    if (o && o->client)
-        mr_http_close(o->client);
-    free(o);
-}
-
 bool mr_http_total(const struct mr_http_request *request, uint64_t *out)
 {
     const struct mr_http_head *h = &request->answer;
