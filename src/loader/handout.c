@@ -203,7 +203,11 @@ static int enter_next(struct mr_loader *ld, const char *call, struct mr_stream *
     int rc = mr_gate_enter(ld, call);
     if (rc < 0)
         return rc;
-    rc = out ? check_stream(ld, stream, call) : mr_error_null(call, "a batch to fill");
+    if (!out) {
+        rc = mr_error_null(call, "a batch to fill");
+        goto end;
+    }
+    rc = check_stream(ld, stream, call);
     if (rc < 0)
         goto end;
     rc = next(ld, stream, timeout_ns, out);
