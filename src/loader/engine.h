@@ -20,6 +20,7 @@
  *   lease.h    holds that outlive batch and loader          lease.c, dlpack.c
  *   ship.h     the copy of a full slot to the device        ship.c; times.h: times.c
  *   bad.h      what happens to bad samples                  bad.c
+ *   blocked.h  how long decoding blocks            blocked.c
  *   stats.h    figures and the bottleneck                   stats.c
  *   watch.h    what each worker does at the moment          watch.c
  *   gate.h     who may call it, and closing during a call   gate.c

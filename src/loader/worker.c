@@ -259,6 +259,7 @@ static bool is_over(const struct mr_run *run)
 static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
 {
     bool tracing = mr_trace_on(), timed = tracing || w->n_made % TIMED_RUNS == 0;
+    w->measure = timed && w->lengthy;
     uint32_t made = 0;
     for (uint32_t i = 0;
          i < run->n && !atomic_load_explicit(&w->ld->ring.stop, memory_order_relaxed); i++) {
@@ -272,6 +273,7 @@ static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
         mr_sample_make(w, run, i, timed);
         s->done = true;
         timed = tracing;
+        w->measure = false;
         made++;
     }
     w->n_made +=
@@ -291,6 +293,7 @@ static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
         return 0;
     uint64_t start = lap(w, &w->made_ns);
     w->watch.slow = w->lap_ns - start > made * SLOW_SAMPLE_NS;
+    w->lengthy = w->lap_ns - start > made * MR_BLOCKED_SAMPLE_NS;
     mr_count(&w->made_ns, 0 - w->direct_ns); /* that was reading */
     mr_count(&w->stage_ns[MR_STAGE_READ], w->direct_ns);
     w->direct_ns = 0;
