@@ -305,6 +305,8 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
         .prefetch = ld->ring.n_slots,
         .consumer_wait_ns = mr_counted(&ld->stats.wait_ns),
         .consumer_busy_ns = mr_counted(&ld->stats.busy_ns),
+        .warm_samples = mr_counted(&ld->stats.warm_samples),
+        .warm_ns = mr_counted(&ld->stats.warm_ns),
     };
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
