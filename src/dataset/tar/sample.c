@@ -299,7 +299,9 @@ int mr_tar_get_field(const struct mr_dataset *ds, uint64_t index, int f, struct 
     const struct mr_tar_member *m = mr_tar_member_of(ds, index, f);
     struct part p = {0};
     struct mr_bytes in = {NULL, 0};
-    int rc = m ? part_of(ds, index, f, m, &p) : lacks(ds, index, f);
+    if (!m)
+        return lacks(ds, index, f);
+    int rc = part_of(ds, index, f, m, &p);
     if (rc < 0)
         return rc;
     struct mr_extent at = {.file = mr_tar_shard_of(ds->state, index)->file,
