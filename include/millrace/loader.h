@@ -104,7 +104,9 @@ struct mr_loader_opts {
      * run on the device. */
     enum mr_cache_kind cache;
     enum mr_collate collate;
-    double pad_value;        /* what PAD and FIXED fill with */
+    /* What PAD and FIXED fill with. Each field that varies must be able to hold it: integers
+     * exactly, floating types rounded, but not to infinity or zero. */
+    double pad_value;
     enum mr_bad_policy bad;  /* default FAIL */
     uint64_t max_bad;        /* SKIP, REPLACE: most bad samples; default: any */
     double max_bad_fraction; /* of the samples so far plus one batch; 0: any */
