@@ -1,8 +1,9 @@
 /*
- * How long a training step of a net takes (forward, loss, backward, optimizer), its batch lying in the device's memory: one by one
- * and, on GPUs, as a graph. Prints one line of JSON a case.
+ * How long a training step of a net takes (forward, loss, backward, optimizer), its batch lying in
+ * the device's memory: one by one and, on GPUs, as a graph. Prints one line of JSON a case.
  *
- * usage: nn_step [cpu|cuda|cuda:N] [SECONDS] [OPTIMIZER] [MODEL...]                 SECONDS: of each case
+ * usage: nn_step [cpu|cuda|cuda:N] [SECONDS] [OPTIMIZER] [MODEL...]
+ *        SECONDS: of each case
  */
 #include <millrace/millrace.h>
 #include <stdio.h>

@@ -1,13 +1,14 @@
 /*
- * How fast optimizer steps are beside what the memory can do: bytes that a step has to move (each array read or written once)
- * over the median time of a step. Prints one line of JSON a case:
+ * How fast optimizer steps are beside what the memory can do: bytes that a step has to move (each
+ * array read or written once) over the median time of a step. Prints one line of JSON a case:
  *
  *   bound_copy   b = a: 8 bytes an element; on GPUs the faster of a kernel and the driver's copy
  *   bound_triad  a = b + s c: 12 bytes an element (hosts)
  *   bound_axpy   a = a + s b: 12 bytes an element, nothing is written that was not read (hosts)
  *   each optimizer that is named
  *
- * usage: optim_step [cpu|cuda|cuda:N] [N_PARAMS] [SECONDS] [THREADS] [SPEC...]       SECONDS: of each case
+ * usage: optim_step [cpu|cuda|cuda:N] [N_PARAMS] [SECONDS] [THREADS] [SPEC...]
+ *        SECONDS: of each case
  */
 #include <millrace/millrace.h>
 #include <pthread.h>

@@ -1,11 +1,15 @@
 /*
- * What libjpeg-turbo alone needs for photos held in memory: nothing is read, scheduled, normalized or copied.
+ * What libjpeg-turbo alone needs for photos held in memory: nothing is read, scheduled, normalized
+ * or copied.
  *
  *   full    decodes of whole pictures with the settings that ours have, as `tjbench` measures them
- *   crops   the scaled and cropped decodes that random_resized_crop(224) asks for, and our resize to 224 x 224 u8
- *   decoder the same crops by mr_image_decode() and our resize: what our wrapper of the library costs
+ *   crops   the scaled and cropped decodes that random_resized_crop(224) asks for, and our resize
+ *           to 224 x 224 u8
+ *   decoder the same crops by mr_image_decode() and our resize: what our wrapper of the
+ *           library costs
  *
- * Prints one line of JSON a case and number of threads: pictures a second of CPU time (of one thread: per core) and of the clock.
+ * Prints one line of JSON a case and number of threads: pictures a second of CPU time (of one
+ * thread: per core) and of the clock.
  * usage: photos_limit SECONDS THREADS < LIST       LIST: a path a line; SECONDS: of each case
  */
 #include "base/base.h"

@@ -1,8 +1,10 @@
 /*
- * What a server of ranges gives to a client that only takes: CONNECTIONS sockets, each with one request under way, for random
- * ranges of BYTES, read and forgotten. The limit beside which bench/remote.sh shows ours.
+ * What a server of ranges gives to a client that only takes: CONNECTIONS sockets, each with one
+ * request under way, for random ranges of BYTES, read and forgotten. The limit beside which
+ * bench/remote.sh shows ours.
  *
- * usage: range_limit PORT PATH FILE_BYTES BYTES CONNECTIONS THREADS SECONDS     prints "requests/s bytes/s"
+ * usage: range_limit PORT PATH FILE_BYTES BYTES CONNECTIONS THREADS SECONDS
+ *        prints "requests/s bytes/s"
  */
 #include "base/base.h"
 

@@ -1,8 +1,10 @@
 /*
- * A server of ranges for bench/remote.sh: each answer leaves LATENCY_MS after its request came, however many wait at the same
- * time, and its bytes go from the page cache to the socket by sendfile. GET and HEAD, one Range, keep-alive; nothing else.
+ * A server of ranges for bench/remote.sh: each answer leaves LATENCY_MS after its request came,
+ * however many wait at the same time, and its bytes go from the page cache to the socket by
+ * sendfile. GET and HEAD, one Range, keep-alive; nothing else.
  *
- * usage: range_server ROOT LATENCY_MS THREADS     prints "PORT n", serves until its standard input ends
+ * usage: range_server ROOT LATENCY_MS THREADS
+ *        prints "PORT n", serves until its standard input ends
  */
 #include "base/base.h"
 
@@ -25,8 +27,8 @@
 #define EVENTS      256
 
 struct connection {
-    struct connection *
-        next; /* of those whose answers are due later: all wait equally long, so first in, first out */
+    /* Of those whose answers are due later: all wait equally long, so first in, first out. */
+    struct connection *next;
     int fd, file; /* file: what is being sent; -1: nothing */
     bool waits;   /* for its answer's time */
     uint64_t due_ns;

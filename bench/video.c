@@ -1,7 +1,9 @@
 /*
- * Clips a second from `video:` on one worker, beside libav alone on the same frames: opening each file, seeking to the key
- * frame before a clip unless decoding on gets there as soon, decoding. "with RGB" also scales what a clip takes, as the module
- * does. All in turn in one run; medians of the rounds. usage: video_limit ROUNDS FRAMES STRIDE CLIPS SIDE FOLDER
+ * Clips a second from `video:` on one worker, beside libav alone on the same frames: opening each
+ * file, seeking to the key frame before a clip unless decoding on gets there as soon, decoding.
+ * "with RGB" also scales what a clip takes, as the module does. All in turn in one run; medians of
+ * the rounds.
+ * usage: video_limit ROUNDS FRAMES STRIDE CLIPS SIDE FOLDER
  */
 #include "codec/video.h"
 #include "dataset/dataset.h"

@@ -1,8 +1,10 @@
 /*
- * The program's shell: what commands are made of and the helpers they share. Commands use public headers only.
+ * The program's shell: what commands are made of and the helpers they share. Commands use public
+ * headers only.
  *
- * A new command is one file cli/NAME/cmd_NAME.c with a const struct cli_command, and one line in CLI_COMMANDS below. Its options
- * struct begins with struct cli_common, and its option table ends with CLI_COMMON_OPTIONS, {NULL}.
+ * A new command is one file cli/NAME/cmd_NAME.c with a const struct cli_command, and one line in
+ * CLI_COMMANDS below. Its options struct begins with struct cli_common, and its option table ends
+ * with CLI_COMMON_OPTIONS, {NULL}.
  */
 #ifndef CLI_H
 #define CLI_H
@@ -85,7 +87,8 @@ const struct mr_option *cli_options(const struct mr_option *table);
  * mr_options_free(cli_options(table), values). Returns 0 or the library's error. */
 int cli_options_init(const struct mr_option *table, void *values);
 
-/* A member of the object that --json prints, or an example: what and what it means. Lists end with {NULL}. */
+/* A member of the object that --json prints, or an example: what and what it means. Lists end with
+ * {NULL}. */
 struct cli_note {
     const char *what, *text;
 };
@@ -94,8 +97,8 @@ struct cli_command {
     const char *name;
     const char *summary;  /* one line without full stop; NULL: hidden */
     const char *synopsis; /* after "millrace NAME": "DATASET [options]" */
-    const char *
-        text; /* paragraphs, with an empty line between them; those that begin with a blank are kept as they are */
+    /* Paragraphs with an empty line between them. Those that begin with a blank are not wrapped. */
+    const char *text;
     const struct mr_option *options;
     size_t options_bytes;   /* of the struct that the table fills */
     int min_args, max_args; /* besides options; max -1: any number */
@@ -124,21 +127,24 @@ void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 char *cli_clean(const char *text, char buf[CLI_CLEAN]);
 
 /*
- * Makes the first SIGINT, SIGTERM or SIGHUP set a flag, so that a command can tidy up, and ends what the library is opening
- * (MR_ECANCELLED); the second one kills. Commands that take a data set and experiments run with it from the start; others may
- * call it.
+ * Makes the first SIGINT, SIGTERM or SIGHUP set a flag, so that a command can tidy up, and ends
+ * what the library is opening (MR_ECANCELLED); the second one kills. Commands that take a data set
+ * and experiments run with it from the start; others may call it.
  */
 void cli_catch_interrupts(void);
 bool cli_interrupted(void);
 
-/* JSON on standard output. begin: an open object with "command" and "version", NULL after an error message. end: closes it,
- * prints it, frees it; returns an exit code. */
+/* JSON on standard output. begin: an open object with "command" and "version", NULL after an error
+ * message. end: closes it, prints it, frees it; returns an exit code. */
 struct mr_json *cli_json_begin(const char *command);
 int cli_json_end(struct mr_json *json);
 /* The same, with every option as it stands as its last member, config. */
 int cli_json_end_config(struct mr_json *json, const struct mr_option *table, const void *values);
 
 /* Help and man pages. */
+#define CLI_OPTIMIZER_HELP 512
+extern char cli_optimizer_help[]; /* of an option: the library's optimizers */
+void cli_help_prepare(void);      /* fills it in, once, before any help is written */
 extern const char cli_dataset_text
     []; /* a paragraph behind the text of each command whose synopsis has a DATASET */
 bool cli_takes_dataset(const struct cli_command *command);
@@ -154,7 +160,8 @@ const char *cli_bytes(uint64_t bytes, char *buf);    /* "1.50 GiB" */
 const char *cli_rate(double bytes_per_s, char *buf); /* "12.3 GB/s" */
 const char *cli_count(double n, char *buf);          /* "60,000", "1.25 M" from ten million on */
 const char *cli_time(uint64_t ns, char *buf);        /* "2.35 ms" */
-/* "2.35 ms", "1.274e+20" where that is shorter, "nan", "inf": digits behind the point, then the unit. */
+/* "2.35 ms", "1.274e+20" where that is shorter, "nan", "inf": digits behind the point, then the
+ * unit. */
 const char *cli_fixed(double v, int digits, const char *unit, char *buf);
 const char *cli_s(uint64_t n); /* "s" of a plural, "" after one */
 
@@ -162,8 +169,9 @@ bool cli_ends_in(const char *text,
                  const char *end); /* with something before it, as a file's name with its ending */
 
 /*
- * Text tables. Column heads that begin with '>' mark columns of numbers, aligned to the right. Rows are printf texts with
- * a tab between cells; in columns of numbers, long ones are shortened as by cli_fixed(). Memory that runs out loses rows and is told by print.
+ * Text tables. Column heads that begin with '>' mark columns of numbers, aligned to the right. Rows
+ * are printf texts with a tab between cells; in columns of numbers, long ones are shortened as by
+ * cli_fixed(). Memory that runs out loses rows, which print reports.
  */
 struct cli_table;
 struct cli_table *
@@ -173,7 +181,8 @@ void cli_table_row(struct cli_table *table, const char *fmt, ...)
 int cli_table_print(struct cli_table *table, FILE *out,
                     int indent); /* and frees it; returns an exit code */
 
-/* A progress bar on standard error: only on a terminal, cleared at the end. Cheap to update. One at a time. */
+/* A progress bar on standard error: only on a terminal, cleared at the end. Cheap to update. One at
+ * a time. */
 struct cli_progress {
     const char *label, *unit; /* "B": bytes */
     uint64_t total, done;     /* total 0: unknown */

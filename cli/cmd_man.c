@@ -1,4 +1,5 @@
-/* millrace man DIR: the man pages, from the tables that parse the options. For the build, so not listed in --help. */
+/* millrace man DIR: the man pages, from the tables that parse the options. For the build, so not
+ * listed in --help. */
 #include "cli.h"
 
 #include <limits.h>

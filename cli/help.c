@@ -6,6 +6,8 @@
 
 #define WIDTH 100
 
+char cli_optimizer_help[CLI_OPTIMIZER_HELP];
+
 /* One paragraph: kept as it is when it begins with a blank, else wrapped. */
 static void paragraph(FILE *out, const char *text, int bytes, int indent)
 {
@@ -55,6 +57,26 @@ const char cli_dataset_text[] =
 bool cli_takes_dataset(const struct cli_command *command)
 {
     return strstr(command->synopsis, "DATASET") != NULL;
+}
+
+static int name_optimizer(void *user, const char *name, const char *summary,
+                          const struct mr_option *table)
+{
+    (void)summary, (void)table;
+    size_t *n = user;
+    int more = snprintf(cli_optimizer_help + *n, sizeof cli_optimizer_help - *n, "%s, ", name);
+    if (more < 0 || (size_t)more >= sizeof cli_optimizer_help - *n)
+        abort(); /* CLI_OPTIMIZER_HELP is too small: each test of the program finds it */
+    *n += (size_t)more;
+    return 0;
+}
+
+void cli_help_prepare(void)
+{
+    size_t n = 0;
+    mr_optim_each(name_optimizer, &n);
+    snprintf(cli_optimizer_help + n, sizeof cli_optimizer_help - n,
+             "with options: adamw:lr=1e-3,weight_decay=0.01");
 }
 
 void cli_help(FILE *out, const struct cli_command *command)

@@ -23,7 +23,8 @@ static bool is_state(const struct head *h)
     return begins(h, "{\"millrace_state\":");
 }
 
-/* Perfetto's trace: packets of field 1, the first a snapshot of the clocks (field 6); then the process's name. */
+/* Perfetto's trace: packets of field 1, the first a snapshot of the clocks (field 6); then the
+ * process's name. */
 static bool is_trace(const struct head *h)
 {
     return h->n > 3 && h->text[0] == 0x0a && h->text[2] == 0x32 && has(h, "millrace");

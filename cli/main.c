@@ -35,7 +35,8 @@ const struct cli_command *cli_find(const char *name)
     return NULL;
 }
 
-/* Names may be two words: "bench loader". Returns the command that the arguments begin with, and how many words that took. */
+/* Names may be two words: "bench loader". Returns the command that the arguments begin with, and
+ * how many words that took. */
 static const struct cli_command *find_words(int argc, char **argv, int *used)
 {
     char words[64];
@@ -123,8 +124,8 @@ static void take_log(void *user, enum mr_log_level level, const char *text)
 
 static uint64_t interrupted_ns;
 
-/* The first request is noted; one that comes later than what sends signals twice in a row (timeout, a terminal and its shell)
- * ends the program. */
+/* The first request is noted; one that comes later than what sends signals twice in a row (timeout,
+ * a terminal and its shell) ends the program. */
 #define AGAIN_NS 300000000ull
 static void take_signal(int number)
 {
@@ -208,7 +209,8 @@ static bool asks_for_json(int argc, char **argv)
     return false;
 }
 
-/* Who asked for JSON finds an object on standard output even when there is no result; the message went to standard error. */
+/* Who asked for JSON finds an object on standard output even when there is no result; the message
+ * went to standard error. */
 static void print_json_error(int code)
 {
     struct mr_json *json = cli_json_begin(running);
@@ -235,7 +237,8 @@ static void print_family_usage(FILE *out, const char *first)
     fputs(" [options]\n\n", out);
 }
 
-/* Lists the commands whose first of two words this is, if wanted with a line on their use; false when there are none. */
+/* Lists the commands whose first of two words this is, if wanted with a line on their use; false
+ * when there are none. */
 static bool list_family(FILE *out, const char *first, bool usage)
 {
     size_t n = strlen(first);
@@ -253,7 +256,8 @@ static bool list_family(FILE *out, const char *first, bool usage)
     return any;
 }
 
-/* The first word is no command: it may be the first of two, of which the second is missing, wrong, or asks for help. */
+/* The first word is no command: it may be the first of two, of which the second is missing, wrong,
+ * or asks for help. */
 static int no_such_command(int argc, char **argv)
 {
     const char *names[CLI_COUNT(commands) + 2], *second = argc > 1 ? argv[1] : "";
@@ -296,7 +300,8 @@ static int help(int argc, char **argv)
     return CLI_OK;
 }
 
-/* How many of the arguments are for us: those before "--" when the command needs what follows it untouched. */
+/* How many of the arguments are for us: those before "--" when the command needs what follows it
+ * untouched. */
 static int own_args(const struct cli_command *command, int argc, char **argv)
 {
     for (int i = 0; command->raw_args && i < argc; i++)
@@ -347,6 +352,7 @@ int main(int argc, char **argv)
 {
     int code;
     mr_log_set(take_log, NULL);
+    cli_help_prepare();
     signal(SIGXFSZ, SIG_IGN); /* a file at its size limit is an error of its write */
     if (argc < 2) {
         cli_help_all(stderr);

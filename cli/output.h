@@ -1,11 +1,13 @@
 /*
  * The files that a run writes, and the one rule for what they may replace.
  *
- * A run never replaces or removes a file that it reads, by whatever name, not with --force either. Without --force it replaces only
- * what it recognises as an earlier output of the same kind (and, for such kinds, an empty file); files of kinds that are not
- * recognised need --force. What is refused is refused before the run, with exit status 1.
+ * A run never replaces or removes a file that it reads, by whatever name, not with --force either.
+ * Without --force it replaces only what it recognises as an earlier output of the same kind (and,
+ * for such kinds, an empty file); files of kinds that are not recognised need --force. What is
+ * refused is refused before the run, with exit status 1.
  *
- * A command names its outputs first (cli_output_claim), then what it reads (cli_input_...); either order finds what is both.
+ * A command names its outputs first (cli_output_claim), then what it reads (cli_input_...); either
+ * order finds what is both.
  */
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
@@ -41,9 +43,11 @@ bool cli_kind_recognised(enum cli_kind kind);
 
 #define CLI_NO_FORCE (-1) /* for force, below: the command has no such option */
 
-/* May this run write to path? Prints why not; returns an exit code, as all here. force: 0, 1 or CLI_NO_FORCE. NULL is allowed. */
+/* May this run write to path? Prints why not; returns an exit code, as all here. force: 0, 1 or
+ * CLI_NO_FORCE. NULL is allowed. */
 int cli_output_check(const char *path, enum cli_kind kind, int force);
-/* The same, for before the run; two outputs of one run must not be the same file. Once for each output. */
+/* The same, for before the run; two outputs of one run must not be the same file. Once for each
+ * output. */
 int cli_output_claim(const char *path, enum cli_kind kind, int force);
 /* Removes an earlier output that this run replaces by nothing; foreign files only by force. */
 int cli_output_remove(const char *path, enum cli_kind kind, int force);
@@ -59,8 +63,8 @@ int cli_input_claim(const char *path,
                     const struct stat *file); /* an existing file is going to be replaced */
 
 /*
- * A file that appears whole or not at all: written under a temporary name beside its place and renamed by commit.
- * Functions print errors and return an exit code.
+ * A file that appears whole or not at all: written under a temporary name beside its place and
+ * renamed by commit. Functions print errors and return an exit code.
  */
 struct cli_output {
     char *path;
@@ -81,9 +85,11 @@ int cli_output_commit(struct cli_output *out); /* finish, if not done, and renam
 void cli_output_abort(struct cli_output *out); /* removes what was not committed; always safe */
 
 /* lock.c */
-/* Locks a descriptor, and waits up to wait_ms for who holds it. Returns 0, EWOULDBLOCK: held; another errno: cannot be locked. */
+/* Locks a descriptor, and waits up to wait_ms for who holds it. Returns 0, EWOULDBLOCK: held;
+ * another errno: cannot be locked. */
 int cli_lock_take(int fd, int wait_ms);
-/* One run alone writes FILE: FILE.lock says which. It is removed at the end; that of a killed run is taken over. */
+/* One run alone writes FILE: FILE.lock says which. It is removed at the end; that of a killed run
+ * is taken over. */
 struct cli_lock {
     int fd;
     char *path;

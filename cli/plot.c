@@ -20,7 +20,8 @@ enum {
 enum { MOST_MARKS = 24 }; /* points of a line that are marked one by one */
 #define MAX_NAMES 24
 
-/* Okabe and Ito's colours, which colour-blind readers tell apart; the second round of them is dashed. */
+/* Okabe and Ito's colours, which colour-blind readers tell apart; the second round of them is
+ * dashed. */
 static const char *const colours[] = {"#0072b2", "#e69f00", "#009e73", "#d55e00",
                                       "#cc79a7", "#56b4e9", "#444444"};
 
@@ -121,7 +122,8 @@ static bool shown(const struct plot_panel *p, const struct plot_series *s, int i
 
 static const double percents[] = {0, 50, 80, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.98, 99.99};
 
-/* The ticks of a short logarithmic axis: 1, 2 and 5 times powers of ten. The nearest to v that is not above it, or not below. */
+/* The ticks of a short logarithmic axis: 1, 2 and 5 times powers of ten. The nearest to v that is
+ * not above it, or not below. */
 static double tick_near(double v, bool below)
 {
     static const double ticks[] = {1, 2, 5, 10};

@@ -1,6 +1,7 @@
 /*
- * Charts as SVG, or as an HTML page around it when the file's name ends in .html. One or more panels side by side and below
- * each other; series of one name have one colour in all of them and one line in the legend.
+ * Charts as SVG, or as an HTML page around it when the file's name ends in .html. One or more
+ * panels side by side and below each other; series of one name have one colour in all of them and
+ * one line in the legend.
  */
 #ifndef CLI_PLOT_H
 #define CLI_PLOT_H
@@ -41,8 +42,8 @@ struct plot {
     bool force;        /* may replace what is no chart */
 };
 
-/* Whether the file's name says what to write, for before the measuring; and whether it may be written without --force. NULL is
- * allowed. Prints an error. Returns an exit code. */
+/* Whether the file's name says what to write, for before the measuring; and whether it may be
+ * written without --force. NULL is allowed. Prints an error. Returns an exit code. */
 int plot_check(const char *path);
 int plot_check_name(const char *path); /* the first alone */
 

@@ -4,7 +4,8 @@
 
 #include "cli.h"
 
-/* Packs rows of interleaved 8-bit RGB. [out] bytes: malloc'd; n of them. Returns an exit code, after an error message. */
+/* Packs rows of interleaved 8-bit RGB. [out] bytes: malloc'd; n of them. Returns an exit code,
+ * after an error message. */
 int cli_png_pack(const unsigned char *rgb, uint32_t height, uint32_t width, unsigned char **bytes,
                  size_t *n);
 

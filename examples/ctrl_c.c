@@ -1,7 +1,7 @@
 /*
  * Ctrl-C: a run that SIGINT ends, and that goes on where it stopped when the program is started
- * again. The handler calls mr_loader_cancel(), mr_loader_next() returns MR_ECANCELLED, and the state
- * after the last batch is saved.
+ * again. The handler calls mr_loader_cancel(), mr_loader_next() returns MR_ECANCELLED, and the
+ * state after the last batch is saved.
  *
  *   cc ctrl_c.c $(pkg-config --cflags --libs millrace) -o ctrl_c && ./ctrl_c mnist/ run.state
  */

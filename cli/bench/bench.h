@@ -53,26 +53,29 @@ enum bench_loader_column {
     LOADER_N_COLUMNS
 };
 
-/* Opens the device of an experiment that Ctrl-C may end. copies: devices without memory of their own are refused. info may be
- * NULL. [out] out: NULL after a failure. Returns an exit code, the error printed. */
+/* Opens the device of an experiment that Ctrl-C may end. copies: devices without memory of their
+ * own are refused. info may be NULL. [out] out: NULL after a failure. Returns an exit code, the
+ * error printed. */
 int bench_open(const char *uri, bool copies, struct mr_device **out, struct mr_device_info *info);
 
 /* Sorts v. */
 double bench_median(double *v, uint64_t n);
 
-/* Runs the loader over the shuffled set for `seconds`, after a quarter of that to warm up. Returns 0 or the error. */
+/* Runs the loader over the shuffled set for `seconds`, after a quarter of that to warm up. Returns
+ * 0 or the error. */
 int bench_ours(const struct bench_set *set, const struct bench_opts *opts, double seconds,
                struct bench_ours *out);
 
 /*
- * Copies with plain memcpy in `threads` threads for `seconds`, in pieces, from a source of src_bytes (gone over in order,
- * again and again) to a destination of dst_bytes. Returns 0 or the error.
+ * Copies with plain memcpy in `threads` threads for `seconds`, in pieces, from a source of
+ * src_bytes (gone over in order, again and again) to a destination of dst_bytes. Returns 0 or the
+ * error.
  */
 int bench_memcpy(uint64_t src_bytes, uint64_t dst_bytes, uint64_t piece, uint32_t threads,
                  double seconds, double *out_bytes_per_s);
 
-/* Cases of bench loader that measure a start: to the first batch of MNIST's files, and of a state of 10^9 samples.
- * [out] out: by column. */
+/* Cases of bench loader that measure a start: to the first batch of MNIST's files, and of a state
+ * of 10^9 samples. [out] out: by column. */
 int bench_first_batch(const struct bench_opts *o, double *out);
 int bench_billion(const struct bench_opts *o, double *out);
 

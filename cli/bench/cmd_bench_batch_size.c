@@ -26,29 +26,30 @@ static const char *const scales[] = {"none", "sqrt", "linear", NULL};
 
 static const struct mr_option options[] = {
     OPT("sizes", MR_OPT_STRING, sizes, .meta = "LIST",
-        .help = "Batch sizes, with commas between, ascending; by default " DEFAULT_SIZES
-                ", as far as there are samples"),
+        .help = "Batch sizes, ascending, separated by commas; by default " DEFAULT_SIZES
+                ", up to the number of samples"),
     OPT("model", MR_OPT_STRING, model, .key = 'm', .initial = "mnist-cnn", .meta = "MODEL",
         .help = "The net"),
     OPT("optimizer", MR_OPT_STRING, optimizer, .key = 'o', .initial = "adam", .meta = "OPTIMIZER",
-        .help = "The optimizer, with options"),
+        .help = "The optimizer, as for millrace train"),
     OPT("lr", MR_OPT_DOUBLE, lr, .initial = "1e-3", .min = 0, .max = 1e6,
         .help = "Learning rate at a batch of 64"),
     OPT("scale", MR_OPT_ENUM, scale, .initial = "sqrt", .choices = scales,
-        .help = "How the learning rate grows with the batch: not, by its root, or with it"),
+        .help = "How the learning rate grows with the batch size: not at all, with its square "
+                "root, or linearly"),
     OPT("target-acc", MR_OPT_PERCENT, target, .initial = "97%", .min = 0, .max = 1, .meta = "P%",
-        .help = "The test accuracy whose time is taken"),
+        .help = "Test accuracy to reach"),
     OPT("epochs", MR_OPT_UINT, epochs, .key = 'e', .initial = "3", .min = 1, .max = 1e6,
-        .unit = "epochs", .help = "Most epochs of each size"),
+        .unit = "epochs", .help = "Maximum number of epochs for each size"),
     OPT("tests", MR_OPT_UINT, tests, .initial = "4", .min = 1, .max = 1000, .unit = "tests",
-        .help = "How often an epoch the accuracy is looked at; tests do not count as time"),
+        .help = "Tests per epoch; their time is not counted"),
     OPT("amp", MR_OPT_ENUM, amp, .initial = "tf32", .choices = train_amps,
         .help = "Precision, as for millrace train"),
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
         .help = "auto, cpu, cuda"),
-    OPT("seed", MR_OPT_UINT, seed, .initial = "0", .help = "Of parameters and order"),
+    OPT("seed", MR_OPT_UINT, seed, .initial = "0", .help = "Seed of parameters and order"),
     OPT("threads", MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",
-        .help = "Threads that compute on cpu; 0: as many as this process may use"),
+        .help = "Compute threads on cpu; 0: one per processor that this process may use"),
     OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw charts: FILE.svg or FILE.html"),
     CLI_COMMON_OPTIONS,
     {NULL},
@@ -114,7 +115,8 @@ static uint64_t net_bytes(const struct train *t)
     return bytes;
 }
 
-/* Trains between two tests. [out] seconds: until the device is done. Returns 1, 0 at the end, or an error. */
+/* Trains between two tests. [out] seconds: until the device is done. Returns 1, 0 at the end, or an
+ * error. */
 static int part(struct train *t, uint64_t steps, double *seconds, uint64_t *samples)
 {
     struct mr_train_window window;
@@ -341,11 +343,9 @@ const struct cli_command cli_bench_batch_size = {
     .name = "bench batch-size",
     .summary = "Measure throughput, memory and time to an accuracy, by batch size",
     .synopsis = "DATASET [options]",
-    .text = "Trains the net again for each batch size until the test accuracy is reached or the "
-            "epochs are over, and "
-            "tells samples a second, memory, and the seconds of training that it took. The knee is "
-            "the smallest batch "
-            "with 90% of the highest throughput: more of a batch brings little.",
+    .text = "Trains the net once for each batch size, until it reaches the test accuracy or the "
+            "last epoch. Reports samples per second, memory, and seconds of training. The knee is "
+            "the smallest batch with 90% of the highest throughput: larger batches gain little.",
     .options = options,
     .options_bytes = sizeof(struct opts),
     .min_args = 1,

@@ -19,11 +19,11 @@ struct options {
 
 static const struct mr_option options[] = {
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
-        .help = "cuda, cuda:1, sim, cpu: who locks"),
+        .help = "cuda, cuda:1, sim, cpu: the device whose allocator locks pages"),
     OPT("bytes", MR_OPT_BYTES, bytes, .initial = "1GiB", .min = 4096, .max = 0x1p42,
-        .unit = "bytes", .help = "How much memory"),
+        .unit = "bytes", .help = "Size of the memory"),
     OPT("repeats", MR_OPT_UINT, repeats, .initial = "3", .min = 1, .max = MAX_REPEATS,
-        .unit = "repeats", .help = "How often each way is measured; medians are printed"),
+        .unit = "repeats", .help = "Measurements of each way; medians are printed"),
     OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
     CLI_COMMON_OPTIONS,
     {NULL},
@@ -242,14 +242,12 @@ static const struct cli_note json_notes[] = {
     {"ways", "for each: way (pageable, pinned_pool, pinned_driver, pinned_later, pinned_copy), or "
              "left_out with the reason"},
     {"ways.s_per_gib, ways.variation, ways.lock_s_per_gib",
-     "time until it can be used (median), its standard deviation over mean, and the part that "
-     "locks where it is a call "
-     "of "
-     "its own"},
+     "time until it can be used (median), its standard deviation over mean, and the part spent on "
+     "locking, if that is a call of its own"},
     {"ways.peak_bytes, ways.resident_bytes, ways.locked_bytes",
-     "growth of the process's peak, of its memory while it is held (each absent where the kernel "
-     "does not tell; "
-     "drivers' own memory is not always counted), and how much is locked; medians"},
+     "growth of the process's peak, its growth while the memory is held (each absent if the "
+     "kernel does not report it; memory of drivers is not always counted), and bytes locked; "
+     "medians"},
     {NULL, NULL},
 };
 
@@ -263,13 +261,11 @@ const struct cli_command cli_bench_hostmem = {
     .name = "bench hostmem",
     .summary = "Measure what page-locked host memory costs, in time and in peak memory",
     .synopsis = "[options]",
-    .text = "Makes memory ready for use in five ways: not locked; locked when it is made, by our "
-            "pool or by the driver's "
-            "allocator; locked later where it lies; and copied into locked memory, which holds "
-            "both at once. Pages are "
-            "touched in each, so that they are there. All figures are medians over --repeats, of "
-            "this process alone: its "
-            "peak while the memory is made, and what it keeps.",
+    .text = "Allocates host memory in five ways: pageable; page-locked by the pool or by the "
+            "driver's allocator; page-locked after it was allocated; and copied into page-locked "
+            "memory, which needs both at once. Pages are touched, so that they are resident. All "
+            "figures are medians over --repeats and are those of this process: the time, the peak "
+            "during allocation, and what stays allocated.",
     .options = options,
     .options_bytes = sizeof(struct options),
     .json = json_notes,

@@ -1,4 +1,5 @@
-/* millrace bench loader: the loader's rate beside the limit that memcpy sets, on the same cores in the same run. */
+/* millrace bench loader: the loader's rate beside the limit that memcpy sets, on the same cores in
+ * the same run. */
 #include "bench/frame.h"
 
 #include <errno.h>
@@ -13,25 +14,25 @@
 
 static const struct mr_option options[] = {
     OPT("cases", MR_OPT_STRING, cases, .meta = "LIST",
-        .help = "Only these, with commas between: memory_f32, mnist, delay_2ms, first_batch, "
-                "billion, dataset"),
+        .help = "Cases to run, separated by commas: memory_f32, mnist, delay_2ms, first_batch, "
+                "billion, dataset; default all"),
     OPT("mnist", MR_OPT_STRING, mnist, .meta = "DIR",
-        .help = "Folder with MNIST's four files (millrace synth digits makes one); without it its "
-                "cases are left out"),
+        .help = "Folder with MNIST's four files (millrace synth digits makes one); without it "
+                "their cases are skipped"),
     OPT("dataset", MR_OPT_STRING, dataset, .meta = "DATASET",
-        .help = "A data set of the case `dataset`, whose samples have one shape: delivered as they "
-                "are, batches of 64"),
+        .help = "Data set for the case `dataset`, whose samples have one shape; delivered "
+                "unchanged, in batches of 64"),
     LOADER("workers", .group = "Options",
            .help = "Worker threads, and threads of memcpy; 0: one per processor that this process "
                    "may use"),
     LOADER("prefetch", .group = "Options"),
     LOADER("cache", .group = "Options"),
     OPT("rounds", MR_OPT_UINT, rounds, .initial = "5", .min = 1, .max = 1000, .unit = "rounds",
-        .help = "How often each is measured, in turn; medians are printed"),
+        .help = "Measurements of each case, in turn; medians are printed"),
     OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 256, .max = 1e9,
-        .unit = "samples", .help = "Size of the set in memory (4 KiB a sample)"),
+        .unit = "samples", .help = "Samples of the set in memory, 4 KiB each"),
     OPT("time", MR_OPT_DURATION, time_ns, .initial = "1s", .min = 1e6, .max = 3600e9, .unit = "s",
-        .help = "Of each measurement"),
+        .help = "Duration of each measurement"),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -57,7 +58,8 @@ static uint64_t row_bytes(const struct bench_set *set)
     return bytes;
 }
 
-/* How many bytes the copy's source has: an epoch's, where two such buffers leave half of the memory that is free; 0: too little is. */
+/* How many bytes the copy's source has: an epoch's, where two such buffers leave half of the memory
+ * that is free; 0: too little is. */
 static uint64_t copied_bytes(const struct bench_set *set, uint64_t workers, const char *name)
 {
     struct mr_host_memory_info memory;
@@ -82,8 +84,9 @@ static uint64_t copied_bytes(const struct bench_set *set, uint64_t workers, cons
     return (uint64_t)most;
 }
 
-/* Ours and memcpy in turn. The copy's source is as large as an epoch delivered, its pieces a batch; its destination is once
- * as small as the loader's ring (the stricter limit), once as large as the source. */
+/* Ours and memcpy in turn. The copy's source is as large as an epoch delivered, its pieces a batch;
+ * its destination is once as small as the loader's ring (the stricter limit), once as large as the
+ * source. */
 /* name: the case's, where memcpy goes beside it; else NULL. */
 static int measure(const struct bench_set *set, const struct bench_opts *o, const char *name,
                    double *out)
@@ -318,12 +321,10 @@ const struct cli_command cli_bench_loader = {
     .name = "bench loader",
     .summary = "Measure the loader beside the limit that memcpy sets",
     .synopsis = "[options]",
-    .text = "Runs the loader over sets in memory, over MNIST's files and over a set with 2 ms of "
-            "latency a sample, as fast "
-            "as it "
-            "goes, with no one using the batches. In turn with it, in the same run and as many "
-            "threads, plain memcpy moves "
-            "as many bytes: the limit. Also: time to the first batch, and what a set of 10^9 "
+    .text = "Measures how fast the loader delivers samples when nothing uses them: from sets in "
+            "memory, from MNIST's files, and from a set with 2 ms of latency per sample. A plain "
+            "memcpy of as many bytes, by as many threads, alternates with it in the same run and "
+            "is the limit. Also measures the time to the first batch, and what a set of 10^9 "
             "samples costs.",
     .options = options,
     .options_bytes = sizeof(struct bench_opts),

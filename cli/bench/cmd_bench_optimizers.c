@@ -30,27 +30,27 @@ struct opts {
 
 static const struct mr_option options[] = {
     OPT("models", MR_OPT_STRING, models, .initial = "softmax|mlp:100s|mlp:300s,100r,50s|mnist-cnn",
-        .meta = "LIST", .help = "Nets, with | between"),
+        .meta = "LIST", .help = "Nets, separated by |"),
     OPT("optimizers", MR_OPT_STRING, optimizers, .meta = "LIST",
         .initial = "sgd:lr=0.1|momentum:lr=0.01|nesterov:lr=0.01|adagrad:lr=0.01|adadelta:lr=1|"
                    "rmsprop:lr=1e-3|"
                    "adam:lr=1e-3|adamw:lr=1e-3|amsgrad:lr=1e-3|adamax:lr=2e-3|nadam:lr=1e-3|radam:"
                    "lr=1e-3|lion:lr=1e-4",
-        .help = "Optimizers, with | between"),
+        .help = "Optimizers, separated by |"),
     OPT("iterations", MR_OPT_UINT, iterations, .key = 'n', .min = POINTS, .max = 1e9,
-        .unit = "steps", .help = "Steps of each; if not given, 20000, with --quick 400"),
+        .unit = "steps", .help = "Steps per run; by default 20000, with --quick 400"),
     OPT("quick", MR_OPT_FLAG, quick,
-        .help = "The perceptrons alone, and 400 steps unless --iterations is given"),
+        .help = "Train the perceptrons only, for 400 steps unless --iterations is given"),
     CLI_LOADER_OPTION(struct opts, loader, "batch-size", .initial = "128", .max = 1 << 20,
                       .group = "Options"),
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
         .help = "auto, cpu, cuda"),
     OPT("seed", MR_OPT_UINT, seed, .initial = "0",
-        .help = "Of parameters and order: the same for all"),
+        .help = "Seed of parameters and order, the same for all runs"),
     OPT("threads", MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",
-        .help = "Threads that compute on cpu; 0: as many as this process may use"),
+        .help = "Compute threads on cpu; 0: one per processor that this process may use"),
     OPT("plot", MR_OPT_STRING, plot, .initial = "optimizers.html", .meta = "FILE",
-        .help = "The page: FILE.html, with the table; or FILE.svg"),
+        .help = "Output page: FILE.html, with the table, or FILE.svg"),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -474,7 +474,7 @@ static int run(void *values, int n_args, char **args)
 }
 
 static const struct cli_note json_notes[] = {
-    {"device, iterations", "where; steps of each run"},
+    {"device, iterations", "what was used; steps per run"},
     {"runs", "of each: model, optimizer, steps (done), loss (means of 40 nearly equal parts), "
              "test_accuracy (ten times), "
              "last_loss, seconds "
@@ -494,11 +494,9 @@ const struct cli_command cli_bench_optimizers = {
     .name = "bench optimizers",
     .summary = "Train nets by all optimizers: loss and accuracy on one page",
     .synopsis = "DATASET [options]",
-    .text = "Trains each net by each optimizer from the same parameters and in the same order, and "
-            "draws the training "
-            "loss and the test accuracy over the steps, with a table of where they ended. A run "
-            "whose loss becomes "
-            "infinite is told and the others go on.",
+    .text = "Trains each net with each optimizer, from the same parameters and in the same order. "
+            "Plots training loss and test accuracy over the steps, with a table of the final "
+            "values. If a run's loss becomes infinite, that is reported and the others continue.",
     .options = options,
     .options_bytes = sizeof(struct opts),
     .min_args = 1,

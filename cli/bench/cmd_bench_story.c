@@ -1,4 +1,5 @@
-/* millrace bench story: from starving to fed in four steps, with the share of the time that the device waited. */
+/* millrace bench story: from starving to fed in four steps, with the share of the time that the
+ * device waited. */
 #include "bench/frame.h"
 #include "bench/train.h"
 
@@ -24,7 +25,7 @@ static const struct mr_option options[] = {
     OPT("model", MR_OPT_STRING, model, .key = 'm', .initial = "mnist-cnn", .meta = "MODEL",
         .help = "The net"),
     OPT("optimizer", MR_OPT_STRING, optimizer, .key = 'o', .initial = "adadelta:lr=1",
-        .meta = "OPTIMIZER", .help = "The optimizer, with options"),
+        .meta = "OPTIMIZER", .help = "The optimizer, as for millrace train"),
     LOADER("batch-size", .initial = "256", .max = 1 << 20, .group = "Options"),
     OPT("transform", MR_OPT_STRING, transform, .key = 't', .meta = "CHAIN",
         .help = "Ops on each sample; millrace inspect --transforms lists them"),
@@ -34,12 +35,12 @@ static const struct mr_option options[] = {
     OPT("amp", MR_OPT_ENUM, amp, .initial = "bf16", .choices = amps,
         .help = "Precision of the last step"),
     OPT("time", MR_OPT_DURATION, time_ns, .initial = "5s", .min = 1e7, .max = 3600e9, .unit = "s",
-        .help = "Of each step"),
+        .help = "Duration of each step"),
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
         .help = "auto, cpu, cuda"),
     OPT("threads", MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",
-        .help = "Threads that compute on cpu; 0: as many as this process may use"),
-    OPT("seed", MR_OPT_UINT, seed, .initial = "0", .help = "Of parameters and order"),
+        .help = "Compute threads on cpu; 0: one per processor that this process may use"),
+    OPT("seed", MR_OPT_UINT, seed, .initial = "0", .help = "Seed of parameters and order"),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -266,12 +267,10 @@ const struct cli_command cli_bench_story = {
     .name = "bench story",
     .summary = "Train starved, with workers, with pinned memory, in mixed precision",
     .synopsis = "DATASET [options]",
-    .text = "Trains the same net four times, each time with one mistake less: starved by a single "
-            "worker that waits "
-            "for every copy; with workers; with page-locked memory; in mixed precision. Tells how "
-            "fast each was and "
-            "how much of the time the device waited for data. On cpu the last two have no meaning, "
-            "which is said.",
+    .text = "Trains the same net four times, and fixes one mistake each time: first starved, by a "
+            "single worker that waits for every copy; then with workers; with page-locked memory; "
+            "in mixed precision. Reports the throughput and the share of the time that the device "
+            "waited for data. The last two do not apply to cpu and are reported as skipped.",
     .options = options,
     .options_bytes = sizeof(struct opts),
     .min_args = 1,

@@ -10,16 +10,15 @@ static const struct mr_option options[] = {
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
         .help = "cuda, cuda:1, sim:h2d=55,d2h=55,tflops=50"),
     OPT("n", MR_OPT_UINT, n, .key = 'n', .initial = "32", .min = 1, .max = STREAMS_MAX_N,
-        .unit = "inputs", .help = "How many matrices"),
+        .unit = "inputs", .help = "Number of matrices"),
     OPT("size", MR_OPT_UINT, size, .initial = "2048", .min = 16, .max = 16384, .unit = "rows",
-        .help = "Rows and columns of each, of f32"),
+        .help = "Rows and columns of each matrix, of f32"),
     OPT("pieces", MR_OPT_UINT, pieces, .initial = "2", .min = 1, .max = STREAMS_MAX_PIECES,
         .unit = "pieces",
-        .help = "Blocks of rows that the ring takes the first and the last matrix in: the first "
-                "product starts, and the "
-                "last copy back ends, that much sooner"),
+        .help = "Blocks of rows that the ring splits the first and the last matrix into; more "
+                "blocks start the first product and end the last copy sooner"),
     OPT("repeats", MR_OPT_UINT, repeats, .initial = "5", .min = 1, .max = STREAMS_REPEATS,
-        .unit = "repeats", .help = "How often each way is measured; medians are printed"),
+        .unit = "repeats", .help = "Measurements of each way; medians are printed"),
     OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
     CLI_COMMON_OPTIONS,
     {NULL},
@@ -197,20 +196,14 @@ const struct cli_command cli_bench_streams = {
     .summary = "Measure how well copies hide behind matrix products, in three orders",
     .synopsis = "[options]",
     .text = "Copies n matrices to the device, multiplies each by the same weights, and copies the "
-            "products back: in one "
-            "stream; in a stream for each, all in memory at once; and in a ring of 3 buffers with "
-            "a stream for copies in, "
-            "three that products take turns on and one for copies out, tied by events, in constant "
-            "memory. There the "
-            "first and the last matrix go "
-            "through in pieces: until the first is copied in, and after the last product, nothing "
-            "can be computed.\n\nNo "
-            "order can be faster than the "
-            "longest of the three alone, which is measured and printed as the lower bound. GPUs "
-            "need cuBLAS: "
-            "libcublas.so.13, "
-            ".12 or .11 where the dynamic linker looks (LD_LIBRARY_PATH), or the file that "
-            "MILLRACE_CUBLAS names.",
+            "products back. Three ways are compared: one stream; one stream per matrix, with all "
+            "of them in memory at once; and a ring of 3 buffers in constant memory, with one "
+            "stream for copies in, three for products and one for copies out, ordered by events. "
+            "The ring splits the first and the last matrix into pieces, since nothing can be "
+            "computed before the first is copied in or after the last product.\n\n"
+            "No order can be faster than the longest of the three stages alone, which is measured "
+            "and printed as the lower bound. GPUs need cuBLAS: libcublas.so.13, .12 or .11 where "
+            "the dynamic linker looks (LD_LIBRARY_PATH), or the file in MILLRACE_CUBLAS.",
     .options = options,
     .options_bytes = sizeof(struct streams_opts),
     .json = json_notes,

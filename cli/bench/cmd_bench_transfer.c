@@ -12,17 +12,17 @@ static const struct mr_option options[] = {
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
         .help = "cuda, cuda:1, sim:h2d=55,d2h=55"),
     OPT("peer", MR_OPT_STRING, peer, .meta = "DEVICE",
-        .help =
-            "Another device of that kind, to copy from; without it the next GPU, if there is one"),
+        .help = "Another device of the same kind to copy from; by default the next GPU, if one "
+                "exists"),
     OPT("min", MR_OPT_BYTES, min_bytes, .initial = "64", .min = 64, .max = 0x1p40, .unit = "bytes",
-        .help =
-            "Smallest copy, rounded up to a multiple of 64; each next one is four times as large"),
+        .help = "Smallest copy, rounded up to a multiple of 64; sizes grow by a factor of four"),
     OPT("max", MR_OPT_BYTES, max_bytes, .initial = "1GiB", .min = 64, .max = 0x1p40,
         .unit = "bytes", .help = "Largest copy"),
     OPT("repeats", MR_OPT_UINT, repeats, .initial = "5", .min = 1, .max = TRANSFER_REPEATS,
-        .unit = "repeats", .help = "How often each is measured; medians are printed"),
+        .unit = "repeats", .help = "Measurements of each; medians are printed"),
     OPT("directions", MR_OPT_STRING, directions, .meta = "LIST",
-        .help = "Only these, with commas between: h2d, d2h, both, d2d, peer"),
+        .help = "Directions to measure, separated by commas: h2d, d2h, both, d2d, peer; default "
+                "all"),
     OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
     CLI_COMMON_OPTIONS,
     {NULL},
@@ -104,20 +104,15 @@ const struct cli_command cli_bench_transfer = {
     .name = "bench transfer",
     .summary = "Measure every way to copy to and from a device beside the link's limit",
     .synopsis = "[options]",
-    .text = "Copies 64 B to 1 GiB to the device, back, both at once, within the device and from "
-            "another; from pageable, "
-            "page-locked, "
-            "write-combined, registered and huge-page memory; one by one, 64 in a call, 64 "
-            "recorded as a graph, waiting "
-            "for each, and by the "
-            "device's processors instead of its copy engines. A kernel holds the copies back until "
-            "all are submitted, so "
-            "that submitting is not measured; bytes are checked after each.\n\nA straight line, "
-            "latency + bytes / "
-            "bandwidth, "
-            "is fitted to each (least squares of the relative errors), and the fraction of the "
-            "link's limit is printed, "
-            "with what may be the cause when it is low.",
+    .text = "Copies 64 B to 1 GiB to the device, back, both ways at once, within the device and "
+            "from another device. Host memory is pageable, page-locked, write-combined, "
+            "registered or in huge pages. Copies are submitted one by one, 64 in a call, 64 as a "
+            "graph, or with a wait after each, and are also done by a kernel instead of the copy "
+            "engines. A kernel holds the copies back until all are submitted, so that the time to "
+            "submit them is not measured. The bytes are checked after each.\n\n"
+            "Each series is fitted by a line, latency + bytes / bandwidth (least squares of the "
+            "relative errors). The bandwidth is printed as a fraction of the link's limit, with "
+            "possible causes if it is low.",
     .options = options,
     .options_bytes = sizeof(struct transfer_opts),
     .json = json_notes,

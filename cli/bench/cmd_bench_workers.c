@@ -10,15 +10,15 @@ static const struct mr_option options[] = {
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
         .help = "cuda, cuda:1, sim:h2d=55, cpu"),
     OPT("workers-list", MR_OPT_STRING, list, .key = 'w', .initial = "1,2,4,8", .meta = "LIST",
-        .help = "Numbers of worker threads, with commas between"),
+        .help = "Numbers of worker threads, separated by commas"),
     CLI_LOADER_OPTION(struct workers_opts, loader, "batch-size", .initial = "256", .max = 1 << 20,
                       .help = "Samples in a batch (4 KiB each)", .group = "Options"),
     OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 1, .max = 1e9,
-        .unit = "samples", .help = "Size of the set in memory (4 KiB a sample)"),
+        .unit = "samples", .help = "Samples of the set in memory, 4 KiB each"),
     OPT("step", MR_OPT_DURATION, step_ns, .initial = "100us", .min = 0, .max = 3600e9, .unit = "us",
-        .help = "Time that the device works on each batch; 0: it does not"),
+        .help = "Time that the device works on each batch; 0: none"),
     OPT("time", MR_OPT_DURATION, time_ns, .initial = "1s", .min = 1e6, .max = 3600e9, .unit = "s",
-        .help = "Of each measurement, after a quarter of it to warm up"),
+        .help = "Duration of each measurement, after a quarter of it to warm up"),
     OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
     CLI_COMMON_OPTIONS,
     {NULL},
@@ -195,12 +195,10 @@ const struct cli_command cli_bench_workers = {
     .name = "bench workers",
     .summary = "Measure loading by number of workers, page-locked or not, blocking or not",
     .synopsis = "[options]",
-    .text = "Runs the loader over a set in memory and over one with 2 ms of latency a sample, with "
-            "each number of workers, "
-            "with page-locked and with pageable memory, and with a consumer that waits for the "
-            "device after each batch "
-            "and one that does not. The limit is the lower of what the link carries and what the "
-            "device's work takes.",
+    .text = "Runs the loader with each number of workers, with page-locked and with pageable "
+            "memory, over a set in memory and over one with 2 ms of latency per sample. One "
+            "consumer waits for the device after each batch, the other does not. The limit is the "
+            "lower of the link's rate and the rate of the device's steps.",
     .options = options,
     .options_bytes = sizeof(struct workers_opts),
     .json = json_notes,

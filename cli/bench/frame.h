@@ -2,9 +2,9 @@
  * One frame for the experiments of `millrace bench`.
  *
  * An experiment describes its columns and its rows (the cells of its grid), gives a function that
- * measures one row once, and the lines that are its verdict. The frame repeats rows in turn, takes medians and the spread, shows progress, ends on an interrupt, and writes the text
- * table, the JSON object and the chart. What a figure is called and how it is written is said once,
- * in its column.
+ * measures one row once, and the lines that are its verdict. The frame repeats rows in turn, takes
+ * medians and the spread, shows progress, ends on an interrupt, and writes the text table, the JSON
+ * object and the chart. What a figure is called and how it is written is said once, in its column.
  */
 #ifndef CLI_BENCH_FRAME_H
 #define CLI_BENCH_FRAME_H
@@ -78,7 +78,8 @@ struct bench {
 
     int (*open)(struct bench *b); /* before the first row; may be NULL. Returns 0 or an error */
     void (*close)(struct bench *b);
-    /* Measures one row once. Returns 0 or an error; MR_EUNSUPPORTED and MR_ELIMIT leave the row out. */
+    /* Measures one row once. Returns 0 or an error; MR_EUNSUPPORTED and MR_ELIMIT leave the row
+     * out. */
     int (*measure)(struct bench *b, struct bench_row *row, double *v);
     void (*conclude)(struct bench *b);                         /* what follows from the medians */
     void (*json)(const struct bench *b, struct mr_json *json); /* members behind the rows */
@@ -94,7 +95,8 @@ struct bench {
 /* Does all of it. Returns an exit code. */
 int bench_run(struct bench *b);
 
-/* For open: rows of unknown values, where their number is not known before. Returns 0 or -ENOMEM. */
+/* For open: rows of unknown values, where their number is not known before. Returns 0 or
+ * -ENOMEM. */
 int bench_rows(struct bench *b, int n);
 
 /* frame_show.c: writes the chart, and the table or the JSON object. Returns an exit code. */

@@ -146,7 +146,8 @@ static int print_json(const struct bench *b)
     return cli_json_end_config(json, b->command->options, b->values);
 }
 
-/* The points of one series of a panel: those of a column, or of the rows that belong to the line. */
+/* The points of one series of a panel: those of a column, or of the rows that belong to the
+ * line. */
 static struct plot_series points_of(const struct bench *b, int p, int k, double *x, double *y)
 {
     const struct bench_panel *panel = &b->panels[p];

@@ -1,6 +1,6 @@
 /*
- * A latch in front of work on a device: what is enqueued behind it starts when the host opens it, so that the time between
- * two events is the device's alone and not that of submitting.
+ * A latch in front of work on a device: what is enqueued behind it starts when the host opens it,
+ * so that the time between two events is the device's alone and not that of submitting.
  */
 #ifndef CLI_BENCH_LATCH_H
 #define CLI_BENCH_LATCH_H
@@ -15,8 +15,9 @@ struct latch {
     struct mr_event *open;
 };
 
-/* Whether all of the pool's page-locked memory really is: a GPU's kernels must not touch what is not, and copies of it would
- * wait for the latch with the host. Returns 0, MR_ELIMIT. A simulated device does not care. */
+/* Whether all of the pool's page-locked memory really is: a GPU's kernels must not touch what is
+ * not, and copies of it would wait for the latch with the host. Returns 0, MR_ELIMIT. A simulated
+ * device does not care. */
 int latch_check_locked(struct mr_device *dev);
 
 /* Functions return 0 or the library's error. */

@@ -1,4 +1,5 @@
-/* The cases of `millrace bench loader`: our loader and a plain memcpy of the same bytes, taken in turn. */
+/* The cases of `millrace bench loader`: our loader and a plain memcpy of the same bytes, taken in
+ * turn. */
 #include "bench/bench.h"
 
 #include <errno.h>

@@ -7,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Writes the images and labels of a set as plain IDX files into a fresh folder. was_gz: they are compressed now. */
+/* Writes the images and labels of a set as plain IDX files into a fresh folder. was_gz: they are
+ * compressed now. */
 static int write_plain(const char *mnist, char *dir, bool *was_gz)
 {
     static const char *const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"};
@@ -63,8 +64,8 @@ static void remove_plain(const char *dir)
     rmdir(dir);
 }
 
-/* Milliseconds from opening a data set to its first shuffled batch. all: read the last sample first, which for .gz takes as
- * long as inflating does; then *all_ms says how long that took. */
+/* Milliseconds from opening a data set to its first shuffled batch. all: read the last sample
+ * first, which for .gz takes as long as inflating does; then *all_ms says how long that took. */
 static int first_batch(const char *uri, const struct bench_opts *o, double *out_ms, double *all_ms)
 {
     struct mr_dataset *ds;

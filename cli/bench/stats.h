@@ -8,8 +8,9 @@
 double stats_variation(const double *v, int n);
 
 /*
- * Least squares of y = latency + x / rate with every point's relative error weighing the same, so that small and large x
- * count alike. [out] both, on success; latency is not negative. Returns 0, -1 when there are less than two different x.
+ * Least squares of y = latency + x / rate with every point's relative error weighing the same, so
+ * that small and large x count alike. [out] both, on success; latency is not negative. Returns 0,
+ * -1 when there are less than two different x.
  */
 int stats_fit(const double *x, const double *y, int n, double *out_latency, double *out_rate);
 

@@ -49,7 +49,8 @@ static void disarrange(struct streams *s)
     mr_memory_trim(s->dev);
 }
 
-/* The first and the last input go through in pieces, the others whole: smaller products take longer in all. */
+/* The first and the last input go through in pieces, the others whole: smaller products take longer
+ * in all. */
 static void plan_steps(struct streams *s, int pieces)
 {
     int n = (int)s->o->n;
@@ -98,9 +99,10 @@ static int take_step(struct streams *s, enum streams_engine engine, int step, in
 }
 
 /*
- * One stream a direction of copies, and for the products as many as there are buffers: a product's waiting for its input is
- * over when the one before it ends, and takes no time of its own. A buffer's next rows wait until the products of those in
- * it are done, the next product's until they are copied back.
+ * One stream a direction of copies, and for the products as many as there are buffers: a product's
+ * waiting for its input is over when the one before it ends, and takes no time of its own. A
+ * buffer's next rows wait until the products of those in it are done, the next product's until they
+ * are copied back.
  */
 enum { RING_H2D, RING_D2H, RING_COMPUTE, RING_STREAMS = RING_COMPUTE + STREAMS_RING_SLOTS };
 

@@ -1,5 +1,5 @@
-/* What bench streams measures: streams.c runs, streams_look.c looks at what a run was, cmd_bench_streams.c
- * shows it. */
+/* What bench streams measures: streams.c runs, streams_look.c looks at what a run was,
+ * cmd_bench_streams.c shows it. */
 #ifndef CLI_BENCH_STREAMS_H
 #define CLI_BENCH_STREAMS_H
 
@@ -23,9 +23,8 @@ enum streams_engine { STREAMS_H2D, STREAMS_COMPUTE, STREAMS_D2H, STREAMS_N_ENGIN
 
 struct streams_way_result {
     double wall_ms,
-        variation; /* median, by the host's clock: from the first call until all is back */
-    double
-        traced_ms; /* of the run in which events were recorded around everything: their first to last */
+        variation;    /* median, by the host's clock: from the first call until all is back */
+    double traced_ms; /* of the run with events around everything: from the first to the last */
     double busy_ms[STREAMS_N_ENGINES]; /* union of the engine's intervals in that run */
     double under_compute_ms;           /* copies (either way) and compute at once */
     double both_copies_ms;             /* H2D and D2H at once */
@@ -45,9 +44,8 @@ struct streams {
     float *in[STREAMS_MAX_N], *out[STREAMS_MAX_N]; /* page-locked */
     float *host_weights, *weights;
     int n_slots, n_streams;
-    int first_step
-        [STREAMS_MAX_N +
-         1]; /* of each input; input i goes through in first_step[i + 1] - first_step[i] blocks of rows */
+    /* Of each input; input i goes through in first_step[i + 1] - first_step[i] blocks of rows. */
+    int first_step[STREAMS_MAX_N + 1];
     float *a[STREAMS_MAX_N], *c[STREAMS_MAX_N]; /* device */
     struct mr_stream *stream[STREAMS_MAX_N];
     struct mr_event *start;
@@ -61,7 +59,8 @@ static inline int streams_steps(const struct streams *s)
     return s->first_step[s->o->n];
 }
 
-/* streams.c: makes the inputs and measures the bound. Returns 0 or the library's error; close in either case. */
+/* streams.c: makes the inputs and measures the bound. Returns 0 or the library's error; close in
+ * either case. */
 int streams_open(struct streams *s, struct mr_device *dev, const struct mr_device_info *info,
                  const struct streams_opts *o);
 void streams_close(struct streams *s);

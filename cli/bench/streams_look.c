@@ -56,7 +56,8 @@ static double product_at(const struct streams *s, uint64_t i, uint64_t row, uint
     return sum;
 }
 
-/* A few elements of each product. Sums of n terms of random sign grow as the root of n, and so do their errors. */
+/* A few elements of each product. Sums of n terms of random sign grow as the root of n, and so do
+ * their errors. */
 int streams_check(const struct streams *s, enum streams_way way)
 {
     uint64_t size = s->o->size;

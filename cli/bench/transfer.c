@@ -117,7 +117,8 @@ static int time_on_device(struct transfer *t, const struct transfer_series *s, u
 
 /* ---- did the bytes arrive? ---- */
 
-/* Calls fn for the pieces of [0, bytes) that are looked at: all, or both ends and 64 places between. */
+/* Calls fn for the pieces of [0, bytes) that are looked at: all, or both ends and 64 places
+ * between. */
 static int each_piece(struct transfer *t, struct route r, uint64_t bytes,
                       int (*fn)(struct transfer *t, struct route r, uint64_t from, uint64_t n))
 {
@@ -195,7 +196,8 @@ static int record(struct transfer *t, const struct transfer_series *s, uint64_t 
     return rc < 0 ? rc : ended;
 }
 
-/* The first run warms up, outside the latch: what a driver loads at first use it may load only while nothing runs. */
+/* The first run warms up, outside the latch: what a driver loads at first use it may load only
+ * while nothing runs. */
 static int measure_recorded(struct transfer *t, const struct transfer_series *s, uint64_t bytes,
                             struct transfer_point *out)
 {

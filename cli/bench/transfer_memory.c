@@ -9,7 +9,8 @@
 #define HUGE_PAGE (2ull << 20)
 #define LINE      64 /* the pattern is made in pieces of so much */
 
-/* Pages of ours: ordinary ones of 4 KiB, or huge ones, reserved if there are some and else by the system's courtesy. */
+/* Pages of ours: ordinary ones of 4 KiB, or huge ones, reserved if there are some and else by the
+ * system's courtesy. */
 static int map_pages(uint64_t bytes, bool huge, void **out)
 {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS;

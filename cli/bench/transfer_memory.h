@@ -12,7 +12,8 @@ struct transfer_block {
     uint64_t bytes;
 };
 
-/* Returns 0 or the library's error: MR_EUNSUPPORTED and MR_ELIMIT when there is no such memory here. */
+/* Returns 0 or the library's error: MR_EUNSUPPORTED and MR_ELIMIT when there is no such memory
+ * here. */
 int transfer_block_make(struct transfer_block *block, struct mr_device *dev,
                         enum transfer_memory how, uint64_t bytes);
 void transfer_block_drop(struct transfer_block *block); /* of a zeroed one, too */

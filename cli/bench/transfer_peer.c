@@ -20,7 +20,8 @@ static double smaller(double a, double b)
     return a < b ? a : b;
 }
 
-/* Directly: by NVLink, or by what is simulated. Else twice over the link, at best one way while the other goes on. */
+/* Directly: by NVLink, or by what is simulated. Else twice over the link, at best one way while the
+ * other goes on. */
 static double limit_of(const struct mr_device_info *one, const struct mr_device_info *other,
                        int direct)
 {

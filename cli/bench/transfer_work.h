@@ -1,4 +1,5 @@
-/* What the two halves of bench transfer's measuring share: transfer_grid.c has the grid, transfer.c measures one series. */
+/* What the two halves of bench transfer's measuring share: transfer_grid.c has the grid, transfer.c
+ * measures one series. */
 #ifndef CLI_BENCH_TRANSFER_WORK_H
 #define CLI_BENCH_TRANSFER_WORK_H
 
@@ -23,7 +24,8 @@ struct transfer {
     unsigned char *check;   /* page-locked, CHECK_BYTES */
 };
 
-/* Opens the other device and fills memory there. What does not go is told in out->left_out; peer_dev is then NULL. */
+/* Opens the other device and fills memory there. What does not go is told in out->left_out;
+ * peer_dev is then NULL. */
 int transfer_peer_open(struct transfer *t, uint64_t bytes, struct transfer_result *out);
 void transfer_peer_close(struct transfer *t);
 /* Fills a block of device memory with the pattern of a seed. */

@@ -14,7 +14,8 @@ double workers_limit(const struct workers *w)
                                                          : w->step_samples_per_s;
 }
 
-/* The consumer: a step of work on each batch; blocking: the host waits for it. Returns batches taken, or the error. */
+/* The consumer: a step of work on each batch; blocking: the host waits for it. Returns batches
+ * taken, or the error. */
 static int64_t take_for(const struct workers *w, const struct cli_pipeline *p, bool blocking,
                         uint64_t time_ns, uint64_t *samples, uint64_t *took_ns)
 {

@@ -10,8 +10,8 @@ struct doctor_disk {
     bool temporary; /* of a file that we wrote, and removed */
 };
 
-/* How fast large reads from files in a folder are: of a big file that lies there, or of a temporary one of `bytes`.
- * Prints errors; returns an exit code. */
+/* How fast large reads from files in a folder are: of a big file that lies there, or of a temporary
+ * one of `bytes`. Prints errors; returns an exit code. */
 int doctor_measure_disk(const char *dir, uint64_t bytes, struct doctor_disk *out);
 
 #define DOCTOR_MAX_GPUS      16
@@ -29,8 +29,8 @@ void doctor_look_at_mps(struct doctor_mps *out);
 void doctor_mps_row(const struct doctor_mps *mps, struct cli_table *t);
 void doctor_mps_json(const struct doctor_mps *mps, struct mr_json *json);
 
-/* The distance, as the firmware tells it (10: the same node), from a memory node to the nearest that has a processor which this
- * process may run on. -1: unknown. */
+/* The distance, as the firmware tells it (10: the same node), from a memory node to the nearest
+ * that has a processor which this process may run on. -1: unknown. */
 int doctor_numa_distance(int node);
 
 struct doctor_gpu {
@@ -44,7 +44,8 @@ struct doctor_gpu {
     char error[512];   /* "": info counts */
 };
 
-/* Opens each GPU once (which takes some of its memory meanwhile). Returns how many there are, at most max. */
+/* Opens each GPU once (which takes some of its memory meanwhile). Returns how many there are, at
+ * most max. */
 int doctor_look_at_gpus(struct doctor_gpu *out, int max);
 void doctor_gpu_rows(const struct doctor_gpu *gpu, struct cli_table *t);
 void doctor_gpu_json(const struct doctor_gpu *gpu, struct mr_json *json);

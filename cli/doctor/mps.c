@@ -1,4 +1,5 @@
-/* How processes share a GPU, and how far it is from ours: what `millrace doctor` reads from the system's files. */
+/* How processes share a GPU, and how far it is from ours: what `millrace doctor` reads from the
+ * system's files. */
 #include "doctor/doctor.h"
 
 #include <errno.h>

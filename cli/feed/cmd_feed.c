@@ -1,4 +1,5 @@
-/* millrace feed: the main job. Its options; the run itself is feed.c, what is printed feed_report.c. */
+/* millrace feed: the main job. Its options; the run itself is feed.c, what is printed
+ * feed_report.c. */
 #include "feed/feed.h"
 
 #include <inttypes.h>

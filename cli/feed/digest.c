@@ -1,7 +1,8 @@
 /*
- * A digest of all batches' bytes and order: the sum over rows of XXH3-128(row's bytes, keyed by epoch and global position).
- * A sum does not depend on who delivered the row when: two ranks' digests add up to one process's, a stopped run's and the
- * resumed run's to the whole's; the key makes the order count.
+ * A digest of all batches' bytes and order: the sum over rows of XXH3-128(row's bytes, keyed by
+ * epoch and global position). A sum does not depend on who delivered the row when: two ranks'
+ * digests add up to one process's, a stopped run's and the resumed run's to the whole's; the key
+ * makes the order count.
  */
 #include "feed/feed.h"
 

@@ -1,4 +1,5 @@
-/* One run of the pipeline: opens what the options say, takes batches as a training step would, keeps the figures. */
+/* One run of the pipeline: opens what the options say, takes batches as a training step would,
+ * keeps the figures. */
 #include "feed/feed.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /*
- * One run of the pipeline into a device: what `millrace feed` does, and `millrace bench loader` measures.
+ * One run of the pipeline into a device: what `millrace feed` does, and `millrace bench loader`
+ * measures.
  */
 #ifndef CLI_FEED_FEED_H
 #define CLI_FEED_FEED_H
@@ -37,8 +38,8 @@ struct feed_result {
     double seconds;      /* from open to the last batch's end */
     double span_seconds; /* first step's end to the last step's end, on the consumer's stream */
     uint64_t step_ns;    /* of the simulated consumer; 0: none */
-    double
-        utilization; /* steps' time / span, first step left out (as MLPerf Storage's AU); < 0: no steps */
+    /* Steps' time / span, without the first step (as MLPerf Storage's AU); < 0: no steps. */
+    double utilization;
     struct feed_digest digest;
     struct mr_memory_counters memory[MR_N_MEMORY];
     uint64_t lost_spans;
@@ -59,11 +60,13 @@ struct feed {
     struct feed_result result;
 };
 
-/* Opens everything that the options say. Returns 0 or an error (mr_last_error()); feed_close() in either case. */
+/* Opens everything that the options say. Returns 0 or an error (mr_last_error()); feed_close() in
+ * either case. */
 int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *opts);
 
-/* Runs to the end, the time limit, or an interrupt. tick is called after each batch with what has been delivered so far;
- * NULL: not. Fills feed->result, also when it fails part-way. Returns 0 or the error. */
+/* Runs to the end, the time limit, or an interrupt. tick is called after each batch with what has
+ * been delivered so far; NULL: not. Fills feed->result, also when it fails part-way. Returns 0 or
+ * the error. */
 int feed_run(struct feed *feed, void (*tick)(void *user, uint64_t samples), void *user);
 
 void feed_close(struct feed *feed);
@@ -86,7 +89,8 @@ int feed_set_remote(const struct feed_opts *opts);
 void feed_json_remote(struct mr_json *json);
 void feed_print_remote(void);
 
-/* Adds the digest of each row of a batch in host memory: data[f] as field f of the batch lies there. */
+/* Adds the digest of each row of a batch in host memory: data[f] as field f of the batch lies
+ * there. */
 void feed_digest_add(struct feed_digest *digest, const struct mr_batch *batch,
                      const unsigned char *const data[]);
 

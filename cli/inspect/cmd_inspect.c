@@ -92,7 +92,8 @@ static void count_field(struct inspect_field *f, const uint64_t *dim)
 static int read_sample(struct inspect *k, uint64_t index)
 {
     for (int f = 0; f < k->n_fields; f++)
-        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): every field below n_fields has a spec */
+        /* Every field below n_fields has a spec. */
+        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker) */
         memcpy(k->dim[f], k->field[f].spec->dim, sizeof k->dim[f]);
     return mr_dataset_read(k->ds, index, k->row, k->dim);
 }

@@ -25,7 +25,8 @@ struct inspect_sizes {
     double sum[MR_MAX_RANK];
 };
 void inspect_count_size(struct inspect_sizes *s, const struct mr_spec *spec, const uint64_t *dim);
-/* Those that vary: "image sizes: 86..1600 (mean 405) x 121..2400 (mean 470)"; nothing when none does. */
+/* Those that vary: "image sizes: 86..1600 (mean 405) x 121..2400 (mean 470)"; nothing when none
+ * does. */
 void inspect_print_sizes(const struct inspect_sizes *s, const struct mr_spec *spec);
 
 #define INSPECT_CLASSES 1000 /* distinct labels that are counted */

@@ -150,7 +150,8 @@ static void draw_batch(const struct mr_batch *batch, struct mr_loader *loader,
     draw(sheet, at, fields, specs, data, dim);
 }
 
-/* vary: row r shows sample r in as many epochs as there are columns; of clips, the first one in as many as there are rows. */
+/* vary: row r shows sample r in as many epochs as there are columns; of clips, the first one in as
+ * many as there are rows. */
 static int draw_changed(struct mr_dataset *ds, const struct inspect_sheet *o, struct sheet *sheet,
                         uint64_t n, bool clips, uint64_t *n_bad)
 {

@@ -139,7 +139,8 @@ static void draw_pixels(const struct source *s, const struct place *p)
         }
 }
 
-/* A green cross on black, so that it is seen on anything. Points outside the picture are not drawn. */
+/* A green cross on black, so that it is seen on anything. Points outside the picture are not
+ * drawn. */
 static void draw_cross(const struct place *p, int arm, double x, double y)
 {
     for (int dy = -arm - 1; dy <= arm + 1; dy++)

@@ -34,7 +34,8 @@ struct pixels {
     uint32_t height, width, channels;
 };
 
-/* Memory that grows, and that stays known when growing fails: libjpeg's own destination then leaves a freed pointer behind. */
+/* Memory that grows, and that stays known when growing fails: libjpeg's own destination then leaves
+ * a freed pointer behind. */
 struct sink {
     struct jpeg_destination_mgr manager; /* first, as above */
     unsigned char *data;

@@ -35,8 +35,8 @@ void pack_sample_free(struct pack_sample *s);
 
 /* NULL when this build can; else why not. */
 const char *pack_jpeg_why_not(void);
-/* Replaces the member's bytes where the options ask for another size or quality. Returns 0 or a negative error, with
- * mr_last_error() set. */
+/* Replaces the member's bytes where the options ask for another size or quality. Returns 0 or a
+ * negative error, with mr_last_error() set. */
 int pack_jpeg(const struct pack_options *o, const char *name, struct pack_member *m);
 
 /* ---- a shard (pack_shard.c) ---- */
@@ -71,7 +71,8 @@ struct pack_state {
 int pack_state_open(struct pack_state *st, const char *dir, const char *uri,
                     const struct mr_dataset *ds, const struct pack_options *o);
 int pack_state_add(struct pack_state *st, const struct pack_shard *s); /* and writes it */
-/* Writes the sums, and the names of classes where the data set has them; the state says then that all is done. */
+/* Writes the sums, and the names of classes where the data set has them; the state says then that
+ * all is done. */
 int pack_state_finish(struct pack_state *st, const struct mr_dataset *ds);
 void pack_state_close(struct pack_state *st);
 /* Is it a name that pack gives? */

@@ -1,4 +1,5 @@
-/* A sample's fields as members: pictures as they are stored, labels as text, bytes as they are, the rest as npy. */
+/* A sample's fields as members: pictures as they are stored, labels as text, bytes as they are, the
+ * rest as npy. */
 #include "pack/pack.h"
 
 #include <inttypes.h>

@@ -1,6 +1,7 @@
 /*
- * What of a pack is done: a text file in its folder, written again (whole or not at all) at each finished shard, and at
- * the end: the same pack, run again, finds that all is done. The folder is locked meanwhile, so that two runs cannot mix.
+ * What of a pack is done: a text file in its folder, written again (whole or not at all) at each
+ * finished shard, and at the end: the same pack, run again, finds that all is done. The folder is
+ * locked meanwhile, so that two runs cannot mix.
  */
 #include "pack/pack.h"
 

@@ -24,7 +24,8 @@ static int check_samples(struct predict *p, const char *checkpoint)
         checkpoint, want->sample, mr_spec_format(spec, text, sizeof text));
 }
 
-/* The field that training would take. One that is not named so and does not fit are no labels, but something else. */
+/* The field that training would take. One that is not named so and does not fit are no labels, but
+ * something else. */
 static int find_labels(struct predict *p)
 {
     p->label = mr_train_label_field(p->pipe.ds);

@@ -22,7 +22,8 @@ struct predict {
     int label; /* the field; -1: none */
     uint64_t batch_size;
     uint32_t classes;
-    /* Of the training's classes, or the data set's where the checkpoint has none; NULL: a class without one. */
+    /* Of the training's classes, or the data set's where the checkpoint has none; NULL: a class
+     * without one. */
     char **names;
     uint32_t n_names;
     struct mr_checkpoint_info what;
@@ -37,14 +38,15 @@ struct predict {
     double seconds;
 };
 
-/* open.c. p: zeroed but for its options and the checkpoint; predict_close() is due whether this succeeded or not.
- * Returns 0 or a negative error. */
+/* open.c. p: zeroed but for its options and the checkpoint; predict_close() is due whether this
+ * succeeded or not. Returns 0 or a negative error. */
 int predict_open(struct predict *p, const char *checkpoint, const char *dataset);
 void predict_close(struct predict *p);
 
 /* rows.c. Can these be classes? */
 bool predict_takes_labels(enum mr_dtype dtype);
-/* What is said of each sample of a batch. outputs: the device's. Returns an exit code, after an error message. */
+/* What is said of each sample of a batch. outputs: the device's. Returns an exit code, after an
+ * error message. */
 int predict_print_batch(struct predict *p, const struct mr_batch *b, const void *outputs);
 
 #endif

@@ -1,4 +1,5 @@
-/* The profiled program, from its start to its end, with its terminal, its signals and its exit status left as they are. */
+/* The profiled program, from its start to its end, with its terminal, its signals and its exit
+ * status left as they are. */
 #include "profile/profile.h"
 
 #include <errno.h>
@@ -16,7 +17,8 @@ enum { NOT_EXECUTABLE = 126, NOT_FOUND = 127, BY_SIGNAL = 128 };
 
 static volatile sig_atomic_t child, interrupts;
 
-/* What the terminal sends reaches the program by itself; what was sent to us alone is for it too. */
+/* What the terminal sends reaches the program by itself; what was sent to us alone is for it
+ * too. */
 static void pass_on(int number, siginfo_t *info, void *context)
 {
     (void)context;
@@ -30,7 +32,8 @@ static void pass_on(int number, siginfo_t *info, void *context)
 
 static const int passed[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
-/* Whoever closes our standard error (| head) shall have the recording all the same: SIGPIPE is ignored here from now on. */
+/* SIGPIPE is ignored from now on: the recording is written even if our standard error is closed
+ * (| head). */
 static void catch_signals(struct sigaction *before)
 {
     struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO};
@@ -147,8 +150,8 @@ int profile_child(struct profile_run *run)
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     fflush(NULL);
     run->begin_ns = mr_time_ns();
-    catch_signals(
-        before); /* of which SIGPIPE, too: who closes our standard error shall have the recording all the same */
+    /* SIGPIPE, too: the recording is written even if our standard error is closed. */
+    catch_signals(before);
     error = start(run, before);
     if (error) {
         restore_signals(before);

@@ -1,4 +1,5 @@
-/* millrace analyze FILE: what is wrong in a recording, what mending it would save, and what cannot be told. */
+/* millrace analyze FILE: what is wrong in a recording, what mending it would save, and what cannot
+ * be told. */
 #include "cli.h"
 
 #include <errno.h>
@@ -40,7 +41,8 @@ static const struct mr_option table[] = {
 
 /* ---- text ---- */
 
-/* Prints a text after `used` columns of its line, wrapped at 100 columns; its other lines begin after `indent` blanks. */
+/* Prints a text after `used` columns of its line, wrapped at 100 columns; its other lines begin
+ * after `indent` blanks. */
 static void wrap(const char *text, size_t used, int indent)
 {
     size_t at = 0, width = 100 - used, length = strlen(text);

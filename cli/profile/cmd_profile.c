@@ -1,4 +1,5 @@
-/* millrace profile: runs any program with the recorder inside and merges what its processes wrote into one recording. */
+/* millrace profile: runs any program with the recorder inside and merges what its processes wrote
+ * into one recording. */
 #include "profile/profile.h"
 
 #include <dirent.h>

@@ -42,7 +42,8 @@ void profile_remove_parts(struct profile_run *run);
 /* Sets the environment of the program, in this process. */
 int profile_environment(struct profile_run *run);
 
-/* profile_child.c: runs the program to its end; the run's exit_status, times and n_running are filled. */
+/* profile_child.c: runs the program to its end; the run's exit_status, times and n_running are
+ * filled. */
 int profile_child(struct profile_run *run);
 
 #endif

@@ -1,4 +1,5 @@
-/* What a profiled program is given: a folder for its parts and an environment that loads the recorder. */
+/* What a profiled program is given: a folder for its parts and an environment that loads the
+ * recorder. */
 #include "profile/profile.h"
 
 #include <dirent.h>
@@ -208,7 +209,8 @@ static const char *others(const char *variable, const struct profile_run *run)
     return own && own[0] && strcmp(own, run->module) != 0 ? own : NULL;
 }
 
-/* A library that the user injects himself goes on being injected: by ours, which the driver loads in its place. */
+/* A library that the user injects himself goes on being injected: by ours, which the driver loads
+ * in its place. */
 static bool inject_cuda(const struct profile_run *run)
 {
     const char *own = others("CUDA_INJECTION64_PATH", run);
@@ -219,7 +221,8 @@ static bool inject_cuda(const struct profile_run *run)
     return setenv("CUDA_INJECTION64_PATH", run->module, 1) == 0;
 }
 
-/* NVTX has one place for each of its functions: who is loaded last takes them all from the one before. */
+/* NVTX has one place for each of its functions: who is loaded last takes them all from the one
+ * before. */
 static bool inject_nvtx(const struct profile_run *run)
 {
     const char *own = others("NVTX_INJECTION64_PATH", run);
@@ -231,7 +234,8 @@ static bool inject_nvtx(const struct profile_run *run)
     return setenv("NVTX_INJECTION64_PATH", run->module, 1) == 0;
 }
 
-/* The dynamic linker takes a list with spaces or colons between, and complains to the program's output of what it does not find. */
+/* The dynamic linker takes a list with spaces or colons between, and complains to the program's
+ * output of what it does not find. */
 static bool preload(const struct profile_run *run)
 {
     const char *own = getenv("LD_PRELOAD");

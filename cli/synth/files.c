@@ -173,7 +173,8 @@ static uint64_t c_order(const struct mr_shape *shape, uint64_t k)
     return flat;
 }
 
-/* Rows: samples in C order, elements (over all samples) in Fortran order. The values are the same in both. */
+/* Rows: samples in C order, elements (over all samples) in Fortran order. The values are the same
+ * in both. */
 static int write_values(const struct array *a, struct cli_output *out)
 {
     bool fortran = a->o->order == SYNTH_ORDER_F;

@@ -1,4 +1,5 @@
-/* Writes a generated folder of pictures: a class a sub-folder, PNG files of many sizes, and a CSV file of points in them. */
+/* Writes a generated folder of pictures: a class a sub-folder, PNG files of many sizes, and a CSV
+ * file of points in them. */
 #include "png.h"
 #include "synth/synth.h"
 
@@ -12,7 +13,8 @@
 #define N_POINTS 4 /* the centre and three corners */
 #define TAU      6.2831853f
 
-/* A picture: a polygon of 3 + class % 6 corners on a background that changes from one colour to another. */
+/* A picture: a polygon of 3 + class % 6 corners on a background that changes from one colour to
+ * another. */
 struct photo {
     uint32_t h, w;
     int corners;

@@ -20,7 +20,8 @@ enum { SYNTH_TRAIN, SYNTH_TEST, SYNTH_VALUES, SYNTH_LABELS, SYNTH_PHOTOS };
 /* Four random numbers keyed by seed, stream, sample and draw. */
 void synth_draw(uint64_t seed, uint32_t stream, uint64_t sample, uint32_t draw, uint32_t out[4]);
 
-/* Draws sample `index` of a split: size x size pixels, and its label. scratch: size * size floats. */
+/* Draws sample `index` of a split: size x size pixels, and its label. scratch: size * size
+ * floats. */
 int synth_digit(const struct synth_options *o, uint32_t stream, uint64_t index, float *scratch,
                 unsigned char *pixels);
 

@@ -27,44 +27,41 @@ static const char *const not_of_trainer[] = {
 
 const struct mr_option train_options[] = {
     OPT("model", 'm', MR_OPT_STRING, model, model, .initial = "mnist-cnn", .meta = "MODEL",
-        .help = "softmax; mlp:300s,100r,50s (hidden layers: width and s sigmoid, r ReLU, t tanh, g "
-                "GELU); mnist-cnn; "
-                "resnet20; or layers: conv:32,relu,maxpool:2,dropout:0.25,flatten,linear:10"),
+        .help = "softmax, mlp:300s,100r,50s (width and activation of each hidden layer: s "
+                "sigmoid, r ReLU, t tanh, g GELU), mnist-cnn, resnet20, or layers: "
+                "conv:32,relu,maxpool:2,dropout:0.25,flatten,linear:10"),
     OPT("optimizer", 'o', MR_OPT_STRING, optimizer, model, .initial = "adam", .meta = "OPTIMIZER",
-        .help = "sgd, momentum, nesterov, adagrad, adadelta, rmsprop, adam, adamw, amsgrad, "
-                "adamax, nadam, radam, "
-                "lion, with options: adamw:lr=1e-3,weight_decay=0.01"),
+        .help = cli_optimizer_help),
     OPT("lr", 0, MR_OPT_DOUBLE, lr, model, .initial = "-1", .min = -1, .max = 1e6,
-        .help = "Learning rate; -1: the optimizer's own default"),
+        .help = "Learning rate; -1: the optimizer's default"),
     OPT("schedule", 0, MR_OPT_STRING, schedule, model, .initial = "constant", .meta = "SCHEDULE",
         .help = "constant, step:0.7, multistep:0.1/30:60, exponential:0.95, linear:0/10, "
-                "cosine:10, onecycle:STEPS, "
-                "plateau:0.1, warmup:500,cosine:10"),
+                "cosine:10, onecycle:STEPS, plateau:0.1, warmup:500,cosine:10"),
     OPT("loss", 0, MR_OPT_ENUM, loss, model, .initial = "cross-entropy", .choices = train_losses,
-        .help = "cross-entropy of logits, nll of log-probabilities (a model that ends in "
-                "logsoftmax), mse"),
+        .help = "cross-entropy for logits, nll for log-probabilities (a model that ends in "
+                "logsoftmax), or mse"),
     OPT("amp", 0, MR_OPT_ENUM, amp, model, .initial = "tf32", .choices = train_amps,
-        .help = "Precision on GPUs: off is f32 everywhere, tf32 rounds products, bf16 and fp16 "
-                "compute in 16 bits with "
-                "f32 parameters; cpu computes in f32"),
+        .help = "Precision on GPUs. off: f32; tf32: matrix products in TF32; bf16, fp16: 16 bits "
+                "with f32 parameters. cpu always computes in f32"),
     OPT("clip-norm", 0, MR_OPT_DOUBLE, clip_norm, model, .initial = "0", .max = 1e30,
-        .help = "Scale gradients down to this norm; 0: not"),
+        .help = "Scale the gradients down to this total norm; 0: no limit"),
     OPT("clip-value", 0, MR_OPT_DOUBLE, clip_value, model, .initial = "0", .max = 1e30,
-        .help = "Cut each gradient to this value; 0: not"),
+        .help = "Clamp each gradient to this absolute value; 0: no limit"),
     OPT("classes", 0, MR_OPT_UINT, classes, model, .initial = "0", .max = 1 << 20,
-        .unit = "classes", .help = "Outputs; 0: as the data set says"),
+        .unit = "classes", .help = "Number of outputs; 0: from the data set"),
 
     LOADER("batch-size", .max = 1 << 20, .group = data),
     OPT("transform", 't', MR_OPT_STRING, transform, data, .meta = "CHAIN",
-        .help = "Ops on each sample, which millrace inspect --transforms lists; without it "
-                "one-channel IDX files get "
-                "'cast(f32),scale(1/255),normalize(0.1307,0.3081)', other u8 is scaled by 1/255"),
+        .help = "Ops on each sample, as listed by millrace inspect --transforms. By default "
+                "'cast(f32),scale(1/255),normalize(0.1307,0.3081)' for IDX files with one "
+                "channel, and other u8 is scaled by 1/255"),
     OPT("test", 0, MR_OPT_STRING, test, data, .meta = "DATASET",
-        .help = "Test set; without it MNIST's own of the same folder; none: do not test"),
+        .help = "Test set; by default MNIST's test files of the same folder; none: do not test"),
     OPT("test-transform", 0, MR_OPT_STRING, test_transform, data, .meta = "CHAIN",
-        .help = "Ops on each test sample, when --transform has random ones; without it the same"),
+        .help = "Ops on each test sample, for when --transform has random ones; by default the "
+                "same"),
     OPT("shuffle", 0, MR_OPT_FLAG, shuffle, data, .initial = "1",
-        .help = "Take the samples in another random order each epoch"),
+        .help = "Shuffle the samples, in another order each epoch"),
     LOADER("cache", .group = data),
 
     OPT("device", 'd', MR_OPT_STRING, device, machine, .initial = "auto", .meta = "DEVICE",
@@ -72,53 +69,52 @@ const struct mr_option train_options[] = {
     LOADER("workers", .group = machine),
     LOADER("prefetch", .group = machine),
     OPT("threads", 0, MR_OPT_UINT, threads, machine, .initial = "0", .max = 512, .unit = "threads",
-        .help = "Threads that compute on cpu; 0: as many as this process may use; the results are "
-                "the same"),
+        .help = "Compute threads on cpu; 0: one per processor that this process may use. Results "
+                "do not depend on it"),
     OPT("graph", 0, MR_OPT_FLAG, graph, machine, .initial = "1",
         .help = "Launch a step as one CUDA graph, not its kernels one by one"),
     CLI_LOADER_REST(struct train_opts, loader, .group = machine, .choices = not_of_trainer),
 
     OPT("epochs", 'e', MR_OPT_UINT, epochs, run_group, .initial = "10", .min = 1, .max = 1e9,
-        .unit = "epochs", .help = "How often to go over the data"),
+        .unit = "epochs", .help = "Number of passes over the data"),
     OPT("max-steps", 0, MR_OPT_UINT, max_steps, run_group, .initial = "0", .unit = "steps",
-        .help = "Stop after this many steps; within an epoch its steps are reported, and the test "
-                "set is "
-                "tested; 0: no limit"),
+        .help = "Stop after this many steps; an unfinished epoch is reported and tested, too; 0: "
+                "no limit"),
     OPT("seed", 0, MR_OPT_UINT, seed, run_group, .initial = "0",
-        .help = "Of initial parameters, order, dropout and random transforms"),
+        .help = "Seed of initial parameters, order, dropout and random transforms"),
     OPT("target-acc", 0, MR_OPT_PERCENT, target, run_group, .initial = "0", .min = 0, .max = 1,
         .meta = "P%",
-        .help = "Stop when this test accuracy (without a test set: training accuracy) is reached "
-                "(0.99 or 99%); the exit "
-                "status is 1 when it was not"),
+        .help = "Stop at this test accuracy, 0.99 or 99% (training accuracy without a test set); "
+                "the exit status is 1 if it was not reached"),
     OPT("patience", 0, MR_OPT_UINT, patience, run_group, .initial = "0", .unit = "epochs",
-        .help = "Stop when the test loss did not get better for so many epochs; 0: do not"),
+        .help = "Stop if the test loss has not improved for this many epochs; 0: never"),
     OPT("on-nan", 0, MR_OPT_ENUM, on_nan, run_group, .initial = "stop", .choices = policies,
-        .help = "A loss that is not finite: stop and name step and layer, or skip the step (on "
-                "GPUs that makes every "
-                "step wait for its loss)"),
+        .help = "If the loss is not finite: stop and name step and layer, or skip the step (on "
+                "GPUs every step then waits for its loss)"),
 
     OPT("checkpoint", 'c', MR_OPT_STRING, checkpoint, files, .meta = "FILE",
-        .help = "Write a checkpoint (safetensors) at each epoch's end and at the run's"),
+        .help = "Write a checkpoint (safetensors) after each epoch and at the end"),
     OPT("checkpoint-every", 0, MR_OPT_STRING, checkpoint_every, files, .meta = "N|TIME",
-        .help = "and every so many steps (500), or so often (30s)"),
+        .help = "Also write one every N steps (500) or at this interval (30s)"),
     OPT("resume", 0, MR_OPT_FLAG, resume, files,
-        .help = "Go on from --checkpoint's file, from the start when there is none yet"),
+        .help = "Continue from the file of --checkpoint; start from the beginning if it does not "
+                "exist"),
     OPT("force", 'f', MR_OPT_FLAG, force, files,
-        .help = "Start over although --checkpoint's file exists; --checkpoint, --log and --plot "
-                "replace any file"),
+        .help = "Start over even if the file of --checkpoint exists; --checkpoint, --log and "
+                "--plot replace any file"),
     OPT("log", 0, MR_OPT_STRING, log, files, .meta = "FILE",
-        .help = "Write a row an epoch: FILE.csv or FILE.jsonl; with --resume behind those of the "
-                "checkpoint's steps"),
+        .help = "Write a row per epoch to FILE.csv or FILE.jsonl; with --resume, append after the "
+                "rows up to the checkpoint's step"),
     OPT("log-every", 0, MR_OPT_UINT, log_every, files, .initial = "0", .unit = "steps",
-        .help = "and a row every so many steps; 0: none"),
+        .help = "Also write a row every N steps; 0: none"),
     OPT("plot", 0, MR_OPT_STRING, plot, files, .meta = "FILE",
         .help = "Draw the curves: FILE.svg or FILE.html"),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
 
-/* Everything that can be wrong with options of files, and the rate, is told before the run. [out] from: read; NULL where the run begins anew. */
+/* Checks the options of files, and the rate. [out] from: the checkpoint; NULL: start from step
+ * 0. */
 static int check_files(const struct train_opts *o, struct train_files *claims,
                        struct mr_checkpoint **from)
 {
@@ -156,7 +152,7 @@ static int report(struct train *t)
     int code = t->code;
     if (train_draw(t) != CLI_OK)
         code = CLI_FAILED;
-    if (code == CLI_OK && cli.json) /* the object tells it, too */
+    if (code == CLI_OK && cli.json) /* the object has it, too */
         code = look_at_target(t);
     if ((cli.json ? train_print_json(t) : train_print_end(t)) != CLI_OK)
         code = CLI_FAILED;
@@ -173,7 +169,7 @@ static int train_and_report(struct train *t, struct train_data *d, const struct 
         return cli_error(rc);
     t->saved = from != NULL;
     t->opening = (double)(mr_time_ns() - d->start_ns) * 1e-9;
-    if (cli_interrupted()) /* before there is anything of the run: no log, no checkpoint */
+    if (cli_interrupted()) /* before a log or a checkpoint exists */
         return cli_fail("interrupted before the first step");
     int code = train_log_open(t);
     if (code != CLI_OK)
@@ -212,25 +208,25 @@ static int run(void *values, int n_args, char **args)
 }
 
 static const struct cli_note json_notes[] = {
-    {"epochs", "of each: epoch, steps (done at its end), loss, accuracy, test_loss, test_accuracy, "
-               "seconds, test_seconds, lr, "
-               "samples_per_s, data_wait (share of its time that the device had no batch)"},
-    {"unfinished_epoch", "the same of the steps of an epoch that --max-steps or an interrupt "
-                         "ended; null at an epoch's end"},
-    {"test_accuracy", "of the last epoch, 0 to 1; null without a test set"},
+    {"epochs",
+     "for each: epoch, steps (so far), loss, accuracy, test_loss, test_accuracy, seconds, "
+     "test_seconds, lr, samples_per_s, data_wait (fraction of the time without a batch on the "
+     "device)"},
+    {"unfinished_epoch", "the same for an epoch that --max-steps or an interrupt ended; else null"},
+    {"test_accuracy", "after the last epoch, 0 to 1; null without a test set"},
     {"best_accuracy, best_epoch", "by test accuracy, training accuracy without a test set"},
-    {"seconds, seconds_to_target", "from the start; to --target-acc, null when it was not reached"},
+    {"seconds, seconds_to_target",
+     "from the start; until --target-acc was reached, null if it was not"},
     {"steps, resumed_from_step, steps_skipped",
-     "steps done; where --resume began; left out by --on-nan skip"},
+     "steps done; where --resume started; skipped by --on-nan skip"},
     {"ended_by",
      "epochs, target, patience, steps, interrupted, or failed: a file could not be written"},
     {"model, parameters, activation_bytes, layers",
-     "activations, workspace, low precision copy and running statistics; of each layer: name, "
-     "text, output, "
-     "parameters, runs_on"},
+     "activation_bytes: activations, workspace, 16-bit copy and running statistics; for each "
+     "layer: name, text, output, parameters, runs_on"},
     {"times", "seconds: opening, waiting (for data), steps, tests, checkpoints"},
-    {"bottleneck, bottleneck_reason", "of the loader, as millrace feed says it"},
-    {"config", "every option as it stands, and in resolved what was chosen"},
+    {"bottleneck, bottleneck_reason", "of the loader, as in millrace feed"},
+    {"config", "every option, and in resolved the values that were chosen"},
     {NULL, NULL},
 };
 
@@ -240,9 +236,9 @@ static const struct cli_note examples[] = {
      "PyTorch's example for MNIST"},
     {"millrace train mnist/ --model mlp:300s,100r,50s --optimizer adam --target-acc 97.5% --plot "
      "curves.svg",
-     "a perceptron, until it is good enough"},
+     "a perceptron, up to a test accuracy"},
     {"millrace train mnist/ --checkpoint run.safetensors --checkpoint-every 30s --resume",
-     "go on where it was killed; the first time begin"},
+     "starts, or continues after it was killed"},
     {NULL, NULL},
 };
 
@@ -250,23 +246,18 @@ const struct cli_command cli_train = {
     .name = "train",
     .summary = "Train a small net on a data set, fed by the loader",
     .synopsis = "DATASET [options]",
-    .text = "Trains a perceptron or a small convolutional net and tells, each epoch, loss and "
-            "accuracy, and how long the "
-            "device had to wait for data; at the end, where the time went.\n\nThe net is on cpu or "
-            "a GPU; parameters begin "
-            "as PyTorch's do. On cpu the same command gives the same parameters, bit for bit, for "
-            "any --workers and "
-            "--threads, and when it was killed and resumed. On a GPU a step is one graph, launched "
-            "for each batch; the "
-            "host looks at the loss every 256 steps; steps behind a loss that is not finite change "
-            "nothing until then."
-            "\n\nA checkpoint holds parameters under PyTorch's names "
+    .text = "Trains a perceptron or a small convolutional net. Reports loss, accuracy and the "
+            "time spent waiting for data after each epoch, and where the time went at the end.\n\n"
+            "The net is on cpu or on a GPU. Parameters are initialized as PyTorch does it. On cpu "
+            "the same command gives the same parameters, bit for bit, for any --workers and "
+            "--threads, and after --resume. On a GPU a step is one graph, launched for each "
+            "batch. The host checks the loss every 256 steps; after a loss that is not finite, "
+            "steps change nothing until that check.\n\n"
+            "A checkpoint contains the parameters under PyTorch's names "
             "(safetensors.torch.load_file reads them), the state of optimizer, schedule and "
-            "loader, the loss scale of "
-            "fp16, and a checksum; it is replaced as a whole. An interrupt ends the run in order: "
-            "behind "
-            "the step, or the test pass, that it came in, with a checkpoint, if one is wanted, and "
-            "exit status 1.",
+            "loader, the loss scale of fp16, and a checksum. It is replaced atomically. After an "
+            "interrupt the current step or test pass is finished and, with --checkpoint, a "
+            "checkpoint is written; the exit status is 1.",
     .options = train_options,
     .options_bytes = sizeof(struct train_opts),
     .min_args = 1,

@@ -60,8 +60,9 @@ static bool is_whole(const char *line, size_t n, bool json)
     return strlen(line) == n && (json ? is_object(line) : has_columns(line));
 }
 
-/* Where the rows that stay end, and whether a newline is missing there. after: the step that rows are dropped behind. all: none is. Those of
- * an earlier run may stand before rows that stay; a line without a step goes with those before it. */
+/* Where the rows that stay end, and whether a newline is missing there. after: the step that rows
+ * are dropped behind. all: none is. Those of an earlier run may stand before rows that stay; a line
+ * without a step goes with those before it. */
 static int find_end(FILE *file, const struct log *log, bool all, uint64_t after, off_t *keep,
                     bool *open)
 {
@@ -84,8 +85,9 @@ static int find_end(FILE *file, const struct log *log, bool all, uint64_t after,
     return feof(file) && !ferror(file) ? 0 : -1; /* without memory it is neither */
 }
 
-/* A killed run has written rows of steps that the checkpoint does not have, and perhaps half a row: they come again. Where no checkpoint is
- * gone on from, all rows stay. Leaves the file at its end. Returns 0 or -1 (errno). */
+/* A killed run has written rows of steps that the checkpoint does not have, and perhaps half a row:
+ * they come again. Where no checkpoint is gone on from, all rows stay. Leaves the file at its end.
+ * Returns 0 or -1 (errno). */
 static int go_on(FILE *file, const struct log *log, const struct train *t)
 {
     struct stat st;

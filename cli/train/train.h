@@ -1,9 +1,9 @@
 /*
- * What `millrace train` adds to the library's trainer (millrace/train.h): options, default chains and test sets, progress, logs,
- * curves, reports. The benches of training are made of the same.
+ * What `millrace train` adds to the library's trainer (millrace/train.h): options, default chains
+ * and test sets, progress, logs, curves, reports. The benches of training are made of the same.
  *
- * A struct train_data holds the device and the data sets; a struct train one net's training on them: several, one after the
- * other, may share the data.
+ * A struct train_data holds the device and the data sets; a struct train one net's training on
+ * them: several, one after the other, may share the data.
  */
 #ifndef CLI_TRAIN_TRAIN_H
 #define CLI_TRAIN_TRAIN_H
@@ -85,7 +85,8 @@ struct train {
 int train_data_open(struct train_data *data, const char *dataset, const struct train_opts *opts);
 void train_data_close(struct train_data *data);
 
-/* open.c: one net on the data. from: the checkpoint to go on from, or NULL. The data's options must stay. */
+/* open.c: one net on the data. from: the checkpoint to go on from, or NULL. The data's options must
+ * stay. */
 int train_open(struct train *t, struct train_data *data, const struct train_opts *opts,
                const struct mr_checkpoint *from);
 void train_close(struct train *t);

@@ -18,10 +18,10 @@
  *
  * Threads: an open data set is constant; any number of threads and loaders may use it at once. It
  * must outlive its loaders. Opening blocks on storage. Close it when no call on it is running.
- * fork: a child may read and close the data sets that it inherits. Two kinds of reads fail there with
- * MR_EMISUSE: of a compressed file (.gz) that was still being inflated in the background at the fork,
- * as far as it was missing (reading the last sample before the fork waits for it), and of remote
- * files. Callbacks run in the child as they are.
+ * fork: a child may read and close the data sets that it inherits. Two kinds of reads fail there
+ * with MR_EMISUSE: of a compressed file (.gz) that was still being inflated in the background at
+ * the fork, as far as it was missing (reading the last sample before the fork waits for it), and of
+ * remote files. Callbacks run in the child as they are.
  */
 #ifndef MILLRACE_DATASET_H
 #define MILLRACE_DATASET_H
@@ -116,8 +116,9 @@ MR_API const char *mr_dataset_source(const struct mr_dataset *ds, uint64_t k);
 /*
  * Reads and decodes one sample on the calling thread. For looking at data and for tests; a loader
  * is much faster. Blocks.
- * index: less than mr_dataset_length(). [out] row: per field, mr_spec_bytes() bytes; NULL: this field is
- * not wanted, which saves decoding a picture (its shape is then the bound). row itself NULL: none is.
+ * index: less than mr_dataset_length(). [out] row: per field, mr_spec_bytes() bytes; NULL: this
+ * field is not wanted, which saves decoding a picture (its shape is then the bound). row itself
+ * NULL: none is.
  * [out] dim: the fields' shapes; may be NULL.
  * Returns 0, -errno, or the error that makes the sample a bad one; MR_ECANCELLED (mr_interrupt()).
  */

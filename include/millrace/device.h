@@ -25,9 +25,9 @@
  * The calling thread's current context is the same after each call as before.
  *
  * fork: a child process cannot use a GPU that its parent has used, nor a simulated device that its
- * parent opened: every call there fails and says so (MR_EDEVICE, MR_EMISUSE), destroying and closing
- * free nothing that is shared. It can open "sim" and "cpu" devices of its own, and use an inherited
- * "cpu" if no other thread was in a call on it at the fork.
+ * parent opened: every call there fails and says so (MR_EDEVICE, MR_EMISUSE), destroying and
+ * closing free nothing that is shared. It can open "sim" and "cpu" devices of its own, and use an
+ * inherited "cpu" if no other thread was in a call on it at the fork.
  */
 #ifndef MILLRACE_DEVICE_H
 #define MILLRACE_DEVICE_H

@@ -12,9 +12,9 @@
  *     }
  *
  * Outputs are marked [out] and come last. Unless a function says otherwise they are written only on
- * success. No library call prints, exits, or aborts on bad input. A NULL pointer where an object, a text
- * or an [out] is required is MR_EMISUSE; queries that return a count or a pointer return 0 or NULL, and
- * void functions do nothing.
+ * success. No library call prints, exits, or aborts on bad input. A NULL pointer where an object, a
+ * text or an [out] is required is MR_EMISUSE; queries that return a count or a pointer return 0 or
+ * NULL, and void functions do nothing.
  *
  * Threads: every function here may be called from any thread. The error text is kept per thread; an
  * error on a worker thread is handed to the call that returns it.

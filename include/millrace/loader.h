@@ -18,17 +18,17 @@
  *
  * Threads: next, next_for, fd, both states and bad belong to one thread, the consumer. release,
  * cancel and stats may be called from any thread, also while the consumer is in next, but not
- * during or after close. close may be called from any thread, also
- * while the consumer waits for a batch. Callbacks (of a data set, sampler or op) run on the loader's
- * workers, which it waits for: there next, next_for, fd and release of that loader fail with
- * MR_EMISUSE, and close closes nothing.
+ * during or after close. close may be called from any thread, also while the consumer waits for a
+ * batch. Callbacks (of a data set, sampler or op) run on the loader's workers, which it waits for:
+ * there next, next_for, fd and release of that loader fail with MR_EMISUSE, and close closes
+ * nothing.
  *
  * Signals: mr_loader_cancel() may be called in a signal handler. No other signal ends waiting, and
  * workers block all signals. examples/ctrl_c.c ends a run with Ctrl-C and saves its state.
  *
- * fork: the workers do not exist in a child. With an inherited loader next, next_for, fd and release
- * fail with MR_EMISUSE there, close and cancel do nothing, statistics are 0; state, bad and the other queries
- * answer as before the fork. A child opens loaders of its own.
+ * fork: the workers do not exist in a child. With an inherited loader next, next_for, fd and
+ * release fail with MR_EMISUSE there, close and cancel do nothing, statistics are 0; state, bad and
+ * the other queries answer as before the fork. A child opens loaders of its own.
  */
 #ifndef MILLRACE_LOADER_H
 #define MILLRACE_LOADER_H
@@ -95,8 +95,8 @@ struct mr_loader_opts {
     uint32_t prefetch;           /* batches prepared ahead; 0 (default): 4 to 64, by their size */
     uint64_t read_ahead;         /* samples read ahead of decoding; 0 (default): automatic */
     uint32_t queue_depth;        /* reads in flight, of all workers; 0 (default): automatic */
-    /* Bytes of slots, read buffers and caches; 0 (default): no limit. Slots of held batches that had
-     * to be replaced count as well. */
+    /* Bytes of slots, read buffers and caches; 0 (default): no limit. Slots of held batches that
+     * had to be replaced count as well. */
     uint64_t max_memory;
     enum mr_storage_kind storage;
     /* MR_CACHE_DEVICE: opening the loader reads every sample once into device memory; after that
@@ -244,12 +244,12 @@ MR_API int mr_loader_next_for(struct mr_loader *loader, struct mr_stream *stream
  * or the run has ended, for event loops. The first call makes it; a loader without one does no work
  * for it.
  *
- * It is level-triggered: mr_loader_next() and mr_loader_next_for() update it before they return. Call
- * mr_loader_next_for() with timeout 0 when it is readable. That call may still return -ETIMEDOUT: if
- * all samples of a batch were skipped, or after a wake-up that came late. After the last batch, an
- * error, or mr_loader_cancel() it stays readable. Statistics count time in poll() as the consumer's.
- * Returns the descriptor, -errno, MR_EMISUSE. Owned by the loader, open until mr_loader_close(); do
- * not read, write or close it.
+ * It is level-triggered: mr_loader_next() and mr_loader_next_for() update it before they return.
+ * Call mr_loader_next_for() with timeout 0 when it is readable. That call may still return
+ * -ETIMEDOUT: if all samples of a batch were skipped, or after a wake-up that came late. After the
+ * last batch, an error, or mr_loader_cancel() it stays readable. Statistics count time in poll() as
+ * the consumer's. Returns the descriptor, -errno, MR_EMISUSE. Owned by the loader, open until
+ * mr_loader_close(); do not read, write or close it.
  */
 MR_API int mr_loader_fd(struct mr_loader *loader);
 

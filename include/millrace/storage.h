@@ -12,8 +12,8 @@
  * files that the AWS tools use; docs/data.md lists them.
  *
  * Threads: every function here may be called from any thread.
- * fork: a child inherits the settings. It reads remote files through data sets that it opens itself;
- * with an inherited one reads fail with MR_EMISUSE.
+ * fork: a child inherits the settings. It reads remote files through data sets that it opens
+ * itself; with an inherited one reads fail with MR_EMISUSE.
  */
 #ifndef MILLRACE_STORAGE_H
 #define MILLRACE_STORAGE_H

@@ -15,8 +15,9 @@
  * does not depend on the worker. Results are bit-identical on every machine and device.
  *
  * Threads: a bound chain is constant. Several threads may apply it, each with scratch of its own.
- * fork: a child may apply the chains that it inherits. A chain that a loader used at the fork stays in
- * use there, since that loader cannot be closed: make another one for a loader of the child's own.
+ * fork: a child may apply the chains that it inherits. A chain that a loader used at the fork stays
+ * in use there, since that loader cannot be closed: make another one for a loader of the child's
+ * own.
  */
 #ifndef MILLRACE_TRANSFORM_H
 #define MILLRACE_TRANSFORM_H

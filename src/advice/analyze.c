@@ -1,4 +1,5 @@
-/* Advice: all rules over the place with the most work, and one line that answers "am I data-bound?". */
+/* Advice: all rules over the place with the most work, and one line that answers "am I
+ * data-bound?". */
 #include "advice/rules.h"
 
 #include <inttypes.h>

@@ -230,7 +230,8 @@ static int count_workers(struct mr_case *c)
 
 /* ---- rates ---- */
 
-/* One word or more of a pattern, whole words of the name. '#': a digit that is not 0; '*' at the end: the rest of the word. */
+/* One word or more of a pattern, whole words of the name. '#': a digit that is not 0; '*' at the
+ * end: the rest of the word. */
 static bool named_so(const char *name, const char *pattern)
 {
     for (const char *at = name; *at; at++) {

@@ -73,7 +73,8 @@ void mr_hold_free(struct mr_hold *hold)
     *hold = (struct mr_hold){0};
 }
 
-/* As reports name it: without the version of its parameters, "cudaMemcpyAsync" for "cudaMemcpyAsync_v3020". */
+/* As reports name it: without the version of its parameters, "cudaMemcpyAsync" for
+ * "cudaMemcpyAsync_v3020". */
 static void put_call(const struct mr_case *c, struct mr_table *table, uint32_t name)
 {
     char text[128];

@@ -1,8 +1,9 @@
 /*
- * Rules of advice: each looks at one place over its steps and says whether a fault is there, what it costs and why.
+ * Rules of advice: each looks at one place over its steps and says whether a fault is there, what
+ * it costs and why.
  *
- * A rule's saving is that of mending this fault alone. Rules share faults' time (a pageable copy is exposed and blocks), so savings
- * do not add up.
+ * A rule's saving is that of fixing this fault alone. Rules share faults' time (a pageable copy is
+ * exposed and blocks), so savings do not add up.
  */
 #ifndef MR_ADVICE_RULES_H
 #define MR_ADVICE_RULES_H
@@ -27,8 +28,8 @@ struct mr_case {
     enum mr_loader_how loader_how;
     char loader_name[80];
     struct mr_blames blames; /* of all idle time, in order */
-    uint8_t *
-        after_copy; /* of each API call: it waits for the copy to the device that was issued just before */
+    /* Of each API call: it waits for the copy to the device that was issued just before. */
+    uint8_t *after_copy;
     double pinned_rate[2]; /* bytes/ns to and from the device, page-locked; 0: not known */
     double link_rate;      /* of the link as such; 0: not known */
     char rate_how[2][80], link_how[80];
@@ -36,8 +37,8 @@ struct mr_case {
     uint64_t starved_ns,
         own_gap_ns; /* idle while the loader is waited for; in long gaps, in own code elsewhere */
     uint64_t exposed_h2d_ns;
-    bool
-        millrace; /* the loader is millrace's: its consumer's waits are known, and its workers are threads */
+    /* The loader is millrace's: its consumer's waits are known, and its workers are threads. */
+    bool millrace;
     uint32_t n_workers; /* processes, or threads of millrace, that may be the loader's */
 };
 
@@ -67,7 +68,8 @@ int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts,
                  struct mr_case *out);
 void mr_case_free(struct mr_case *c);
 
-/* Milliseconds a step, or of the whole recording without steps; and percent of the time looked at. */
+/* Milliseconds a step, or of the whole recording without steps; and percent of the time looked
+ * at. */
 double mr_case_ms(const struct mr_case *c, double ns);
 double mr_case_percent(const struct mr_case *c, double ns);
 const char *mr_case_per(const struct mr_case *c); /* " a step", "" */
@@ -81,9 +83,9 @@ void mr_judge_saving(const struct mr_case *c, struct mr_judgement *out, double s
                      double confidence);
 
 /*
- * What calls cost that hold up the launching thread. A call's cost is the device's idle time from its begin until the first
- * operation that begins after its end, without the time that the loader is waited for, and at most the call's own time: by so
- * much sooner the thread would have gone on.
+ * What calls cost that hold up the launching thread. A call's cost is the device's idle time from
+ * its begin until the first operation that begins after its end, without the time that the loader
+ * is waited for, and at most the call's own time: by so much sooner the thread would have gone on.
  */
 struct mr_hold {
     uint64_t n, call_ns, cost_ns;

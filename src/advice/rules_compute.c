@@ -237,7 +237,8 @@ static int processes_table(const struct mr_case *c, struct mr_table **out)
     return mr_table_finish(table, out);
 }
 
-/* Kernels of all processes on this device by start: a gap before one of ours that follows another's is a switch. */
+/* Kernels of all processes on this device by start: a gap before one of ours that follows another's
+ * is a switch. */
 static int judge_switches(const struct mr_case *c, struct mr_judgement *out)
 {
     const struct mr_look *look = c->look;

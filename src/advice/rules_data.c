@@ -7,7 +7,8 @@
 
 /* ---- data_starvation ---- */
 
-/* Own code and reads inside the loader's time: it loads in the launching thread itself, rather than wait for others. */
+/* Own code and reads inside the loader's time: it loads in the launching thread itself, rather than
+ * wait for others. */
 static double loads_itself(const struct mr_case *c)
 {
     uint64_t waits = 0, all = mr_intervals_common(&c->loader, &c->look->in);
@@ -19,8 +20,9 @@ static double loads_itself(const struct mr_case *c)
 }
 
 /*
- * While the loader is the bottleneck, its w workers make a batch each step S. They must make one each S - W, W being the wait: w' =
- * ceil(w S / (S - W)). A thread that loads by itself for L a step needs ceil(L / (S - L)) workers that do it meanwhile.
+ * While the loader is the bottleneck, its w workers make a batch each step S. They must make one
+ * each S - W, W being the wait: w' = ceil(w S / (S - W)). A thread that loads by itself for L a
+ * step needs ceil(L / (S - L)) workers that do it meanwhile.
  */
 static void suggest(const struct mr_case *c, char *out, size_t cap)
 {

@@ -43,7 +43,8 @@ static bool sets_and_waits(const struct mr_case *c, const struct mr_rec_api *api
            op->dst == MR_MEM_MANAGED_STATIC || api->end_ns >= op->end_ns;
 }
 
-/* The names of the costliest calls, most often first would need a table: the two that head the list will do. */
+/* The names of the costliest calls, most often first would need a table: the two that head the list
+ * will do. */
 static void name_calls(const struct mr_case *c, const struct mr_hold *hold, char *out, size_t cap)
 {
     const char *first = "", *second = NULL;

@@ -128,8 +128,9 @@ int mr_interrupt_check(const char *what);
  * the error set. */
 MR_PRIVATE int mr_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg);
 
-/* The process that opened an object, without a system call per check. note: fills it. is: this is that process, and
- * not a forked child; may be called in signal handlers. check: 0, or MR_EMISUSE. what: "this loader". */
+/* The process that opened an object, without a system call per check. note: fills it. is: this is
+ * that process, and not a forked child; may be called in signal handlers. check: 0, or MR_EMISUSE.
+ * what: "this loader". */
 struct mr_process {
     uint32_t forks;
     int pid;

@@ -12,7 +12,9 @@
 #define NO_SWITCHES "it records no context switches; --trace osrt records long calls of the system"
 #define NO_COUNTERS "it reads no such counters; --gpu-metrics samples the GPU's"
 #define NO_GRAPHICS "it records no graphics calls; --trace cuda,nvtx,osrt is what there is"
-#define SEVERAL     "recordings are not started and stopped from outside; --delay and --duration, or "
+#define SEVERAL                                                                                    \
+    "recordings are not started and stopped from outside; "                                        \
+    "--delay and --duration, or "
 
 const struct mr_option_foreign mr_options_foreign[] = {
     /* torch.utils.data.DataLoader and Tensor.to() */

@@ -1,4 +1,5 @@
-/* Which process an object belongs to: threads do not survive a fork, so most objects are of no use in a child. */
+/* Which process an object belongs to: threads do not survive a fork, so most objects are of no use
+ * in a child. */
 #include "base/base.h"
 
 #include <unistd.h>

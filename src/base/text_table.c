@@ -1,6 +1,6 @@
 /*
- * Text in columns: measured, cut where a line must fit, written. Cells are asked for twice, so that a
- * table of millions of rows needs no memory of its own.
+ * Text in columns: measured, cut where a line must fit, written. Cells are asked for twice, so that
+ * a table of millions of rows needs no memory of its own.
  */
 #include "base/base.h"
 
@@ -18,7 +18,8 @@ void mr_text_table_fill(struct mr_text_table *table, size_t size)
     mr_opts_copy(table, size, &all, sizeof all);
 }
 
-/* Bytes of the character at text, 1 if it is not UTF-8. [out] shown: whether a terminal may see it. */
+/* Bytes of the character at text, 1 if it is not UTF-8. [out] shown: whether a terminal may see
+ * it. */
 static size_t character(const char *text, bool *shown)
 {
     size_t bytes;
@@ -49,7 +50,8 @@ static void put_part(const char *text, uint32_t from, uint32_t to, FILE *file)
     }
 }
 
-/* The beginning and the end of a text say more than its middle: "void at::native::...<float, 4>(int)". */
+/* The beginning and the end of a text say more than its middle: "void at::native::...<float,
+ * 4>(int)". */
 static void put_cut(const char *text, uint32_t n, uint32_t width, FILE *to)
 {
     if (n <= width || width < 4) {

@@ -472,8 +472,8 @@ static void copy_out(const struct mr_dataset *ds, const struct mr_sample *sample
     }
 }
 
-/* Where decoding writes: the caller's rows; for those it does not ask for memory of our own, which a
- * picture does not need. [out] spare: all of that. */
+/* Where decoding writes: the caller's rows; for those it does not ask for memory of our own, which
+ * a picture does not need. [out] spare: all of that. */
 static int make_rows(const struct mr_dataset *ds, void *const row[], void *to[MR_MAX_FIELDS],
                      void **spare)
 {

@@ -242,8 +242,8 @@ void mr_jpeg_close(struct mr_jpeg_unit *unit); /* NULL is allowed */
 int mr_jpeg_decode(struct mr_jpeg_unit *unit, struct mr_stream *stream, struct mr_jpeg *picture,
                    uint32_t n);
 
-/* 0, MR_EMISUSE for NULL, or the error of a device that cannot work in this process. call: its name,
- * for the text. check.c */
+/* 0, MR_EMISUSE for NULL, or the error of a device that cannot work in this process. call: its
+ * name, for the text. check.c */
 int mr_device_check(const struct mr_device *dev, const char *call);
 int mr_stream_check(const struct mr_stream *stream, const char *call);
 int mr_event_check(const struct mr_event *event, const char *call);

@@ -27,9 +27,9 @@
  * loader.c opens and closes; handout.c is the consumer's side; state.c saves and loads a run's
  * place.
  *
- * Threads: workers, one consumer, and any that releases a batch. ring.lock guards sleeping, waking and notes of bad samples;
- * ship.lock the shipper's work. Neither is taken while the other is held, and a consumer that finds
- * its batch ready takes none.
+ * Threads: workers, one consumer, and any that releases a batch. ring.lock guards sleeping, waking
+ * and notes of bad samples; ship.lock the shipper's work. Neither is taken while the other is held,
+ * and a consumer that finds its batch ready takes none.
  */
 #ifndef MR_LOADER_ENGINE_H
 #define MR_LOADER_ENGINE_H

@@ -44,8 +44,9 @@ struct mr_ring {
     _Alignas(MR_CACHE_LINE) pthread_mutex_t lock;
     pthread_cond_t slot_opened;         /* workers wait: a slot was released */
     _Atomic uint32_t n_waiting_workers; /* written under lock */
-    /* The consumer waits at the bell for batch `awaited`; UINT64_MAX: it does not wait. A semaphore,
-     * since a signal handler may post it. It may ring once too often, never once too few. */
+    /* The consumer waits at the bell for batch `awaited`; UINT64_MAX: it does not wait. A
+     * semaphore, since a signal handler may post it. It may ring once too often, never once too
+     * few. */
     _Atomic uint64_t awaited;
     sem_t bell;
     /* mr_loader_fd(): a counter that is not 0 when batch `polled` is ready, or the run is over. It

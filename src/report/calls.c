@@ -1,6 +1,7 @@
 /*
- * API calls joined to what they made: (process, correlation), without an index, which exports don't have. Workers gather calls
- * in blocks and hand them over under a lock; a hash table of 4 bytes a slot finds them.
+ * API calls joined to what they made: (process, correlation), without an index, which exports don't
+ * have. Workers gather calls in blocks and hand them over under a lock; a hash table of 4 bytes a
+ * slot finds them.
  */
 #include "report/report.h"
 

@@ -1,4 +1,5 @@
-/* Two recordings side by side: total times of kernels, memory operations, API calls and NVTX ranges by name. */
+/* Two recordings side by side: total times of kernels, memory operations, API calls and NVTX ranges
+ * by name. */
 #include "report/report.h"
 #include "table/table.h"
 
@@ -168,7 +169,8 @@ static int by_category(const void *a, const void *b)
     return order_of(a, b);
 }
 
-/* Ranges by domain and text: the loader's wait is in no call and no kernel. Appends to the sums, and sorts all. */
+/* Ranges by domain and text: the loader's wait is in no call and no kernel. Appends to the sums,
+ * and sorts all. */
 static int add_ranges(struct mr_recording *recording, struct mr_sum **sums, uint64_t *n)
 {
     struct mr_report_opts opts;

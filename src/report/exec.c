@@ -1,9 +1,10 @@
 /*
- * cuda_kern_exec_sum: from the launching call to the kernel's end, by thread, device, call and kernel.
+ * cuda_kern_exec_sum: from the launching call to the kernel's end, by thread, device, call and
+ * kernel.
  *
- * T(otal) runs from the call's beginning to the later of the call's and the kernel's end, A(PI) is the call, K(ernel) the
- * kernel, Q(ueue) the time from the call's end to the kernel's beginning where that is positive: only those launches count
- * in QCount and in the columns Q.
+ * T(otal) runs from the call's beginning to the later of the call's and the kernel's end, A(PI) is
+ * the call, K(ernel) the kernel, Q(ueue) the time from the call's end to the kernel's beginning
+ * where that is positive: only those launches count in QCount and in the columns Q.
  */
 #include "report/report.h"
 
@@ -32,7 +33,8 @@ static int add_row(void *state, struct sqlite3_stmt *stmt)
     struct mr_series *s = mr_groups_at(&w->groups, key);
     if (!s)
         return -ENOMEM;
-    /* clocks of host and device are matched after the fact: a kernel may seem to end before its call began */
+    /* clocks of host and device are matched after the fact: a kernel may seem to end before its
+     * call began */
     uint64_t last = MR_MAX(MR_MAX(to, call->end), call->start);
     int rc = mr_series_add(&s[T], last - call->start);
     rc = rc ? rc : mr_series_add(&s[A], call->end - call->start);

@@ -34,7 +34,8 @@ static int add_span(struct mr_filter *f, uint64_t *capacity, struct mr_span span
     return 0;
 }
 
-/* Ranges by the text alone; of a domain by the rows that name it, whose number is a process's own. */
+/* Ranges by the text alone; of a domain by the rows that name it, whose number is a process's
+ * own. */
 static const char *const domain_sql = " AND EXISTS (SELECT 1 FROM NVTX_EVENTS d LEFT JOIN "
                                       "StringIds t ON t.id = d.textId WHERE d.eventType = ?3"
                                       " AND d.domainId = n.domainId AND d.globalTid >> 24 = "
@@ -68,7 +69,8 @@ static int read_spans(struct mr_filter *f, struct mr_recording *recording, const
     return rc;
 }
 
-/* "DOMAIN@NAME" with the first '@', else "NAME@DOMAIN" with the last, as profile's --capture-range has it. */
+/* "DOMAIN@NAME" with the first '@', else "NAME@DOMAIN" with the last, as profile's --capture-range
+ * has it. */
 static int read_spans_of_domain(struct mr_filter *f, struct mr_recording *recording,
                                 const char *range, const char *at, bool domain_first)
 {

@@ -1,12 +1,16 @@
 /*
- * mem_ops: each copy and memset with the call that made it, and whether that call's thread had to wait for it.
+ * mem_ops: each copy and memset with the call that made it, and whether that call's thread had to
+ * wait for it.
  *
  * Whether the host was blocked, from what is recorded of calls:
- *   "in the call"   the call blocks by its name (cudaMemcpy, cuMemcpyHtoD_v2: no Async) and the memory is the host's at either
- *                   end; or it is asynchronous by name, but the host's memory is pageable, and it returned after the copy ended or,
- *                   of more than 64 KiB, took at least half as long as the copy: the last piece is staged when it returns
- *   "synchronised"  the same thread's next synchronising call began before the copy ended and returned after it did, and no
- *                   kernel or graph was launched by the thread between: PyTorch's blocking .to() does so
+ *   "in the call"   the call blocks by its name (cudaMemcpy, cuMemcpyHtoD_v2: no Async) and the
+ *                   memory is the host's at either end; or it is asynchronous by name, but the
+ *                   host's memory is pageable, and it returned after the copy ended or, of more
+ *                   than 64 KiB, took at least half as long as the copy: the last piece is staged
+ *                   when it returns
+ *   "synchronised"  the same thread's next synchronising call began before the copy ended and
+ *                   returned after it did, and no kernel or graph was launched by the thread
+ *                   between: PyTorch's blocking .to() does so
  *   "no"            neither
  *   empty           the call is not recorded
  */
@@ -90,7 +94,8 @@ static int read_ops(struct look *k, bool copies)
     return rc;
 }
 
-/* The link's rate where none was given: of the fastest large copy of the same kind in the whole recording. */
+/* The link's rate where none was given: of the fastest large copy of the same kind in the whole
+ * recording. */
 static int find_best(struct look *k)
 {
     struct sqlite3_stmt *stmt = NULL;
@@ -117,7 +122,8 @@ static bool is_host(int kind)
     return kind == PAGEABLE || kind == PINNED || kind == MANAGED;
 }
 
-/* The synchronisation that waited for an operation of this call, were there no launch between; NULL: none. */
+/* The synchronisation that waited for an operation of this call, were there no launch between;
+ * NULL: none. */
 static struct mr_sync *waiting(const struct look *k, const struct op *op,
                                const struct mr_call *call)
 {

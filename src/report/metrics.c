@@ -1,4 +1,5 @@
-/* gpu_metrics_sum: what the samples of each device's counters were, of those that fall into the window. */
+/* gpu_metrics_sum: what the samples of each device's counters were, of those that fall into the
+ * window. */
 #include "report/report.h"
 
 #include <errno.h>

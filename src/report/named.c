@@ -1,4 +1,5 @@
-/* Sums by name: rows added up in groups by every thread, then names, each with its series, and their table. */
+/* Sums by name: rows added up in groups by every thread, then names, each with its series, and
+ * their table. */
 #include "report/report.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /*
- * nvtx_sum: durations of NVTX ranges by domain, text and style. A range's text is a number of StringIds or stands in the row;
- * its domain's name is the text of the row of type 75 with this domain number of the same process.
+ * nvtx_sum: durations of NVTX ranges by domain, text and style. A range's text is a number of
+ * StringIds or stands in the row; its domain's name is the text of the row of type 75 with this
+ * domain number of the same process.
  */
 #include "recording/map.h"
 #include "report/report.h"
@@ -50,7 +51,8 @@ static int add_row(void *state, struct sqlite3_stmt *stmt)
     return series ? mr_series_add(series, (uint64_t)end - (uint64_t)start) : -ENOMEM;
 }
 
-/* The name of a domain; "" for the default one. [out] must be freed; NULL: it failed, as the recording knows. */
+/* The name of a domain; "" for the default one. [out] must be freed; NULL: it failed, as the
+ * recording knows. */
 static char *domain_name(struct mr_recording *recording, struct sqlite3_stmt *find, uint64_t domain,
                          uint64_t process)
 {

@@ -1,4 +1,5 @@
-/* What reports are made with: durations kept for exact medians, tables scanned by several threads, names by number. */
+/* What reports are made with: durations kept for exact medians, tables scanned by several threads,
+ * names by number. */
 #ifndef MR_REPORT_REPORT_H
 #define MR_REPORT_REPORT_H
 
@@ -58,7 +59,8 @@ struct mr_names {
     uint64_t capacity;
 };
 int mr_names_open(struct mr_names *names, struct mr_recording *recording);
-/* Never NULL: "" for a number that is not there, and when it cannot be read: then the recording failed. */
+/* Never NULL: "" for a number that is not there, and when it cannot be read: then the recording
+ * failed. */
 const char *mr_names_get(struct mr_names *names, int64_t id);
 void mr_names_close(struct mr_names *names);
 
@@ -81,14 +83,15 @@ struct mr_left_out {
     uint64_t n_backward; /* that end before they begin */
 };
 void mr_left_out_add(struct mr_left_out *to, const struct mr_left_out *more);
-/* Whether a record with these times counts; else counts it as left out, unless the filter does not take it. */
+/* Whether a record with these times counts; else counts it as left out, unless the filter does not
+ * take it. */
 bool mr_report_takes(const struct mr_filter *filter, struct mr_left_out *left, int64_t start,
                      int64_t end);
 
 /*
- * Reads a table with every thread that this machine has for us, each with a connection of its own: no order.
- * sql: "SELECT ... FROM table WHERE ..." to which " rowid BETWEEN ?1 AND ?2" is added. row: 0 or an error, set.
- * states: one for each worker, used by one thread at a time.
+ * Reads a table with every thread that this machine has for us, each with a connection of its own:
+ * no order. sql: "SELECT ... FROM table WHERE ..." to which " rowid BETWEEN ?1 AND ?2" is added.
+ * row: 0 or an error, set. states: one for each worker, used by one thread at a time.
  */
 #define MR_SCAN_THREADS 4
 int mr_scan(struct mr_recording *recording, const char *table, const char *sql,
@@ -103,7 +106,8 @@ struct mr_adder {
     struct mr_left_out left;
     uint64_t n_alone; /* left out for want of another record */
 };
-/* mr_scan() with workers that begin as `like`; row's first argument is one. [out] out: what they added up. On an error it is empty. */
+/* mr_scan() with workers that begin as `like`; row's first argument is one. [out] out: what they
+ * added up. On an error it is empty. */
 int mr_groups_scan(struct mr_recording *recording, const char *table, const char *sql,
                    int (*row)(void *worker, struct sqlite3_stmt *stmt), const struct mr_adder *like,
                    struct mr_adder *out);
@@ -117,7 +121,8 @@ struct mr_named_list {
     } * items;
     uint64_t n, capacity;
 };
-/* Takes the name, also on an error, and the series. NULL for a name: no memory, as its maker found. */
+/* Takes the name, also on an error, and the series. NULL for a name: no memory, as its maker
+ * found. */
 int mr_named_add(struct mr_named_list *list, char *name, const char *tag, struct mr_series *series);
 int mr_named_unite(struct mr_named_list *list); /* those alike become one; sorts by tag and name */
 void mr_named_free(struct mr_named_list *list);
@@ -135,15 +140,17 @@ int mr_sql_prepare(struct mr_recording *recording, struct sqlite3_stmt **out, co
                    ...) __attribute__((format(printf, 3, 4)));
 /* 1: a row, 0: no more, else an error. */
 int mr_sql_step(struct mr_recording *recording, struct sqlite3_stmt *stmt);
-/* Steps once and resets. [out] out: the first column's text, to be freed; NULL: no row, or NULL there. */
+/* Steps once and resets. [out] out: the first column's text, to be freed; NULL: no row, or NULL
+ * there. */
 int mr_sql_text(struct mr_recording *recording, struct sqlite3_stmt *stmt, char **out);
 /* The column, or the text `otherwise` where this schema has none. */
 const char *mr_sql_column(struct mr_recording *recording, const char *table, const char *column,
                           const char *otherwise);
 
 /*
- * API calls by process and correlation, the runtime's preferred over the driver's. Kept are those of some classes, or those
- * that are wanted; then the synchronising ones of all threads are kept too. 32 bytes a call.
+ * API calls by process and correlation, the runtime's preferred over the driver's. Kept are those
+ * of some classes, or those that are wanted; then the synchronising ones of all threads are kept
+ * too. 32 bytes a call.
  */
 struct mr_call {
     uint64_t start, end;
@@ -179,7 +186,8 @@ struct mr_sync *mr_calls_next_sync(const struct mr_calls *calls, uint32_t thread
 int mr_calls_mark_launches(struct mr_calls *calls, struct mr_recording *recording);
 void mr_calls_free(struct mr_calls *calls);
 
-/* Sorts and cuts as the options say and hands over; own_sort: the report's order, "-NAME" ascending; NULL: as it is. */
+/* Sorts and cuts as the options say and hands over; own_sort: the report's order, "-NAME"
+ * ascending; NULL: as it is. */
 int mr_report_finish(struct mr_table *table, const struct mr_report_opts *opts,
                      const char *own_sort, struct mr_table **out);
 /* The part of a note that tells what was left out. */
@@ -196,15 +204,16 @@ const char *mr_report_missing(struct mr_recording *recording, const char *table,
 #define MR_TABLE_SET     "CUPTI_ACTIVITY_KIND_MEMSET"
 #define MR_TABLE_RUNTIME "CUPTI_ACTIVITY_KIND_RUNTIME"
 
-/* Rows one by one in a thread: of traces. What SQL can leave out it does: records without times, the window, and past the
- * limit when the order is by start or duration. */
+/* Rows one by one in a thread: of traces. What SQL can leave out it does: records without times,
+ * the window, and past the limit when the order is by start or duration. */
 struct mr_rows {
     struct mr_recording *recording;
     const struct mr_filter *filter;
     struct sqlite3_stmt *stmt;
     int64_t start, end; /* of the current row: its columns 0 and 1 */
 };
-/* columns: SQL after "start, end, ". Adds to left what has no times. A table that is not there has no rows. */
+/* columns: SQL after "start, end, ". Adds to left what has no times. A table that is not there has
+ * no rows. */
 int mr_rows_open(struct mr_rows *rows, struct mr_recording *recording, const char *table,
                  const char *columns, const struct mr_filter *filter,
                  const struct mr_report_opts *opts, struct mr_left_out *left);

@@ -1,6 +1,6 @@
 /*
- * Reading a recording's tables: statements, strings by number, and whole tables by several threads, each with a connection of
- * its own and parts of the rows. Memory: SQLite's page cache for each.
+ * Reading a recording's tables: statements, strings by number, and whole tables by several threads,
+ * each with a connection of its own and parts of the rows. Memory: SQLite's page cache for each.
  */
 #include "report/report.h"
 

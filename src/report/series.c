@@ -65,7 +65,8 @@ void mr_series_free(struct mr_series *s)
     *s = (struct mr_series){0};
 }
 
-/* Quickselect with the middle of three: afterwards the k-th smallest stands at k, none below it is larger. */
+/* Quickselect with the middle of three: afterwards the k-th smallest stands at k, none below it is
+ * larger. */
 #define SELECT(type)                                                                               \
     static type select_##type(type *v, uint64_t n, uint64_t k)                                     \
     {                                                                                              \

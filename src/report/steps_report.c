@@ -1,4 +1,5 @@
-/* The report step_breakdown: what each step's time is made of, and what the launching thread did while the device was idle. */
+/* The report step_breakdown: what each step's time is made of, and what the launching thread did
+ * while the device was idle. */
 #include "recording/look.h"
 #include "report/report.h"
 
@@ -148,7 +149,8 @@ static int by_wall(const void *a, const void *b)
     return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
-/* The step in the middle and the one at 95% by duration: real steps, so that their parts add up too. */
+/* The step in the middle and the one at 95% by duration: real steps, so that their parts add up
+ * too. */
 static int summary_rows(struct mr_table *table, const struct mr_look *look, struct step *steps,
                         uint64_t n)
 {

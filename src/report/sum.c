@@ -1,6 +1,7 @@
 /*
- * Reports that add up durations or sizes by name: one pass over the rows by every thread, each value kept (4 bytes) for the
- * exact median, then names looked up once each. The recording is never loaded.
+ * Reports that add up durations or sizes by name: one pass over the rows by every thread, each
+ * value kept (4 bytes) for the exact median, then names looked up once each. The recording is never
+ * loaded.
  */
 #include "report/report.h"
 

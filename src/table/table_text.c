@@ -1,4 +1,5 @@
-/* Tables for people: numbers in units that fit; texts are cut, but for a part that names the row. */
+/* Tables for people: numbers in units that fit; texts are cut, but for a part that names the
+ * row. */
 #include "table/table.h"
 
 #include <errno.h>

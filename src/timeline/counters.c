@@ -1,4 +1,5 @@
-/* Counters: what of the link and the device was used, over time; and samples that the recording has. */
+/* Counters: what of the link and the device was used, over time; and samples that the recording
+ * has. */
 #include "timeline/timeline.h"
 
 #include <errno.h>
@@ -108,7 +109,8 @@ static int count_engines(struct mr_timeline *tl)
     return rc;
 }
 
-/* One more point of the metric that the row names, which begins when the metric's number is another than the last row's. */
+/* One more point of the metric that the row names, which begins when the metric's number is another
+ * than the last row's. */
 static int metric_row(struct mr_timeline *tl, sqlite3_stmt *row, int64_t last[2])
 {
     int64_t time = sqlite3_column_int64(row, 0), type = sqlite3_column_int64(row, 1),

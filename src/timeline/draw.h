@@ -1,4 +1,5 @@
-/* What an overview is drawn with: SVG's rectangles and texts. Units are pixels; colours 0xRRGGBB. */
+/* What an overview is drawn with: SVG's rectangles and texts. Units are pixels; colours
+ * 0xRRGGBB. */
 #ifndef MR_TIMELINE_DRAW_H
 #define MR_TIMELINE_DRAW_H
 

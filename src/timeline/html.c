@@ -1,8 +1,9 @@
 /*
- * A recording as one HTML page: timeline.html with the style, the program and the data put in where it says so.
+ * A recording as one HTML page: timeline.html with the style, the program and the data put in where
+ * it says so.
  *
- * The data: a JSON object of names, rows and sums; and columns, one value an event, rows one after the other: LEB128 numbers,
- * deflated (zlib), base64. timeline.js reads them.
+ * The data: a JSON object of names, rows and sums; and columns, one value an event, rows one after
+ * the other: LEB128 numbers, deflated (zlib), base64. timeline.js reads them.
  */
 #include "timeline/timeline.h"
 

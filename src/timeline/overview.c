@@ -1,6 +1,6 @@
 /*
- * A recording at a glance: one picture 1200 pixels wide with a lane for each engine of a device, the ranges and calls of the
- * threads that had the most to do, and where steps begin.
+ * A recording at a glance: one picture 1200 pixels wide with a lane for each engine of a device,
+ * the ranges and calls of the threads that had the most to do, and where steps begin.
  */
 #include "recording/look.h"
 #include "timeline/draw.h"
@@ -82,7 +82,8 @@ static uint32_t faded(uint32_t colour, double strength)
     return out;
 }
 
-/* As much of a text as fits, with a mark where it was cut. out: 256 bytes; empty when nothing fits. */
+/* As much of a text as fits, with a mark where it was cut. out: 256 bytes; empty when nothing
+ * fits. */
 static const char *fitted(const char *what, double room, char *out)
 {
     int most = (int)(room / MR_LETTER_W), n = 0;
@@ -287,7 +288,8 @@ static void draw_axis(struct overview *o, double bottom)
     }
 }
 
-/* Marks where steps begin; a tick above the lanes, and a line through them while they are not too many. */
+/* Marks where steps begin; a tick above the lanes, and a line through them while they are not too
+ * many. */
 static void draw_steps(struct overview *o, double bottom)
 {
     const struct mr_steps *steps = &o->tl->story->steps;

@@ -1,6 +1,7 @@
 /*
- * A recording as Perfetto's trace: a track for each row of a device's lanes, one for each kind of a thread's events, whose slices
- * nest, more where they would cross; flows from calls to the work that they made; counters. Names are interned.
+ * A recording as Perfetto's trace: a track for each row of a device's lanes, one for each kind of a
+ * thread's events, whose slices nest, more where they would cross; flows from calls to the work
+ * that they made; counters. Names are interned.
  */
 #include "timeline/timeline.h"
 #include "trace/packet.h"
@@ -271,7 +272,8 @@ static void close_until(struct perfetto *p, struct open_track *track, uint64_t t
         write_end(p, track->uuid, track->end_ns[--track->n]);
 }
 
-/* Does an event fit: after all that is open there, or inside it? On a device nothing is inside another. */
+/* Does an event fit: after all that is open there, or inside it? On a device nothing is inside
+ * another. */
 static bool fits(struct perfetto *p, struct open_track *track, const struct mr_lane *lane,
                  const struct mr_tl_event *event)
 {
@@ -350,7 +352,8 @@ static void write_counters(struct perfetto *p, uint64_t parent, uint16_t device)
             write_counter(p, parent, &p->tl->counters[i]);
 }
 
-/* Lanes come ordered by device, then by process and thread: a group's track is written where its first lane comes. */
+/* Lanes come ordered by device, then by process and thread: a group's track is written where its
+ * first lane comes. */
 static int write_lanes(struct perfetto *p)
 {
     const struct mr_timeline *tl = p->tl;

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* As much of a step as is computed, copied, waited for data, and idle otherwise; together the whole. */
+/* As much of a step as is computed, copied, waited for data, and idle otherwise; together the
+ * whole. */
 static void share_out(const struct mr_case *c, struct mr_tl_story *out)
 {
     const struct mr_look *look = c->look;
@@ -47,7 +48,8 @@ static int look_at(struct mr_recording *rec, const struct mr_place *place, struc
     return rc;
 }
 
-/* The first line of the advice, without how it came about. Who cannot tell whether data was waited for shows none of it. */
+/* The first line of the advice, without how it came about. Who cannot tell whether data was waited
+ * for shows none of it. */
 static int put_verdict(struct mr_recording *rec, struct mr_tl_story *out)
 {
     struct mr_advice *advice;
@@ -65,7 +67,8 @@ static int put_verdict(struct mr_recording *rec, struct mr_tl_story *out)
     return 0;
 }
 
-/* The steps after warming up with a little around them; without steps all that devices did, else the ranges. */
+/* The steps after warming up with a little around them; without steps all that devices did, else
+ * the ranges. */
 static void set_window(const struct mr_recording *rec, struct mr_tl_story *out)
 {
     bool steps = out->from_ns < out->to_ns;

@@ -66,7 +66,8 @@ static int event_add(struct mr_lane *lane, const struct mr_tl_event *event)
     return 0;
 }
 
-/* Joined with the engine's last event when they touch: what runs at once on several streams is busy once. */
+/* Joined with the engine's last event when they touch: what runs at once on several streams is busy
+ * once. */
 static int engine_add(struct mr_timeline *tl, uint16_t device, enum mr_engine engine,
                       const struct mr_tl_event *event)
 {
@@ -220,8 +221,9 @@ static int add_all(struct mr_timeline *tl, uint64_t n,
 }
 
 /*
- * The first level that is free when an event starts. Outer ranges start first (or sort first), so that what is inside
- * comes below. When there are too many at once the last level would overlap: those are left out and counted.
+ * The first level that is free when an event starts. Outer ranges start first (or sort first), so
+ * that what is inside comes below. When there are too many at once the last level would overlap:
+ * those are left out and counted.
  */
 static int set_levels(struct mr_timeline *tl, struct mr_lane *lane)
 {
@@ -267,7 +269,8 @@ static void add_up(struct mr_timeline *tl, struct mr_lane *lane)
     }
 }
 
-/* Devices first; of a thread its ranges, calls and OS calls together, a process's first thread before others. */
+/* Devices first; of a thread its ranges, calls and OS calls together, a process's first thread
+ * before others. */
 static int compare_lanes(const void *a, const void *b, void *arg)
 {
     const struct mr_timeline *tl = arg;

@@ -1,9 +1,9 @@
 /*
  * What all pictures of a recording are made from: lanes of events, and counters.
  *
- * A lane is a thread's ranges, its calls or its OS calls, a stream, or an engine of a device (the union of what ran there). Its
- * events are sorted by start. Events of one level of a lane never overlap: a picture that draws each level as a row of its
- * own hides nothing.
+ * A lane is a thread's ranges, its calls or its OS calls, a stream, or an engine of a device (the
+ * union of what ran there). Its events are sorted by start. Events of one level of a lane never
+ * overlap: a picture that draws each level as a row of its own hides nothing.
  */
 #ifndef MR_TIMELINE_TIMELINE_H
 #define MR_TIMELINE_TIMELINE_H
@@ -112,7 +112,8 @@ struct mr_timeline {
     uint64_t bytes[MR_N_SHAPES], count[MR_N_SHAPES];
 };
 
-/* Loads the recording and makes the lanes. opts: as for mr_timeline_write(). Free with mr_timeline_free() in any case. */
+/* Loads the recording and makes the lanes. opts: as for mr_timeline_write(). Free with
+ * mr_timeline_free() in any case. */
 int mr_timeline_make(struct mr_recording *rec, const struct mr_timeline_opts *opts,
                      struct mr_timeline *out);
 void mr_timeline_free(struct mr_timeline *tl);
@@ -121,7 +122,8 @@ void mr_timeline_free(struct mr_timeline *tl);
 int mr_timeline_count(struct mr_timeline *tl);
 
 const char *mr_timeline_name(const struct mr_timeline *tl, uint32_t name);
-/* "H2D copies", "stream 7", "CUDA calls", ...; the group: "GPU 0: NVIDIA H200", "python3 (100): thread 101 loader". */
+/* "H2D copies", "stream 7", "CUDA calls", ...; the group: "GPU 0: NVIDIA H200", "python3 (100):
+ * thread 101 loader". */
 void mr_lane_label(const struct mr_timeline *tl, const struct mr_lane *lane, char *out,
                    size_t bytes);
 void mr_lane_group(const struct mr_timeline *tl, const struct mr_lane *lane, char *out,
@@ -133,7 +135,8 @@ const struct mr_lane *mr_timeline_engine(const struct mr_timeline *tl, uint16_t 
                                          enum mr_engine engine);
 bool mr_timeline_shows(const struct mr_timeline *tl, uint64_t start_ns, uint64_t end_ns);
 
-/* What a lane's event is beside its name: "pageable to device", "grid 128 x 1 x 1, ...". "": nothing. */
+/* What a lane's event is beside its name: "pageable to device", "grid 128 x 1 x 1, ...". "":
+ * nothing. */
 struct mr_tl_details;
 int mr_tl_details_create(const struct mr_timeline *tl, struct mr_tl_details **out);
 void mr_tl_details_destroy(struct mr_tl_details *details);
@@ -142,7 +145,8 @@ uint32_t mr_tl_detail(const struct mr_tl_details *details, const struct mr_lane 
                       const struct mr_tl_event *event);
 const struct mr_texts *mr_tl_detail_texts(const struct mr_tl_details *details);
 
-/* Lines for people on what is missing or odd. Texts are freed by mr_texts_free(); number 0 is no line. */
+/* Lines for people on what is missing or odd. Texts are freed by mr_texts_free(); number 0 is no
+ * line. */
 int mr_timeline_notes(const struct mr_timeline *tl, struct mr_texts *out);
 
 /* One writer each: called with the file open; 0, an errno or an error. */

@@ -210,6 +210,9 @@ millrace train: .*beta.* (re)
 $ millrace train d --optimizer nosuch
 millrace train: .*nosuch.* (re)
 [2]
+# --help names the optimizers that the library has.
+$ millrace train d --optimizer nosuch 2>&1 | sed 's/.*there are //; s/$/,/' > names; millrace train --help | tr -s ' \n' ' ' | sed 's/.*--optimizer OPTIMIZER //; s/ with options.*//; s/$/\n/' | tr -s '\n' | cmp - names; tr -cd , < names | wc -c
+13
 $ millrace train d --model softmax --classes 5 -e 1 >/dev/null
 millrace train: [0-9]+ labels of the last batches are outside 0..4 \(the first 3003 samples have 0..9\): expected labels from 0, as many classes as there are (re)
 [1]

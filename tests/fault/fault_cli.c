@@ -1,7 +1,9 @@
 /*
- * The program, when its writes fail: it exits with 0, 1 or 2, says why, and leaves each output file whole or not at all.
+ * The program, when its writes fail: it exits with 0, 1 or 2, says why, and leaves each output file
+ * whole or not at all.
  *
- *     fault_cli PROGRAM       a build of the program with the injector in it, which the environment variable FAULT arms
+ *     fault_cli PROGRAM       a build of the program with the injector in it, which the
+ *                             environment variable FAULT arms
  */
 #include "files.h"
 #include "inject.h"
@@ -43,7 +45,8 @@ static const struct command commands[] = {
     {"quarantine",
      {"feed", "list:IN/gone.txt,max-height=8,max-width=8", "--collate", "pad", "--quiet", "--bad",
       "skip", "--quarantine",
-      "OUT/bad"}}, /* most of its pictures are not there: without bad samples there is no such file */
+      /* most of its pictures are not there: without bad samples there is no such file */
+      "OUT/bad"}},
     {"digits", {"synth", "digits", "OUT", "--n", "60", "--n-test", "30", "--quiet"}},
     {"digits, gz", {"synth", "digits", "OUT", "--n", "60", "--n-test", "30", "--gz", "--quiet"}},
     {"npy", {"synth", "npy", "OUT/x.npy", "--n", "50", "--shape", "64", "--quiet"}},
@@ -171,7 +174,8 @@ static void run(const struct command *command, const char *fault, rlim_t file_by
     out->printed = command->prints && stat(files_path("printed"), &st) == 0 ? st.st_size : 0;
 }
 
-/* A trace is as long as what happened: whole when its packets (tag 0x0a, length as a varint, bytes) end where the file does. */
+/* A trace is as long as what happened: whole when its packets (tag 0x0a, length as a varint, bytes)
+ * end where the file does. */
 static bool whole_trace(const char *name)
 {
     char path[700];
@@ -276,7 +280,8 @@ static void full_device(void)
     }
 }
 
-/* One picture that is there, of a pixel, and others that are not: an empty quarantine is not written. */
+/* One picture that is there, of a pixel, and others that are not: an empty quarantine is not
+ * written. */
 static void make_list(void)
 {
     static const unsigned char pixel[] = {

@@ -1,6 +1,7 @@
 /*
- * Whole jobs through the public API, with the nth call of one kind failing, for every n: each run ends with the same batches
- * as without the failure, or with a clean error; nothing leaks, nothing hangs.
+ * Whole jobs through the public API, with the nth call of one kind failing, for every n: each run
+ * ends with the same batches as without the failure, or with a clean error; nothing leaks, nothing
+ * hangs.
  *
  *     fault_jobs KIND [JOB [N [on]]]      one kind; one job; one n, to look into a failure
  */

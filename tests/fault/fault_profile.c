@@ -1,6 +1,6 @@
 /*
- * Recordings and optimizers through the public API, with the nth call of one kind failing, SQLite's own included: each run ends
- * with the same result as without the failure, or with a clean error.
+ * Recordings and optimizers through the public API, with the nth call of one kind failing, SQLite's
+ * own included: each run ends with the same result as without the failure, or with a clean error.
  *
  *     fault_profile KIND [JOB [N [on]]]      one kind; one job; one n, to look into a failure
  */

@@ -1,6 +1,6 @@
 /*
- * Data that goes bad under a run: a byte that cannot be read, a file that shrinks, a broken gzip stream, an order that
- * fails. What is delivered, and what is said, must not depend on the workers.
+ * Data that goes bad under a run: a byte that cannot be read, a file that shrinks, a broken gzip
+ * stream, an order that fails. What is delivered, and what is said, must not depend on the workers.
  */
 #include "files.h"
 #include "inject.h"
@@ -288,7 +288,8 @@ static void broken_gzip(void)
     }
 }
 
-/* A kernel that takes no reads any more, from the first or in mid-run: pread does them, and all is delivered. */
+/* A kernel that takes no reads any more, from the first or in mid-run: pread does them, and all is
+ * delivered. */
 static void refusing_ring(uint64_t from, const char *sampler, uint32_t workers)
 {
     static struct delivered whole, got;
@@ -323,7 +324,8 @@ static int map_and_fail(void *user, uint64_t epoch, uint64_t position, uint64_t 
     return 0;
 }
 
-/* The batches before the one without an order are delivered, whatever the policy and the read-ahead. */
+/* The batches before the one without an order are delivered, whatever the policy and the
+ * read-ahead. */
 static void failing_order(enum mr_bad_policy bad, uint32_t workers, const char *dataset,
                           const char *format, const char *options)
 {

@@ -1,6 +1,6 @@
 /*
- * Recorded programs, when calls of the recorder inside them fail: what they print and their exit status stay as they are, and the
- * parts that are left can be merged.
+ * Recorded programs, when calls of the recorder inside them fail: what they print and their exit
+ * status stay as they are, and the parts that are left can be merged.
  *
  *     fault_record [PROGRAM [KIND:N[:on]]]
  */

@@ -13,8 +13,8 @@
 
 extern char files_dir[256];
 
-/* Makes the folder and what is in it: images-idx3-ubyte with labels-idx1-ubyte, the same as .gz, x.npy and x.bin
- * (raw) of RECORD bytes a sample,
+/* Makes the folder and what is in it: images-idx3-ubyte with labels-idx1-ubyte, the same as .gz,
+ * x.npy and x.bin (raw) of RECORD bytes a sample,
  * subset.txt, weights.txt. Exits when it cannot. */
 void files_make(void);
 void files_drop(void);
@@ -22,13 +22,15 @@ void files_drop(void);
 /* files_dir/name, in one of a few static buffers. */
 const char *files_path(const char *name);
 
-/* Takes a file out of the page cache where the file system lets it: reads wait for the disk again. */
+/* Takes a file out of the page cache where the file system lets it: reads wait for the disk
+ * again. */
 void files_forget(const char *name);
 
 /* Files in the folder whose names begin with this. */
 int files_count(const char *prefix);
 
-/* What this process holds: open descriptors, threads. Threads that have been joined may take a moment to go. */
+/* What this process holds: open descriptors, threads. Threads that have been joined may take a
+ * moment to go. */
 int open_fds(void);
 int threads_once_there_are(int want);
 

@@ -100,7 +100,8 @@ static uint32_t place_of(uintptr_t p)
     return (uint32_t)((p >> 4) * 0x9e3779b97f4a7c15ull >> 44);
 }
 
-/* Without locks: a place is empty (0), free again (1) or a block's address, which only its owner takes away. */
+/* Without locks: a place is empty (0), free again (1) or a block's address, which only its owner
+ * takes away. */
 static void *add_live(void *p)
 {
     if (!p || !TRACKING)

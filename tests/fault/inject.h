@@ -1,9 +1,11 @@
 /*
- * A fault injector: the linker sends the library's calls of malloc, pread, pthread_create, ... here (--wrap, see
- * CMakeLists.txt), where they are counted and where the nth of a kind fails as the system would let it fail. Works under
- * the sanitizers too, whose own versions of these functions are called behind it.
+ * A fault injector: the linker sends the library's calls of malloc, pread, pthread_create, ... here
+ * (--wrap, see CMakeLists.txt), where they are counted and where the nth of a kind fails as the
+ * system would let it fail. Works under the sanitizers too, whose own versions of these functions
+ * are called behind it.
  *
- * Only calls from objects linked with --wrap are seen: the library's and the tests' own, not the C library's inner ones.
+ * Only calls from objects linked with --wrap are seen: the library's and the tests' own, not the C
+ * library's inner ones.
  */
 #ifndef FAULT_INJECT_H
 #define FAULT_INJECT_H
@@ -11,7 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* name, text (of the environment variable FAULT and of test names), what the failing call leaves in errno or returns */
+/* name, text (of the environment variable FAULT and of test names), what the failing call leaves in
+ * errno or returns */
 #define FAULT_KINDS(X)                                                                             \
     X(FAULT_MEMORY, "memory", ENOMEM) /* malloc and its kin */                                     \
     X(FAULT_OPEN, "open", EMFILE)     /* open, fopen, fdopen, mkostemp */                          \
@@ -36,14 +39,16 @@ enum fault_kind {
 
 const char *fault_name(enum fault_kind kind);
 
-/* Counts from 0 again. The nth call of that kind (from 1) fails, and with `on` all later ones too; nth 0: none fails. */
+/* Counts from 0 again. The nth call of that kind (from 1) fails, and with `on` all later ones too;
+ * nth 0: none fails. */
 void fault_arm(enum fault_kind kind, uint64_t nth, bool on);
 void fault_disarm(void);
 /* Calls since arming, and how many of all kinds were made to fail. */
 uint64_t fault_calls(enum fault_kind kind);
 uint64_t fault_hits(void);
 
-/* Counts a call of a kind; true, with errno set: it is to fail. For calls that the linker does not send here. */
+/* Counts a call of a kind; true, with errno set: it is to fail. For calls that the linker does not
+ * send here. */
 bool fault_fails(enum fault_kind kind);
 
 /* Reads that touch this byte of this file fail with EIO, by whatever call; path NULL: none. */

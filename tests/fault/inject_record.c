@@ -1,6 +1,7 @@
 /*
- * The recorder's own injector, in a build of the recorder: RECORD_FAULT=kind:nth[:on] makes its nth call of a kind fail, and
- * with `on` all later ones. The first failure makes the file that RECORD_FAULT_TOLD names.
+ * The recorder's own injector, in a build of the recorder: RECORD_FAULT=kind:nth[:on] makes its nth
+ * call of a kind fail, and with `on` all later ones. The first failure makes the file that
+ * RECORD_FAULT_TOLD names.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -63,7 +64,8 @@ static bool fails(const char *kind, int errnum)
     type __wrap_##name parameters;                                                                 \
     type __wrap_##name parameters
 
-/* Six arguments are read whatever the number, of the caller's stack where there are fewer, as the C library's own does. */
+/* Six arguments are read whatever the number, of the caller's stack where there are fewer, as the C
+ * library's own does. */
 long __wrap_record_syscall(long number, ...);
 __attribute__((no_sanitize("address"))) long __wrap_record_syscall(long number, ...)
 {

@@ -1,5 +1,5 @@
-/* SQLite's allocations and system calls go through the injector too: it is a shared library, whose calls the linker cannot send
- * there, but it takes functions for both. */
+/* SQLite's allocations and system calls go through the injector too: it is a shared library, whose
+ * calls the linker cannot send there, but it takes functions for both. */
 #include "inject.h"
 
 #include <fcntl.h>

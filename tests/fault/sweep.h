@@ -1,5 +1,5 @@
-/* A job run again and again with the nth call of one kind failing: it ends as without the failure or with a clean error, and
- * leaves nothing behind. */
+/* A job run again and again with the nth call of one kind failing: it ends as without the failure
+ * or with a clean error, and leaves nothing behind. */
 #ifndef FAULT_SWEEP_H
 #define FAULT_SWEEP_H
 
@@ -30,7 +30,8 @@ struct sweep {
 /* In an outcome's hash. */
 void outcome_add(struct outcome *out, const void *data, uint64_t bytes);
 
-/* Ends the program with a line on standard error when a run is not as it should be, or takes a minute. */
+/* Ends the program with a line on standard error when a run is not as it should be, or takes a
+ * minute. */
 void sweep_run(const struct sweep *sweep, enum fault_kind kind);
 /* What runs now, for messages. */
 const char *sweep_now(void);

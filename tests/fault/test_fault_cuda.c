@@ -1,6 +1,7 @@
 /*
- * Every call of the driver fails in turn while a loader runs on it, each in a process of its own: always an error that
- * names the call, everything released, nothing hung. Calls are numbered from the driver's loading on.
+ * Every call of the driver fails in turn while a loader runs on it, each in a process of its own:
+ * always an error that names the call, everything released, nothing hung. Calls are numbered from
+ * the driver's loading on.
  */
 #include "base/base.h"
 #include <millrace/millrace.h>
@@ -112,7 +113,8 @@ static void run_child(uint64_t at, int code, int sticky)
                              : rc < 0);
 }
 
-/* Returns how many calls could be made to fail; *n_errors: how many of them ended the run with an error. */
+/* Returns how many calls could be made to fail; *n_errors: how many of them ended the run with an
+ * error. */
 static uint64_t fail_each(int code, int sticky, uint64_t *n_errors)
 {
     *n_errors = 0;

@@ -1,6 +1,6 @@
 /*
- * Any bytes as a chain's text: the first byte chooses the fields' shapes. What parses must read back from its own text; what
- * binds must do the same fused and op by op, within its buffers.
+ * Any bytes as a chain's text: the first byte chooses the fields' shapes. What parses must read
+ * back from its own text; what binds must do the same fused and op by op, within its buffers.
  */
 #include "transform/transform.h"
 

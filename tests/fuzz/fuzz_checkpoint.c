@@ -1,6 +1,6 @@
 /*
- * Checkpoints of `millrace train`: any bytes are refused with a reason, or taken. What is taken, or would be if its checksum
- * were right, is written again and read back: the same keys and tensors.
+ * Checkpoints of `millrace train`: any bytes are refused with a reason, or taken. What is taken, or
+ * would be if its checksum were right, is written again and read back: the same keys and tensors.
  */
 #include "memfile.h"
 #include "train/checkpoint.h"

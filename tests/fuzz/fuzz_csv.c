@@ -1,4 +1,5 @@
-/* CSV files of pictures: the first byte chooses options, the rest is the file. The same bytes as a list of paths. */
+/* CSV files of pictures: the first byte chooses options, the rest is the file. The same bytes as a
+ * list of paths. */
 #include "memfile.h"
 
 /* No picture is there: what opens must fail to read with a text. */

@@ -1,6 +1,7 @@
 /*
- * Any bytes as a gzip file: the stream in odd portions, and the file among the files with the total that the input's last
- * bytes promise. Nothing may crash, leak or hang; what both ways make must agree.
+ * Any bytes as a gzip file: the stream in odd portions, and the file among the files with the total
+ * that the input's last bytes promise. Nothing may crash, leak or hang; what both ways make must
+ * agree.
  */
 #include "codec/codec.h"
 #include "storage/storage.h"

@@ -1,6 +1,7 @@
 /*
- * Parts: any bytes are read, and merged, or refused with a reason; what was merged opens and loads. A database costs a
- * hundred times what reading costs: the fuzzer makes one for one input in N_READ only, the replay for each.
+ * Parts: any bytes are read, and merged, or refused with a reason; what was merged opens and loads.
+ * A database costs a hundred times what reading costs: the fuzzer makes one for one input in N_READ
+ * only, the replay for each.
  */
 #include "recording/part_read.h"
 #include "recording/recording.h"

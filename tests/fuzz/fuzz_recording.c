@@ -1,4 +1,5 @@
-/* Databases: any bytes open and load as a recording, or are refused with a reason; all numbers in the arrays are in range. */
+/* Databases: any bytes open and load as a recording, or are refused with a reason; all numbers in
+ * the arrays are in range. */
 #include "recording/recording.h"
 
 #include <stdio.h>

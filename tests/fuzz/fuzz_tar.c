@@ -1,4 +1,5 @@
-/* Tar archives: headers, long names, pax records, keys, npy members; packed ones when the bytes say so. */
+/* Tar archives: headers, long names, pax records, keys, npy members; packed ones when the bytes say
+ * so. */
 #include "memfile.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

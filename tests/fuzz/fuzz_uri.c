@@ -1,4 +1,5 @@
-/* URIs as text: where the path ends, the format, the options. Only synthetic data sets, which need no file, are opened. */
+/* URIs as text: where the path ends, the format, the options. Only synthetic data sets, which need
+ * no file, are opened. */
 #include "dataset/dataset.h"
 #include "memfile.h"
 

@@ -1,4 +1,5 @@
-/* What the video module makes of a file: opening, the index, the first and the last frame. libav itself is not instrumented. */
+/* What the video module makes of a file: opening, the index, the first and the last frame. libav
+ * itself is not instrumented. */
 #include "codec/video/module.h"
 
 #include <stdlib.h>

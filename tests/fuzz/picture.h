@@ -1,7 +1,8 @@
 /*
- * Any bytes as a picture of one format. The input's last byte chooses channels, alpha policy, orientation and exactness, the
- * six before it a window. Nothing may crash, leak or hang; all pixels of a result are written, so that a second decode into
- * dirty room makes the same; probe and decode agree on the size.
+ * Any bytes as a picture of one format. The input's last byte chooses channels, alpha policy,
+ * orientation and exactness, the six before it a window. Nothing may crash, leak or hang; all
+ * pixels of a result are written, so that a second decode into dirty room makes the same; probe and
+ * decode agree on the size.
  */
 #ifndef MR_FUZZ_PICTURE_H
 #define MR_FUZZ_PICTURE_H

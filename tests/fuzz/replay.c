@@ -1,7 +1,7 @@
 /*
- * The main of a fuzz target where there is no libFuzzer: runs the target once on no bytes and on each file of the given
- * folders (and files), in the order of their names. Fails when a folder is missing or holds no file: a corpus is part of a
- * target.
+ * The main of a fuzz target where there is no libFuzzer: runs the target once on no bytes and on
+ * each file of the given folders (and files), in the order of their names. Fails when a folder is
+ * missing or holds no file: a corpus is part of a target.
  */
 #include <dirent.h>
 #include <stddef.h>

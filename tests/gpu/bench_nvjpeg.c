@@ -1,6 +1,6 @@
 /*
- * What the device's decoder does alone: the JPEGs of a list of paths, held in memory, in batches of 256 to RGB in device memory.
- * usage: bench_nvjpeg SECONDS < PATHS
+ * What the device's decoder does alone: the JPEGs of a list of paths, held in memory, in batches of
+ * 256 to RGB in device memory. usage: bench_nvjpeg SECONDS < PATHS
  */
 #include "codec/image.h"
 #include "device/device.h"

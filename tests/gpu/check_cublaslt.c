@@ -1,4 +1,5 @@
-/* What src/nn/cuda_lt.h says of cuBLASLt, against the real header where there is one. Compiled only. */
+/* What src/nn/cuda_lt.h says of cuBLASLt, against the real header where there is one. Compiled
+ * only. */
 #include "nn/cuda/lt.h"
 
 #include <cublasLt.h>

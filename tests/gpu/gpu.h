@@ -1,6 +1,7 @@
 /*
- * What the GPU tests share. They see public headers only and need nothing but the library, so that they can be installed
- * beside it and run on a machine without a compiler. Exit code 77: there is no usable GPU here.
+ * What the GPU tests share. They see public headers only and need nothing but the library, so that
+ * they can be installed beside it and run on a machine without a compiler. Exit code 77: there is
+ * no usable GPU here.
  */
 #ifndef TEST_GPU_H
 #define TEST_GPU_H
@@ -13,7 +14,8 @@
 #define GPU_SKIP 77
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define MS       1000000ull
-/* The driver that is not there copies by the host's hands, which sanitizers make slow: they get less to do. */
+/* The driver that is not there copies by the host's hands, which sanitizers make slow: they get
+ * less to do. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define LESS(n) ((n) / 10)
 #else

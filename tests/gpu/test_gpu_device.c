@@ -1,4 +1,5 @@
-/* The device "cuda" on a real GPU: bytes, order, overlap, memory, and living beside other users of the GPU. */
+/* The device "cuda" on a real GPU: bytes, order, overlap, memory, and living beside other users of
+ * the GPU. */
 #include "../support/kernels.h"
 #include "gpu.h"
 
@@ -163,7 +164,8 @@ static void test_kernels(struct mr_device *dev)
     mr_memory_unmake(dev, combined);
 }
 
-/* A chain of copies through streams, each after the event of the one before; any missed wait shows in the bytes. */
+/* A chain of copies through streams, each after the event of the one before; any missed wait shows
+ * in the bytes. */
 static void test_order_across_streams(struct mr_device *dev)
 {
     enum { N = 6, ROUNDS = 40 };
@@ -203,8 +205,8 @@ static void test_order_across_streams(struct mr_device *dev)
     mr_memory_release(dev, MR_PINNED, dst, NULL);
 }
 
-/* A copy in one stream ends while a kernel in another runs. Times are the GPU's; tried again, as the host may be slow to
- * enqueue. */
+/* A copy in one stream ends while a kernel in another runs. Times are the GPU's; tried again, as
+ * the host may be slow to enqueue. */
 static void test_overlap(struct mr_device *dev)
 {
     const uint64_t bytes = 64 << 20;
@@ -303,8 +305,8 @@ static void test_out_of_memory(struct mr_device *dev)
     mr_memory_release(dev, MR_DEVICE, p, NULL);
 }
 
-/* The primary context is shared with whoever else uses this GPU in the process, and callers find their current context
- * unchanged: none stays none, and one that was made current stays. */
+/* The primary context is shared with whoever else uses this GPU in the process, and callers find
+ * their current context unchanged: none stays none, and one that was made current stays. */
 static void test_contexts(struct mr_device *dev)
 {
     void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL, *now = NULL;

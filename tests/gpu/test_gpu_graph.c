@@ -1,4 +1,5 @@
-/* Graphs on a real GPU: launches do what was recorded, with the memory as it is then; small copies become cheap. */
+/* Graphs on a real GPU: launches do what was recorded, with the memory as it is then; small copies
+ * become cheap. */
 #include "gpu.h"
 
 #include <stdbool.h>
@@ -110,7 +111,8 @@ static void test_first_use(struct mr_device *dev)
     mr_device_close(fresh);
 }
 
-/* What is refused leaves the capture whole, and a stream that is dropped while it records hangs nothing. */
+/* What is refused leaves the capture whole, and a stream that is dropped while it records hangs
+ * nothing. */
 static void test_misuse(struct mr_device *dev)
 {
     struct lab lab;

@@ -1,6 +1,6 @@
 /*
- * JPEG by the real nvJPEG, beside the host's decodes. MILLRACE_GPU_PHOTOS: a data set of photos (folder:DIR); without it, or
- * without nvJPEG, skipped.
+ * JPEG by the real nvJPEG, beside the host's decodes. MILLRACE_GPU_PHOTOS: a data set of photos
+ * (folder:DIR); without it, or without nvJPEG, skipped.
  */
 #include "gpu.h"
 

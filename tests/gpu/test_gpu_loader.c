@@ -1,4 +1,5 @@
-/* The loader into a real GPU: what arrives there is, byte for byte, what the CPU device hands out. */
+/* The loader into a real GPU: what arrives there is, byte for byte, what the CPU device hands
+ * out. */
 #include "gpu.h"
 
 #include <stdbool.h>
@@ -150,7 +151,8 @@ static void test_digests(struct mr_device *dev)
     remove_set();
 }
 
-/* In-memory samples as fast as they go: the rate is printed, and copies lie under the consumer's kernels. */
+/* In-memory samples as fast as they go: the rate is printed, and copies lie under the consumer's
+ * kernels. */
 static void test_overlap_under_load(struct mr_device *dev)
 {
     struct mr_dataset *ds = NULL;
@@ -188,7 +190,8 @@ static void test_overlap_under_load(struct mr_device *dev)
     mr_dataset_close(ds);
 }
 
-/* Slots that do not fit the GPU: the error says what was asked and which option to lower, and nothing is left. */
+/* Slots that do not fit the GPU: the error says what was asked and which option to lower, and
+ * nothing is left. */
 static void test_too_large(struct mr_device *dev)
 {
     struct mr_dataset *ds = NULL;

@@ -1,6 +1,7 @@
 /*
- * Nets on a GPU: gradients of every layer against the host's, in every precision; dropout, totals, bad labels, NaN; graphs against
- * steps one by one; loss scaling; digits that are learnt. Without cuBLASLt: it says what is missing, and that is all.
+ * Nets on a GPU: gradients of every layer against the host's, in every precision; dropout, totals,
+ * bad labels, NaN; graphs against steps one by one; loss scaling; digits that are learnt. Without
+ * cuBLASLt: it says what is missing, and that is all.
  */
 #include "gpu.h"
 
@@ -132,8 +133,9 @@ static const float *host_grads_of(struct nets *n)
     return grads;
 }
 
-/* How far apart two gradients are: the norm of the difference by that of the tensor, or a hundredth of that of all gradients
- * together, below which a tensor (a bias before a norm) is nothing but rounding. */
+/* How far apart two gradients are: the norm of the difference by that of the tensor, or a hundredth
+ * of that of all gradients together, below which a tensor (a bias before a norm) is nothing but
+ * rounding. */
 static double apart(const float *got, const float *want, uint64_t count, double whole)
 {
     double difference = 0, norm = 0;
@@ -306,7 +308,8 @@ static void fused_models(struct mr_device *dev, enum mr_dtype dtype, int tf32, d
         one_model(dev, options(fused[i].model, dtype, tf32, fused[i].c, fused[i].h), bound);
 }
 
-/* Of several strips, and of as many as there are at most: a whole batch, one that is smaller, one sample. */
+/* Of several strips, and of as many as there are at most: a whole batch, one that is smaller, one
+ * sample. */
 static void large_batches(struct mr_device *dev, struct mr_net_opts o, double bound)
 {
     static const uint32_t sizes[] = {64, 63, 1};
@@ -323,7 +326,8 @@ static void large_batches(struct mr_device *dev, struct mr_net_opts o, double bo
     nets_close(&n);
 }
 
-/* Where two inputs of a window are the same but for rounding another one may win: of some hundred windows, that shows. */
+/* Where two inputs of a window are the same but for rounding another one may win: of some hundred
+ * windows, that shows. */
 static void test_fused(struct mr_device *dev)
 {
     static const struct {
@@ -516,7 +520,8 @@ static struct mr_graph *record(struct trainer *t)
     return graph;
 }
 
-/* Ten steps one by one, and, of a net that is warm, two of them followed by a graph eight times: the same bits. */
+/* Ten steps one by one, and, of a net that is warm, two of them followed by a graph eight times:
+ * the same bits. */
 static void test_graph(struct mr_device *dev)
 {
     static const struct {
@@ -561,7 +566,8 @@ static void test_graph(struct mr_device *dev)
     }
 }
 
-/* A gradient that overflowed: the step is left out, and the scale halves; the inverse stays that of the pass. */
+/* A gradient that overflowed: the step is left out, and the scale halves; the inverse stays that of
+ * the pass. */
 static void test_rescale(struct mr_device *dev)
 {
     struct trainer t;
@@ -605,7 +611,8 @@ static void test_rescale(struct mr_device *dev)
     trainer_close(&t);
 }
 
-/* Digits: a bright bar whose row is the class, on noise. 200 steps of each precision bring the loss down. */
+/* Digits: a bright bar whose row is the class, on noise. 200 steps of each precision bring the loss
+ * down. */
 static void test_training(struct mr_device *dev)
 {
     static const struct {

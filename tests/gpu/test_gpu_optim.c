@@ -1,4 +1,5 @@
-/* Optimizer steps on a GPU: against the host's, in graphs whose learning rate changes, with copies, scales and skipped steps. */
+/* Optimizer steps on a GPU: against the host's, in graphs whose learning rate changes, with copies,
+ * scales and skipped steps. */
 #include "gpu.h"
 
 #include <math.h>
@@ -89,7 +90,8 @@ static void *fetch(const struct arrays *a, const void *from, uint64_t bytes)
     return out;
 }
 
-/* Only the powers in a step's constants, and the order of the norm's sum, may differ. Parameters are about 1. */
+/* Only the powers in a step's constants, and the order of the norm's sum, may differ. Parameters
+ * are about 1. */
 static void compare(const struct arrays *a, const char *what)
 {
     void *got = fetch(a, a->p, a->bytes);
@@ -240,8 +242,8 @@ static void graphs(struct mr_device *dev)
     }
 }
 
-/* Scale and skip are read by the kernel, when it runs, in steps of several calls, too; the copy is the host's, bit for bit, where
- * the parameters are. */
+/* Scale and skip are read by the kernel, when it runs, in steps of several calls, too; the copy is
+ * the host's, bit for bit, where the parameters are. */
 static void precision(struct mr_device *dev)
 {
     const uint64_t n = LESS(1000000) + 3;

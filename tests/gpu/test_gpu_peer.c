@@ -1,4 +1,5 @@
-/* Copies between two real GPUs: bytes both ways, on streams of either. With one GPU there is nothing to test. */
+/* Copies between two real GPUs: bytes both ways, on streams of either. With one GPU there is
+ * nothing to test. */
 #include "gpu.h"
 
 #include <stdbool.h>

@@ -1,4 +1,5 @@
-/* Ends of chains on a real GPU: bit for bit what the CPU device hands out, and fewer bytes copied. */
+/* Ends of chains on a real GPU: bit for bit what the CPU device hands out, and fewer bytes
+ * copied. */
 #include "gpu.h"
 
 #include <stdbool.h>
@@ -178,7 +179,8 @@ static void test_fewer_bytes(struct mr_device *dev)
     check(4 * with.copied_bytes == without.copied_bytes && with.bytes == without.bytes);
 }
 
-/* A set that lies in the GPU's memory: rows of lengths that are copied by 16 bytes, by 4 and by 1. */
+/* A set that lies in the GPU's memory: rows of lengths that are copied by 16 bytes, by 4 and by
+ * 1. */
 static void test_resident(struct mr_device *dev)
 {
     static const char *const set_shapes[] = {"3x16x20", "3x4x5", "3x13x17"};

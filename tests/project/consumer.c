@@ -1,4 +1,5 @@
-/* A user's program: compiled as C and as C++ against an installed millrace. Opens a data set and says what is in it. */
+/* A user's program: compiled as C and as C++ against an installed millrace. Opens a data set and
+ * says what is in it. */
 #include <inttypes.h>
 #include <millrace/millrace.h>
 #include <stdio.h>

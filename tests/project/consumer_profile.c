@@ -1,4 +1,5 @@
-/* A user's program with libmillrace-profile: an error of that library comes out of libmillrace's mr_last_error(). */
+/* A user's program with libmillrace-profile: an error of that library comes out of libmillrace's
+ * mr_last_error(). */
 #include <millrace/profile.h>
 #include <stdio.h>
 #include <string.h>

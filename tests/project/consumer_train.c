@@ -1,4 +1,5 @@
-/* A user's program with libmillrace-train: a step of an optimizer, and an error out of libmillrace's mr_last_error(). */
+/* A user's program with libmillrace-train: a step of an optimizer, and an error out of
+ * libmillrace's mr_last_error(). */
 #include <millrace/nn.h>
 #include <millrace/optim.h>
 #include <stdio.h>

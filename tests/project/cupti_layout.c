@@ -1,4 +1,5 @@
-/* Our declarations of CUPTI's records against the real ones; compiled where the toolkit is, and that is the whole test. */
+/* Our declarations of CUPTI's records against the real ones; compiled where the toolkit is, and
+ * that is the whole test. */
 #include "recorder/cupti/cupti.h"
 
 #include <cupti.h>

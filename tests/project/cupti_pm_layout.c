@@ -1,4 +1,5 @@
-/* Our declarations of PM sampling's parameters against the real ones; compiled where the toolkit is, and that is the whole test. */
+/* Our declarations of PM sampling's parameters against the real ones; compiled where the toolkit
+ * is, and that is the whole test. */
 #include "recorder/pm/pm.h"
 
 #include <cupti.h>
@@ -8,7 +9,8 @@
 #include <cupti_profiler_target.h>
 #include <cupti_target.h>
 
-/* NOLINTBEGIN(bugprone-sizeof-expression): of pointers, too, the size is meant. Newer versions may know more behind what we have. */
+/* Of pointers, too, the size is meant. Newer versions may know more behind what we have. */
+/* NOLINTBEGIN(bugprone-sizeof-expression) */
 #define SAME(ours, ours_last, real, real_last)                                                     \
     _Static_assert(offsetof(struct ours, ours_last) == offsetof(real, real_last), #real);          \
     _Static_assert(sizeof(((struct ours *)0)->ours_last) == sizeof(((real *)0)->real_last),        \

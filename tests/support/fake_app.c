@@ -1,7 +1,8 @@
 /*
- * A "CUDA program" for machines without a GPU: what the driver does in one (loads CUDA_INJECTION64_PATH and calls its
- * InitializeInjection) and calls of the stand-in for CUPTI.
- * usage: fake_app steps N | pause MS | capture | threads N | kill | leave | fork | spawn COMMAND... | daemon | hang | exit CODE
+ * A "CUDA program" for machines without a GPU: what the driver does in one (loads
+ * CUDA_INJECTION64_PATH and calls its InitializeInjection) and calls of the stand-in for CUPTI.
+ * usage: fake_app steps N | pause MS | capture | threads N | kill | leave | fork | spawn COMMAND...
+ * | daemon | hang | exit CODE
  */
 #include "fake_cupti.h"
 
@@ -20,7 +21,8 @@ static void (*copy)(uint32_t, uint64_t, uint8_t);
 static void (*others)(uint32_t);
 static uint32_t (*errors)(void);
 
-/* The search for leaks stumbles over threads of the recorder's that are about to end; forks make threads here. */
+/* The search for leaks stumbles over threads of the recorder's that are about to end; forks make
+ * threads here. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 __attribute__((visibility("default"))) const char *__tsan_default_options(void);
 

@@ -1,4 +1,5 @@
-/* The driver that is not there: contexts, memory, counts and failures. Streams are in fake_cuda_streams.c. */
+/* The driver that is not there: contexts, memory, counts and failures. Streams are in
+ * fake_cuda_streams.c. */
 #include "fake_cuda_private.h"
 
 #include "kernels/batch/batch.h"

@@ -1,9 +1,11 @@
 /*
- * A CUDA driver that is not there: a libcuda.so.1 of host memory and one thread a stream, with all symbols of our table. It
- * counts calls by thread, fails one when asked, and notes misuse that a real driver would answer with a crash or silence.
+ * A CUDA driver that is not there: a libcuda.so.1 of host memory and one thread a stream, with all
+ * symbols of our table. It counts calls by thread, fails one when asked, and notes misuse that a
+ * real driver would answer with a crash or silence.
  *
- * Environment, read when it is loaded: FAKE_CUDA_DEVICES (2), FAKE_CUDA_VERSION (13000), FAKE_CUDA_MEMORY (bytes a GPU,
- * 1 GiB), FAKE_CUDA_NO_BATCH, FAKE_CUDA_NO_PEER (GPUs do not reach each other), FAKE_CUDA_FAIL_CALL, FAKE_CUDA_FAIL_AT, FAKE_CUDA_FAIL_WITH, FAKE_CUDA_STICKY.
+ * Environment, read when it is loaded: FAKE_CUDA_DEVICES (2), FAKE_CUDA_VERSION (13000),
+ * FAKE_CUDA_MEMORY (bytes a GPU, 1 GiB), FAKE_CUDA_NO_BATCH, FAKE_CUDA_NO_PEER (GPUs do not reach
+ * each other), FAKE_CUDA_FAIL_CALL, FAKE_CUDA_FAIL_AT, FAKE_CUDA_FAIL_WITH, FAKE_CUDA_STICKY.
  */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
@@ -22,12 +24,14 @@ struct fake_cuda_report {
 };
 
 /*
- * Tests get these by dlsym. fail: of the calls named `call` (NULL: any) from now on, the at-th (1: the next; 0: none)
- * returns `code`; sticky: and all later ones that work in a context. Calls that release do so even when they fail.
+ * Tests get these by dlsym. fail: of the calls named `call` (NULL: any) from now on, the at-th (1:
+ * the next; 0: none) returns `code`; sticky: and all later ones that work in a context. Calls that
+ * release do so even when they fail.
  */
 typedef void fake_cuda_report_fn(struct fake_cuda_report *out);
 typedef void fake_cuda_fail_fn(const char *call, uint64_t at, int code, int sticky);
-/* Of the calling thread, so far: all calls, and those that block it until the device has done something. */
+/* Of the calling thread, so far: all calls, and those that block it until the device has done
+ * something. */
 typedef void fake_cuda_thread_fn(uint64_t *out_calls, uint64_t *out_blocking);
 /* The GPU's clock jumps. */
 typedef void fake_cuda_advance_fn(uint64_t ns);

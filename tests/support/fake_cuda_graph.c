@@ -1,4 +1,5 @@
-/* Graphs of the driver that is not there: what a stream recorded, enqueued again as often as it is launched. */
+/* Graphs of the driver that is not there: what a stream recorded, enqueued again as often as it is
+ * launched. */
 #include "fake_cuda_private.h"
 
 #include "kernels/kernels.h"

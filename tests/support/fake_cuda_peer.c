@@ -1,4 +1,5 @@
-/* Copies between the GPUs that are not there: who reaches whom, and whether the bytes went directly. */
+/* Copies between the GPUs that are not there: who reaches whom, and whether the bytes went
+ * directly. */
 #include "fake_cuda_private.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* What the two files of the fake driver share. fake_lock guards everything; fake_changed tells of any change. */
+/* What the two files of the fake driver share. fake_lock guards everything; fake_changed tells of
+ * any change. */
 #ifndef FAKE_CUDA_PRIVATE_H
 #define FAKE_CUDA_PRIVATE_H
 

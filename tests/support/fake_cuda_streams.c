@@ -445,7 +445,8 @@ int cuEventElapsedTime_v2(float *out_ms, struct CUevent_st *start, struct CUeven
     return elapsed(__func__, out_ms, start, end);
 }
 
-/* Under the lock. Host memory that is not page-locked: its bytes are taken now, or the call waits for them. */
+/* Under the lock. Host memory that is not page-locked: its bytes are taken now, or the call waits
+ * for them. */
 static int copy(const char *call, struct CUstream_st *stream, void *dst, bool to_device,
                 const void *src, bool from_device, size_t bytes)
 {
@@ -576,7 +577,8 @@ static bool reachable(const void *ptr, uint64_t bytes)
     return fake_find(ptr, bytes, true) || fake_find(ptr, bytes, false);
 }
 
-/* A kernel of the library, with the host's implementation; the memory that it touches has to be the device's. */
+/* A kernel of the library, with the host's implementation; the memory that it touches has to be the
+ * device's. */
 static int launch_kernel(struct CUstream_st *stream, const struct mr_kernel *kernel,
                          const void *args)
 {

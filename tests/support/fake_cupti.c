@@ -1,6 +1,7 @@
 /*
- * A stand-in for NVIDIA's libcupti.so.13 and for the driver's part in it: it hands out records through the real callbacks, laid
- * out as the version says that it plays. The test programs say what the "device" did by the fake_* functions.
+ * A stand-in for NVIDIA's libcupti.so.13 and for the driver's part in it: it hands out records
+ * through the real callbacks, laid out as the version says that it plays. The test programs say
+ * what the "device" did by the fake_* functions.
  *
  * FAKE_CUPTI_VERSION   what cuptiGetVersion says; 130001
  * FAKE_CUPTI_REFUSE    the code that cuptiSubscribe returns; 0

@@ -1,6 +1,6 @@
 /*
- * PM sampling of the stand-in for CUPTI: one device whose clock runs DEVICE_AHEAD ns before ours, and whose counters say 10 for
- * the first metric, 20 for the second, ...
+ * PM sampling of the stand-in for CUPTI: one device whose clock runs DEVICE_AHEAD ns before ours,
+ * and whose counters say 10 for the first metric, 20 for the second, ...
  *
  * FAKE_CUPTI_PM_ENABLE    what cuptiPmSamplingEnable returns
  * FAKE_CUPTI_PM_FAIL      N or N+: the Nth call of these functions fails, or all from it on

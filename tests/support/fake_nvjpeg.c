@@ -1,4 +1,5 @@
-/* See fake_nvjpeg.h. Its declarations are the library's own, so that calls cannot differ from what is defined here. */
+/* See fake_nvjpeg.h. Its declarations are the library's own, so that calls cannot differ from what
+ * is defined here. */
 #include "fake_nvjpeg.h"
 
 #include "device/cuda/nvjpeg.h"

@@ -1,4 +1,5 @@
-/* An nvJPEG that is not there: libjpeg's decodes, full size, copied to the fake driver's memory. Tests get fake_nvjpeg by dlsym. */
+/* An nvJPEG that is not there: libjpeg's decodes, full size, copied to the fake driver's memory.
+ * Tests get fake_nvjpeg by dlsym. */
 #ifndef FAKE_NVJPEG_H
 #define FAKE_NVJPEG_H
 

@@ -1,6 +1,7 @@
 /*
- * Decodes the pictures whose paths come a line each on stdin, as RGB, and writes for each a line "code width height" and,
- * when the code is 0, the pixels; else the error's text, a line. For compare_pillow.py.
+ * Decodes the pictures whose paths come a line each on stdin, as RGB, and writes for each a line
+ * "code width height" and, when the code is 0, the pixels; else the error's text, a line. For
+ * compare_pillow.py.
  * usage: image_dump [CHANNELS]
  */
 #include "codec/image.h"

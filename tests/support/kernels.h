@@ -1,4 +1,5 @@
-/* The kernels "wait" and "copy", as every device that has them must run them: for tests with and without a GPU. */
+/* The kernels "wait" and "copy", as every device that has them must run them: for tests with and
+ * without a GPU. */
 #ifndef TEST_KERNELS_H
 #define TEST_KERNELS_H
 
@@ -15,7 +16,8 @@ struct kernels_parts {
 
 #define KERNELS_BYTES 100003 /* whole vectors and a rest */
 
-/* Copies to the device and back behind a gate: nothing passes before the flag is set, and then the bytes are the same. */
+/* Copies to the device and back behind a gate: nothing passes before the flag is set, and then the
+ * bytes are the same. */
 static inline const char *kernels_run(const struct kernels_parts *p)
 {
     unsigned char *from = p->host, *back = from + (1 << 17);

@@ -1,9 +1,10 @@
 /*
- * A training loop in a few lines of arithmetic, and the recording that a profiler would have made of it: what a fault costs is
- * known, since the same loop runs without it.
+ * A training loop in a few lines of arithmetic, and the recording that a profiler would have made
+ * of it: what a fault costs is known, since the same loop runs without it.
  *
- * The host's thread loads (or waits for workers), copies, launches, perhaps waits; the device has one engine for copies from the
- * host and streams in order. The host runs at most two steps ahead. Times are ns.
+ * The host's thread loads (or waits for workers), copies, launches, perhaps waits; the device has
+ * one engine for copies from the host and streams in order. The host runs at most two steps ahead.
+ * Times are ns.
  */
 #ifndef MR_TEST_LOOP_SIM_H
 #define MR_TEST_LOOP_SIM_H
@@ -84,7 +85,8 @@ static inline void loop_load(struct loop_state *s, uint32_t i)
         loop_os(s, "read", l->load_ns / 10);
         s->host += l->load_ns - l->load_ns / 10;
     } else {
-        /* a worker makes each n-th batch, at most two ahead of what was taken: ready[] of what is not yet taken is made here */
+        /* a worker makes each n-th batch, at most two ahead of what was taken: ready[] of what is
+         * not yet taken is made here */
         uint64_t start = i >= l->n_workers ? s->ready[i - l->n_workers] : l->at_ns;
         if (i >= 2 * l->n_workers)
             start = loop_max(start, s->done[i - 2 * l->n_workers]);

@@ -1,7 +1,8 @@
 /*
  * A recording of any size, for measuring: make_parts PARTS FILE [RECORDS]
- * Writes parts of a made-up training loop into folder PARTS (RECORDS of them, 10 million by default: 40% kernels, 45% calls, 5%
- * copies, 10% ranges; two processes), merges them into FILE, loads it, and says how long each took.
+ * Writes parts of a made-up training loop into folder PARTS (RECORDS of them, 10 million by
+ * default: 40% kernels, 45% calls, 5% copies, 10% ranges; two processes), merges them into FILE,
+ * loads it, and says how long each took.
  */
 #include "parts_write.h"
 

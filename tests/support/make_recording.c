@@ -1,4 +1,5 @@
-/* Writes a recording of a simulated training loop, for the tests of the program: make_recording KIND FILE. */
+/* Writes a recording of a simulated training loop, for the tests of the program: make_recording
+ * KIND FILE. */
 #include "loop_sim.h"
 
 static int usage(void)

@@ -1,4 +1,5 @@
-/* Writes small videos with libavcodec's own encoders: frame i has its number in the brightness of its four quarters. */
+/* Writes small videos with libavcodec's own encoders: frame i has its number in the brightness of
+ * its four quarters. */
 #ifndef MR_TEST_MAKE_VIDEO_H
 #define MR_TEST_MAKE_VIDEO_H
 

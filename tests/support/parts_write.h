@@ -1,4 +1,5 @@
-/* Parts of a made-up training loop: 20 records a step, of which 9 are calls, 8 kernels, 1 a copy and 2 ranges. */
+/* Parts of a made-up training loop: 20 records a step, of which 9 are calls, 8 kernels, 1 a copy
+ * and 2 ranges. */
 #ifndef PARTS_WRITE_H
 #define PARTS_WRITE_H
 

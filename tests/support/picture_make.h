@@ -1,4 +1,5 @@
-/* Small pictures of every kind, by the encoders of the libraries that decode them. Noise over slopes. */
+/* Small pictures of every kind, by the encoders of the libraries that decode them. Noise over
+ * slopes. */
 #ifndef MR_TEST_PICTURE_MAKE_H
 #define MR_TEST_PICTURE_MAKE_H
 
@@ -59,7 +60,8 @@ static inline void exif_make(int orientation, bool motorola, uint8_t out[EXIF_BY
     out[motorola ? 37 : 36] = (uint8_t)orientation;
 }
 
-/* A legal progression of n scans of the one component: each coefficient by itself, two of its bits later. */
+/* A legal progression of n scans of the one component: each coefficient by itself, two of its bits
+ * later. */
 static inline void scans_make(jpeg_scan_info *scan, int n)
 {
     for (int i = 0; i < n; i++) {

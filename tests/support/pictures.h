@@ -1,4 +1,5 @@
-/* What the tests of picture data sets share: folders with small PNGs of known content; what a data set says of a sample. */
+/* What the tests of picture data sets share: folders with small PNGs of known content; what a data
+ * set says of a sample. */
 #ifndef MR_TEST_PICTURES_H
 #define MR_TEST_PICTURES_H
 

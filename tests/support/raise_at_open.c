@@ -1,6 +1,7 @@
 /*
- * Preloaded into a program: when it opens a file or lists a folder whose path ends in RAISE_AT, it gets the signal RAISE_SIGNAL,
- * once. A signal that comes in mid-opening, whatever the machine's speed.
+ * Preloaded into a program: when it opens a file or lists a folder whose path ends in RAISE_AT, it
+ * gets the signal RAISE_SIGNAL, once. A signal that comes in mid-opening, whatever the machine's
+ * speed.
  */
 #include <dirent.h>
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 /*
- * Tests of the recorder run themselves again as the recorded program: main() with MODE in the environment runs that mode, and a
- * test reads the parts that it left.
+ * Tests of the recorder run themselves again as the recorded program: main() with MODE in the
+ * environment runs that mode, and a test reads the parts that it left.
  */
 #ifndef RECORD_RUN_H
 #define RECORD_RUN_H
@@ -58,7 +58,8 @@ static int record_teardown(void **state)
     return system(command);
 }
 
-/* Sanitizers: no looking for leaks in forked children, where that cannot work, and threads after a fork as ever. */
+/* Sanitizers: no looking for leaks in forked children, where that cannot work, and threads after a
+ * fork as ever. */
 static void record_calm(const char *variable, const char *option)
 {
     char options[1000];
@@ -119,7 +120,8 @@ static int record_run(const char *mode, const char *trace, const char *const *mo
     return status;
 }
 
-/* The exit code of the mode that the environment asks for; -1: none. Also finds this program's path. */
+/* The exit code of the mode that the environment asks for; -1: none. Also finds this program's
+ * path. */
 static int record_main(const struct record_mode *modes, size_t n)
 {
     const char *mode = getenv("MODE");

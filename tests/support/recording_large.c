@@ -1,10 +1,11 @@
 /*
- * Makes a large recording of a training loop that never ran: for measuring what reads recordings (bench/report.sh),
- * and for tests of the program.
+ * Makes a large recording of a training loop that never ran: for measuring what reads recordings
+ * (bench/report.sh), and for tests of the program.
  * usage: recording_make FILE RECORDS [JSON]
  *
- * Of each 100 records 46 are API calls, 40 kernels of 64 names, 6 copies, 2 memsets, 4 NVTX ranges and 2 OS calls. With JSON the
- * same events are written as Chrome's trace format too, an object a line, as other tools do it.
+ * Of each 100 records 46 are API calls, 40 kernels of 64 names, 6 copies, 2 memsets, 4 NVTX ranges
+ * and 2 OS calls. With JSON the same events are written as Chrome's trace format too, an object a
+ * line, as other tools do it.
  */
 #include "recording/recording.h"
 

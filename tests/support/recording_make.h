@@ -1,6 +1,7 @@
 /*
- * Recordings for tests, in a few words: times are ns from the recording's start and come back from mr_recording_load() as they
- * were given. A process is made by make_begin(); device work makes the call that launched it, by the thread m.tid.
+ * Recordings for tests, in a few words: times are ns from the recording's start and come back from
+ * mr_recording_load() as they were given. A process is made by make_begin(); device work makes the
+ * call that launched it, by the thread m.tid.
  *
  *     struct make m;
  *     make_begin(&m, path);
@@ -101,7 +102,8 @@ static inline void make_thread(struct make *m, uint32_t tid, const char *name)
     make_put(m, MR_PART_THREAD, &(struct mr_part_thread){.tid = tid, .name = make_name(m, name)});
 }
 
-/* A call with a correlation that was given before. Names with "cuda" are the runtime's, others the driver's. */
+/* A call with a correlation that was given before. Names with "cuda" are the runtime's, others the
+ * driver's. */
 static inline void make_call_of(struct make *m, uint32_t correlation, const char *name,
                                 uint64_t start, uint64_t end)
 {
@@ -129,7 +131,8 @@ static inline uint32_t make_launch(struct make *m, const char *name, uint64_t st
     return make_call(m, name, begin, end ? end : begin + MAKE_CALL_TIME);
 }
 
-/* Device work of a call that was made before, or of none (0). start and end 0: its times were lost. */
+/* Device work of a call that was made before, or of none (0). start and end 0: its times were
+ * lost. */
 static inline void make_kernel_of(struct make *m, uint32_t correlation, uint32_t stream,
                                   const char *name, uint64_t start, uint64_t end)
 {
@@ -153,7 +156,8 @@ static inline void make_kernel(struct make *m, uint32_t stream, const char *name
     make_kernel_of(m, make_launch(m, "cudaLaunchKernel_v7000", start, 0), stream, name, start, end);
 }
 
-/* host: the kind of memory at the host's end; where there is none (device to device) MR_MEM_DEVICE. */
+/* host: the kind of memory at the host's end; where there is none (device to device)
+ * MR_MEM_DEVICE. */
 static inline void make_copy_of(struct make *m, uint32_t correlation, uint32_t stream,
                                 uint64_t start, uint64_t end, uint64_t bytes,
                                 enum mr_copy_kind kind, enum mr_mem_kind host)

@@ -1,4 +1,5 @@
-/* What the tests of remote files share: a folder with known files, the fault server over it, files read in several ways. */
+/* What the tests of remote files share: a folder with known files, the fault server over it, files
+ * read in several ways. */
 #ifndef MR_TEST_REMOTE_H
 #define MR_TEST_REMOTE_H
 
@@ -88,7 +89,8 @@ static inline long server_count(const char *name)
     return strtol(at + strlen(key), NULL, 10);
 }
 
-/* One read through a reader of its own; bytes MR_WHOLE: all. [out] got: malloc'd. Returns its status, with its error set. */
+/* One read through a reader of its own; bytes MR_WHOLE: all. [out] got: malloc'd. Returns its
+ * status, with its error set. */
 static inline int read_by_reader(const char *name, uint64_t at, uint64_t bytes, void **got,
                                  uint64_t *n)
 {

@@ -1,4 +1,5 @@
-/* What the tests of data sets share: files in a folder of their own, and samples read and compared. */
+/* What the tests of data sets share: files in a folder of their own, and samples read and
+ * compared. */
 #ifndef MR_TEST_SAMPLES_H
 #define MR_TEST_SAMPLES_H
 

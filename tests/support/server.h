@@ -1,4 +1,5 @@
-/* A server in Python for tests of remote reading: started with a folder of files, stopped by closing its standard input. */
+/* A server in Python for tests of remote reading: started with a folder of files, stopped by
+ * closing its standard input. */
 #ifndef MR_TEST_SERVER_H
 #define MR_TEST_SERVER_H
 

@@ -1,6 +1,7 @@
 /*
- * A recording like a small training script's: a main thread that gets a batch from two loader threads, copies it, launches
- * a network's kernels and waits for the loss each step; a copy stream and a compute stream. Times are drawn, always the same.
+ * A recording like a small training script's: a main thread that gets a batch from two loader
+ * threads, copies it, launches a network's kernels and waits for the loss each step; a copy stream
+ * and a compute stream. Times are drawn, always the same.
  */
 #ifndef MR_TEST_TRAINING_MAKE_H
 #define MR_TEST_TRAINING_MAKE_H

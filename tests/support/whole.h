@@ -1,8 +1,10 @@
 /*
- * A folder of files of many sizes and a shard, and a data set over them as photos and archives are read: of sample i the whole
- * of file i, whose size nobody knows before, and record i of the shard, all of them lazy.
+ * A folder of files of many sizes and a shard, and a data set over them as photos and archives are
+ * read: of sample i the whole of file i, whose size nobody knows before, and record i of the shard,
+ * all of them lazy.
  *
- * Its fields: "sum", u64[2]: the file's bytes and their hash; "record": the shard's bytes as they are.
+ * Its fields: "sum", u64[2]: the file's bytes and their hash; "record": the shard's bytes as they
+ * are.
  */
 #ifndef MR_TEST_WHOLE_H
 #define MR_TEST_WHOLE_H

@@ -1,6 +1,6 @@
 /*
- * White-box. Rules against loops whose truth is known: a loop with a fault and the same one without it are both run, and what a rule predicts is
- * compared with the difference.
+ * White-box. Rules against loops whose truth is known: a loop with a fault and the same one without
+ * it are both run, and what a rule predicts is compared with the difference.
  */
 #include "loop_sim.h"
 
@@ -89,7 +89,8 @@ static struct got judge(const struct loop *l, const char *rule, double *out_step
     return got;
 }
 
-/* The prediction lies within `factor` of what mending saves; the mended loop is not found faulty. Both by both APIs. */
+/* The prediction lies within `factor` of what mending saves; the mended loop is not found faulty.
+ * Both by both APIs. */
 static void predicts(struct loop bad, struct loop good, const char *rule, double factor)
 {
     for (int driver = 0; driver < 2; driver++) {
@@ -146,8 +147,10 @@ static void pageable_copies(void **state)
     unlink(PATH);
 }
 
-/* Of one direction no rate is known: of the other the saving is counted, and the text says which. */
-/* A step of microseconds is not told in thousandths of a millisecond; what is small is in neither number of the title. */
+/* Of one direction no rate is known: of the other the saving is counted, and the text says
+ * which. */
+/* A step of microseconds is not told in thousandths of a millisecond; what is small is in neither
+ * number of the title. */
 static void small_steps_and_copies(void **state)
 {
     struct make m;
@@ -178,7 +181,8 @@ static void small_steps_and_copies(void **state)
     unlink(PATH);
 }
 
-/* A clock that went back leaves kernels without length: idle time is then too high, which is said. */
+/* A clock that went back leaves kernels without length: idle time is then too high, which is
+ * said. */
 static void clock_goes_back(void **state)
 {
     struct make m;
@@ -231,7 +235,8 @@ static void few_without_length(void **state)
     assert_true(sure[2] == sure[0] / 2);
 }
 
-/* What is usual is a mean of lengths that may be of a few ns: none of them is lost, or all of the first quarter would warm up. */
+/* What is usual is a mean of lengths that may be of a few ns: none of them is lost, or all of the
+ * first quarter would warm up. */
 static void warm_up_of_many_short(void **state)
 {
     struct make m;
@@ -251,7 +256,8 @@ static void warm_up_of_many_short(void **state)
     unlink(PATH);
 }
 
-/* A program that compiles in its third step: the two short ones before it are of the warming up, too. */
+/* A program that compiles in its third step: the two short ones before it are of the warming up,
+ * too. */
 static void warm_up(void **state)
 {
     struct make m;
@@ -371,10 +377,12 @@ static void starvation_by_waits(void **state)
     predicts(bad, good, "data_starvation", 1.2);
     struct got got = judge(&bad, "data_starvation", NULL);
     assert_non_null(strstr(got.summary, "data-bound: the GPU waited"));
-    /* neither ranges nor calls of the system: it cannot be told, and the summary says what to record */
+    /* neither ranges nor calls of the system: it cannot be told, and the summary says what to
+     * record */
     bad.os = false;
     got = judge(&bad, "data_starvation", NULL);
-    /* the maker's header says that calls of the system were traced: none are there, so there were none above the threshold */
+    /* the maker's header says that calls of the system were traced: none are there, so there were
+     * none above the threshold */
     assert_true(got.verdict != MR_FOUND);
     assert_true(strncmp(got.summary, "cannot tell:", 12) == 0);
 }
@@ -490,7 +498,8 @@ static void link_rate(void **state)
     assert_int_equal(judge(&bad, "link_rate", NULL).verdict, MR_CANNOT_TELL);
 }
 
-/* Without a rate of the link, each direction is measured by its own best copy: the text takes the lower one, whichever comes last. */
+/* Without a rate of the link, each direction is measured by its own best copy: the text takes the
+ * lower one, whichever comes last. */
 static void link_rate_each_way(void **state)
 {
     (void)state;
@@ -546,7 +555,8 @@ static void tensor_cores(void **state)
     assert_int_equal(judge(&bad, "tensor_cores", NULL).verdict, MR_FINE);
 }
 
-/* Two processes whose kernels take turns, with the time that a switch takes between them, or run at once. */
+/* Two processes whose kernels take turns, with the time that a switch takes between them, or run at
+ * once. */
 static struct got turns(bool two, uint64_t switch_ns, bool together)
 {
     struct make m;
@@ -610,7 +620,8 @@ static void three_take_turns(void **state)
     unlink(PATH);
 }
 
-/* PyTorch's main thread waits while another one launches the backward pass: the device's gaps then are not for want of data. */
+/* PyTorch's main thread waits while another one launches the backward pass: the device's gaps then
+ * are not for want of data. */
 static void waits_for_autograd(void **state)
 {
     struct make m;
@@ -637,8 +648,8 @@ static void waits_for_autograd(void **state)
 }
 
 /*
- * millrace's own loader: its threads copy and transform on the copies' stream, while the consumer, who launches nothing, waits for a
- * batch for 600 of each 1000 us.
+ * millrace's own loader: its threads copy and transform on the copies' stream, while the consumer,
+ * who launches nothing, waits for a batch for 600 of each 1000 us.
  */
 static void millraces_own_loader(void **state)
 {
@@ -669,7 +680,8 @@ static void millraces_own_loader(void **state)
     unlink(PATH);
 }
 
-/* The thread runs its own code for most of each step and waits for something a little: whether for data is not known. */
+/* The thread runs its own code for most of each step and waits for something a little: whether for
+ * data is not known. */
 static void mostly_own_code(void **state)
 {
     struct make m;

@@ -1,4 +1,5 @@
-/* Read-ahead that nobody set grows until the latency of reads is hidden, within max_memory; what was set stays. */
+/* Read-ahead that nobody set grows until the latency of reads is hidden, within max_memory; what
+ * was set stays. */
 #include "unit.h"
 
 #include <millrace/millrace.h>

@@ -1,4 +1,5 @@
-/* Bad samples: the policies choose the same for any number of workers; limits; the quarantine list. */
+/* Bad samples: the policies choose the same for any number of workers; limits; the quarantine
+ * list. */
 #include "run_loader.h"
 
 #define N 300

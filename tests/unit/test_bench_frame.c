@@ -1,4 +1,5 @@
-/* The frame of the experiments: the order of measuring, medians, what is left out, what an interrupt does. */
+/* The frame of the experiments: the order of measuring, medians, what is left out, what an
+ * interrupt does. */
 #include "../../cli/bench/frame.c"
 #include "../../cli/bench/stats.c"
 #include "unit.h"

@@ -1,4 +1,5 @@
-/* Nets where the address space is limited: refused with a text, or sure to have what they need; never spinning. */
+/* Nets where the address space is limited: refused with a text, or sure to have what they need;
+ * never spinning. */
 #include "unit.h"
 
 #include <errno.h>
@@ -25,7 +26,8 @@ static void limit_to(uint64_t more)
         _exit(91);
 }
 
-/* One step of a net of two threads. then: what may still be mapped once it is made; 0: no change. */
+/* One step of a net of two threads. then: what may still be mapped once it is made; 0: no
+ * change. */
 static int train_once(uint64_t then)
 {
     static float input[8 * 64];
@@ -53,7 +55,8 @@ static int train_once(uint64_t then)
     return rc ? rc : mr_net_train(net, &batch, stream);
 }
 
-/* In a child: the library takes its memory once a process. Returns its exit status; a child that hangs is killed. */
+/* In a child: the library takes its memory once a process. Returns its exit status; a child that
+ * hangs is killed. */
 static int status_of(int (*run)(void))
 {
     int status;
@@ -92,7 +95,8 @@ static void is_refused(void **state)
     assert_int_equal(status_of(too_little), 0);
 }
 
-/* What a product needs is taken when the net is made: a limit that is reached later does no harm. */
+/* What a product needs is taken when the net is made: a limit that is reached later does no
+ * harm. */
 static void is_taken_at_once(void **state)
 {
     (void)state;

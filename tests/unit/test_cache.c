@@ -1,4 +1,5 @@
-/* White-box. The host cache: what was read once is viewed from memory, by whoever and however it was read. */
+/* White-box. The host cache: what was read once is viewed from memory, by whoever and however it
+ * was read. */
 #include "storage/private.h"
 #include <millrace/loader.h>
 
@@ -99,7 +100,8 @@ static void more_than_the_machine_has_is_refused(void **state)
     unlink(sparse);
 }
 
-/* Claims by hand, as two readers at once would: no chunk is written by two, none while it may be viewed. */
+/* Claims by hand, as two readers at once would: no chunk is written by two, none while it may be
+ * viewed. */
 static void chunks_are_claimed_by_one(void **state)
 {
     (void)state;

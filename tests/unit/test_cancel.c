@@ -1,4 +1,5 @@
-/* Cancelling and closing a loader at any moment: in a signal handler, while another thread waits, in a callback. */
+/* Cancelling and closing a loader at any moment: in a signal handler, while another thread waits,
+ * in a callback. */
 #include "run_loader.h"
 
 #include <pthread.h>
@@ -172,8 +173,8 @@ static void *consume(void *arg)
     return NULL;
 }
 
-/* The sample that the consumer waits for is only made after next has returned: if close did not wake
- * the consumer, all would wait for each other. Nor can close free the loader before. */
+/* The sample that the consumer waits for is only made after next has returned: if close did not
+ * wake the consumer, all would wait for each other. Nor can close free the loader before. */
 static void closing_ends_a_wait_of_another_thread(void **state)
 {
     (void)state;

@@ -91,7 +91,8 @@ static void columns_are_aligned(void **state)
     assert_int_equal(cli_table_print(NULL, stdout, 0), CLI_FAILED);
 }
 
-/* Whatever the number, a cell of a column of numbers is short and keeps four digits of its value. */
+/* Whatever the number, a cell of a column of numbers is short and keeps four digits of its
+ * value. */
 static void numbers_stay_in_columns(void **state)
 {
     (void)state;
@@ -130,7 +131,8 @@ static void numbers_stay_in_columns(void **state)
     assert_string_equal(cli_rate(1e40, b), "1e+28 TB/s");
 }
 
-/* No control character, change of direction or byte that is not UTF-8 is left; other characters stay. */
+/* No control character, change of direction or byte that is not UTF-8 is left; other characters
+ * stay. */
 static void printable(void **state)
 {
     (void)state;

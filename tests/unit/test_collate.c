@@ -1,4 +1,5 @@
-/* Collation of samples whose shape varies: every value is where it should be, by each way, on the host and through sim. */
+/* Collation of samples whose shape varies: every value is where it should be, by each way, on the
+ * host and through sim. */
 #include "run_loader.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* White-box. CSV files of pictures: cells, columns, numbers; what is wrong is named with its line. */
+/* White-box. CSV files of pictures: cells, columns, numbers; what is wrong is named with its
+ * line. */
 #include "pictures.h"
 
 #include "dataset/pictures/csv.h"
@@ -137,7 +138,8 @@ static void headers_and_delimiters_are_found(void **state)
     mr_dataset_close(ds);
 }
 
-/* Random cells, written with quotes where needed or not, read back: any line end, blank lines, a byte order mark. */
+/* Random cells, written with quotes where needed or not, read back: any line end, blank lines, a
+ * byte order mark. */
 static void what_is_written_is_read(void **state)
 {
     (void)state;

@@ -78,7 +78,8 @@ static void test_bad_uris(void **state)
     assert_null(fake_left());
 }
 
-/* The caller's current context is the same after every call; a real program's other libraries count on it. */
+/* The caller's current context is the same after every call; a real program's other libraries count
+ * on it. */
 static void test_context_is_kept(void **state)
 {
     (void)state;
@@ -147,7 +148,8 @@ static void test_round_trips(void **state)
     }
 }
 
-/* Many small copies take few driver calls; memory of the caller's own counts as page-locked once registered. */
+/* Many small copies take few driver calls; memory of the caller's own counts as page-locked once
+ * registered. */
 static void test_batch(void **state)
 {
     (void)state;
@@ -210,7 +212,8 @@ static void test_out_of_memory(void **state)
     mr_device_close(dev);
 }
 
-/* A day after the first event, times between later ones are still exact: the driver's float would be off by 8 ms. */
+/* A day after the first event, times between later ones are still exact: the driver's float would
+ * be off by 8 ms. */
 static void test_long_times(void **state)
 {
     (void)state;
@@ -292,7 +295,8 @@ static void test_lock_refused(void **state)
         }                                                                                          \
     } while (0)
 
-/* A child gets an error from every call, and can close what it inherited, without a call of the driver. */
+/* A child gets an error from every call, and can close what it inherited, without a call of the
+ * driver. */
 static void run_child(struct mr_device *dev, struct mr_stream *stream, struct mr_event *event,
                       void *far, void *host)
 {
@@ -367,7 +371,8 @@ static void test_fork(void **state)
     mr_device_close(dev);
 }
 
-/* A kernel of someone else's spoils the context: errors everywhere that say so, and the end of it all still comes. */
+/* A kernel of someone else's spoils the context: errors everywhere that say so, and the end of it
+ * all still comes. */
 static void test_sticky_error(void **state)
 {
     (void)state;
@@ -401,7 +406,8 @@ struct delivered {
     uint64_t hash, batches, calls_a_batch, blocking;
 };
 
-/* Consumes a set with work in its stream; counts what the consumer's thread asks of the driver in steady state. */
+/* Consumes a set with work in its stream; counts what the consumer's thread asks of the driver in
+ * steady state. */
 static struct delivered consume(const char *device, bool pageable)
 {
     struct delivered out = {.hash = MR_HASH_START};
@@ -476,7 +482,8 @@ static int check_misuse(void)
     return 0;
 }
 
-/* Kernels that wait and copy; the driver's own host memory; no cuBLAS is an error that says what to do. */
+/* Kernels that wait and copy; the driver's own host memory; no cuBLAS is an error that says what to
+ * do. */
 static void test_kernels(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Graphs on a GPU's driver that is not there: what the driver is asked, and what is left when it refuses. */
+/* Graphs on a GPU's driver that is not there: what the driver is asked, and what is left when it
+ * refuses. */
 #include "run_loader.h"
 
 #include "fake.h"

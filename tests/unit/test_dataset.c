@@ -340,7 +340,8 @@ static void callback_versions_change_the_fingerprint(void **state)
     assert_true(seen[0] != seen[1] && seen[1] != seen[2] && seen[0] != seen[2]);
 }
 
-/* What the header calls required is there, and a data set either says where its bytes lie or gives its samples. */
+/* What the header calls required is there, and a data set either says where its bytes lie or gives
+ * its samples. */
 static void every_format_has_what_it_must(void **state)
 {
     (void)state;
@@ -360,7 +361,8 @@ static void every_format_has_what_it_must(void **state)
     }
 }
 
-/* Callers that were compiled with a shorter struct: nothing is written behind it, and its size is theirs. */
+/* Callers that were compiled with a shorter struct: nothing is written behind it, and its size is
+ * theirs. */
 #define shorter(name)                                                                              \
     for (size_t size = sizeof(size_t); size <= sizeof(struct mr_##name##_opts); size += 8) {       \
         unsigned char *room = malloc(size);                                                        \

@@ -281,7 +281,8 @@ static void test_product_takes_its_time(void **state)
     assert_int_equal(mr_stream_synchronize(stream), 0);
     assert_int_equal(mr_event_elapsed(from, to, &took), 0);
     assert_true(took >= 8000000);
-    /* Of half the rows half as long, once no other program comes between; who knows nothing of rows means all of them. */
+    /* Of half the rows half as long, once no other program comes between; who knows nothing of rows
+     * means all of them. */
     int64_t half = 0;
     args.rows = 100;
     for (int i = 0; i < 100 && (i == 0 || half >= 8000000); i++) {
@@ -307,7 +308,8 @@ static void test_product_takes_its_time(void **state)
     mr_device_close(dev);
 }
 
-/* What goes to the device and comes back is the same, for odd sizes and offsets and every pair of kinds. */
+/* What goes to the device and comes back is the same, for odd sizes and offsets and every pair of
+ * kinds. */
 static void test_round_trip(void **state)
 {
     (void)state;

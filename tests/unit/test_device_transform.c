@@ -1,4 +1,5 @@
-/* White-box. Ends of chains on the device: the same bits as on the host, fewer bytes copied, and the host where it must. */
+/* White-box. Ends of chains on the device: the same bits as on the host, fewer bytes copied, and
+ * the host where it must. */
 #include "run_loader.h"
 
 #include "kernels/batch/batch.h"
@@ -194,7 +195,8 @@ static void bytes_shrink_to_a_quarter(void **state)
     run_free(&without);
 }
 
-/* On a device that the host's own processors play, they had better not do it in line with the copies. */
+/* On a device that the host's own processors play, they had better not do it in line with the
+ * copies. */
 static void auto_leaves_the_work_with_who_has_the_processors(void **state)
 {
     (void)state;
@@ -260,7 +262,8 @@ static void the_host_serves_otherwise(void **state)
     }
 }
 
-/* Labels that have no class are bad samples, as on the host; what takes their place is mirrored as it should be. */
+/* Labels that have no class are bad samples, as on the host; what takes their place is mirrored as
+ * it should be. */
 static void bad_samples_are_the_same(void **state)
 {
     (void)state;

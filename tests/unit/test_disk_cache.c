@@ -1,4 +1,5 @@
-/* White-box. The disk cache: what was read once comes from it, checked; damage, a full disk and a limit cost only speed. */
+/* White-box. The disk cache: what was read once comes from it, checked; damage, a full disk and a
+ * limit cost only speed. */
 #include "remote.h"
 
 #include "storage/http/http.h"

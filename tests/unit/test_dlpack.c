@@ -1,4 +1,5 @@
-/* Batches as DLPack tensors: what they say, how long they hold the batch, and what close leaves them. */
+/* Batches as DLPack tensors: what they say, how long they hold the batch, and what close leaves
+ * them. */
 #include "run_loader.h"
 
 #include <millrace/dlpack.h>

@@ -1,4 +1,5 @@
-/* Folders and lists of pictures: which files, in which order, with which labels; what is refused. */
+/* Folders and lists of pictures: which files, in which order, with which labels; what is
+ * refused. */
 #include "pictures.h"
 
 #include <cjson/cJSON.h>
@@ -34,7 +35,8 @@ static int fails_below(const char *format, const char *name, const char *options
     return test_open_fails(uri);
 }
 
-/* torchvision: folders by path as text ("sub", "sub-1", "sub/x": '-' is less than '/'), files by name within each. */
+/* torchvision: folders by path as text ("sub", "sub-1", "sub/x": '-' is less than '/'), files by
+ * name within each. */
 static void order_is_image_folders(void **state)
 {
     (void)state;
@@ -74,7 +76,8 @@ static void order_is_image_folders(void **state)
     mr_dataset_close(ds);
 }
 
-/* What no picture of max-pixels can be is not read: a file of holes, here, that would take its time. */
+/* What no picture of max-pixels can be is not read: a file of holes, here, that would take its
+ * time. */
 static void absurd_sizes_are_not_read(void **state)
 {
     (void)state;

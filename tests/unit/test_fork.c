@@ -267,8 +267,10 @@ static void a_set_that_is_being_inflated_says_so(void **state)
     (void)state;
     struct compressed c = {.parent = getpid()};
     unsigned char image[SIDE * SIDE];
-    char file[48];
-    snprintf(file, sizeof file, "/tmp/test_fork_%d.gz", (int)getpid());
+    char file[] = "/tmp/millrace-fork-XXXXXX.gz";
+    int fd = mkstemps(file, 3);
+    assert_true(fd >= 0);
+    close(fd);
     snprintf(c.path, sizeof c.path, "idx:%s,labels=none", file);
     write_gzip(file);
     must(mr_dataset_open(c.path, &c.ds));

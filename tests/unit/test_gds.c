@@ -1,4 +1,5 @@
-/* Samples that are read straight into device memory: the same batches, whatever goes wrong on the way. */
+/* Samples that are read straight into device memory: the same batches, whatever goes wrong on the
+ * way. */
 #include "samples.h"
 
 #include "fake.h"
@@ -238,7 +239,8 @@ static void copies_the_rest(void **state)
         }
 }
 
-/* Batches are looked at late, by work that was only enqueued when they were released: nothing may have overwritten them. */
+/* Batches are looked at late, by work that was only enqueued when they were released: nothing may
+ * have overwritten them. */
 static void slow_consumer(const char *device, uint32_t prefetch)
 {
     struct mr_device *dev = NULL;
@@ -289,7 +291,8 @@ static void nothing_is_overwritten(void **state)
         slow_consumer(devices[i & 1], i & 2 ? 1 : 3);
 }
 
-/* Rows past the end of a file that shrank are bad ones, by the policy, as they are when the host reads them. */
+/* Rows past the end of a file that shrank are bad ones, by the policy, as they are when the host
+ * reads them. */
 static void file_that_shrank(void **state)
 {
     (void)state;
@@ -415,7 +418,8 @@ static void short_reads(void **state)
     run_free(&got);
 }
 
-/* An error of a read that several samples share is asked about again for each; one that stays is the sample's. */
+/* An error of a read that several samples share is asked about again for each; one that stays is
+ * the sample's. */
 static void errors_of_reads(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Pictures that the device decodes, on a driver and an nvJPEG that are not there (tests/support/fake_nvjpeg.c). */
+/* Pictures that the device decodes, on a driver and an nvJPEG that are not there
+ * (tests/support/fake_nvjpeg.c). */
 #include "picture_make.h"
 #include "pictures.h"
 #include "run_loader.h"
@@ -77,7 +78,8 @@ static void check_clean(void)
     assert_int_equal(atomic_load(&fake->misuse), 0);
 }
 
-/* With decodes at full size on both sides, by one library, the kernel's windows are the host's bit for bit. */
+/* With decodes at full size on both sides, by one library, the kernel's windows are the host's bit
+ * for bit. */
 static void test_same_windows(void **state)
 {
     (void)state;
@@ -158,7 +160,8 @@ static void test_share(void **state)
     check_clean();
 }
 
-/* What only decoding finds: the host makes these rows, and the policy hears of what it cannot decode either. */
+/* What only decoding finds: the host makes these rows, and the policy hears of what it cannot
+ * decode either. */
 static void test_refused_and_bad(void **state)
 {
     (void)state;
@@ -186,7 +189,8 @@ static void test_refused_and_bad(void **state)
     check_clean();
 }
 
-/* A batch whose pictures do not fit into the scratch is decoded in parts: 54 MiB hold some 20 of these. */
+/* A batch whose pictures do not fit into the scratch is decoded in parts: 54 MiB hold some 20 of
+ * these. */
 static void test_parts(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* White-box. Graphs on the devices that play their streams themselves: the same on both, and what is refused. */
+/* White-box. Graphs on the devices that play their streams themselves: the same on both, and what
+ * is refused. */
 #include "run_loader.h"
 
 #include "kernels/batch/batch.h"
@@ -106,7 +107,8 @@ static uint64_t hash(struct lab *lab)
     return h;
 }
 
-/* Any step, launched any number of times, leaves what the same calls leave; recording alone changes nothing. */
+/* Any step, launched any number of times, leaves what the same calls leave; recording alone changes
+ * nothing. */
 static void a_launch_is_the_step(void **state)
 {
     (void)state;

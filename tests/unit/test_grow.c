@@ -1,4 +1,5 @@
-/* White-box. mr_grow(): what was there stays, rooms grow by a factor, what no memory holds is an error. */
+/* White-box. mr_grow(): what was there stays, rooms grow by a factor, what no memory holds is an
+ * error. */
 #include "base/base.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* White-box. Gzip: streams in any portions, whole or damaged; and gzip files among the files, inflated while they are viewed. */
+/* White-box. Gzip: streams in any portions, whole or damaged; and gzip files among the files,
+ * inflated while they are viewed. */
 #include "codec/codec.h"
 #include "storage/storage.h"
 
@@ -301,8 +302,8 @@ static void a_wrong_promise_is_an_error(void **state)
     fails_with(want_own, NULL, MR_ETRUNCATED, "x.gz: not a gzip file");
 }
 
-/* A stream cut in the middle: all before the cut can be viewed, at any time, and nothing after it. A wrong checksum: all
- * but the last byte. */
+/* A stream cut in the middle: all before the cut can be viewed, at any time, and nothing after it.
+ * A wrong checksum: all but the last byte. */
 static void damage_takes_what_follows_it(void **state)
 {
     (void)state;

@@ -8,7 +8,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Over every scale from nanoseconds to centuries, each quantile is at or above the exact one, by 6.25% at most. */
+/* Over every scale from nanoseconds to centuries, each quantile is at or above the exact one, by
+ * 6.25% at most. */
 static void quantiles_are_within_a_sixteenth(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Batches that are held and released in any order by any thread: bytes stay, order stays, memory is bounded. */
+/* Batches that are held and released in any order by any thread: bytes stay, order stays, memory is
+ * bounded. */
 #include "run_loader.h"
 
 #include <pthread.h>
@@ -259,7 +260,8 @@ static uint64_t memory_of(const struct box *box)
 
 static const char *const devices[] = {"cpu", "sim:latency=1us"};
 
-/* Who holds at most half of the slots takes no more memory; holding more takes as much as that, once. */
+/* Who holds at most half of the slots takes no more memory; holding more takes as much as that,
+ * once. */
 static void memory_follows_what_is_held(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* White-box. Remote files: right bytes from servers that are well, slow or odd; clear errors, and an end, from those that are broken. */
+/* White-box. Remote files: right bytes from servers that are well, slow or odd; clear errors, and
+ * an end, from those that are broken. */
 #include "pictures.h"
 #include "remote.h"
 
@@ -231,7 +232,8 @@ static void nobody_there_and_no_such_host(void **state)
     assert_null(strstr(mr_last_error(), "secret"));
     assert_null(strstr(mr_last_error(), "hidden"));
     free(got);
-    /* Longer than a label may be: nobody asks a name server, which might be slow or know every name. */
+    /* Longer than a label may be: nobody asks a name server, which might be slow or know every
+     * name. */
     static const char nowhere[] =
         "http://no-such-host-0123456789012345678901234567890123456789012345678901234567890/x";
     test_fails(read_by_reader(nowhere, 0, 10, &got, &n), -EHOSTUNREACH, "no-such-host",
@@ -335,7 +337,8 @@ static void closing_does_not_wait_for_a_server_that_hangs(void **state)
     mr_files_destroy(files);
 }
 
-/* Names are those of files, whatever characters they have; a URL that is given whole is one already. */
+/* Names are those of files, whatever characters they have; a URL that is given whole is one
+ * already. */
 static void names_in_lists_become_urls(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* MNIST's format: what is written is read back, whatever the type, rank and packing; what is wrong is named. */
+/* MNIST's format: what is written is read back, whatever the type, rank and packing; what is wrong
+ * is named. */
 #include "samples.h"
 
 #include <errno.h>
@@ -284,7 +285,8 @@ static void threads_read_while_gzip_is_inflated(void **state)
     free(file);
 }
 
-/* Facts about MNIST: sizes, the first labels, the sum of the training set's pixels (their published mean, 0.1307). */
+/* Facts about MNIST: sizes, the first labels, the sum of the training set's pixels (their published
+ * mean, 0.1307). */
 static void mnist_is_read(void **state)
 {
     (void)state;

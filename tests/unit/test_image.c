@@ -1,6 +1,6 @@
 /*
- * White-box. Pictures: what a window gets equals the same place of the whole decode, in every layout of JPEG, at every scale and
- * orientation; formats, options, limits and damage.
+ * White-box. Pictures: what a window gets equals the same place of the whole decode, in every
+ * layout of JPEG, at every scale and orientation; formats, options, limits and damage.
  */
 #include "codec/image.h"
 #include "picture_make.h"
@@ -70,7 +70,8 @@ static void assert_part(const struct mr_picture *part, const struct mr_picture *
     }
 }
 
-/* The decoded part holds the window's box; at least the output's size unless that is larger than the box. */
+/* The decoded part holds the window's box; at least the output's size unless that is larger than
+ * the box. */
 static void assert_covers(const struct mr_picture *p, const struct mr_window *w)
 {
     assert_true(p->x <= w->x * p->scale_x && p->y <= w->y * p->scale_y);
@@ -80,7 +81,8 @@ static void assert_covers(const struct mr_picture *p, const struct mr_window *w)
     assert_true(p->scale_y == 1 || w->h * p->scale_y >= w->out_h);
 }
 
-/* A box anywhere, its clip around it, an output of up to 1.5 times its size; sometimes whole pixels, not resampled. */
+/* A box anywhere, its clip around it, an output of up to 1.5 times its size; sometimes whole
+ * pixels, not resampled. */
 static struct mr_window window_any(uint32_t seed, uint32_t width, uint32_t height)
 {
     uint32_t r[8];
@@ -252,8 +254,8 @@ static void webp_windows(void **state)
     }
 }
 
-/* A truncated picture is an error at every length up to its last row's data (JPEG), its end's marker (progressive) or its
- * last chunk's name (PNG). */
+/* A truncated picture is an error at every length up to its last row's data (JPEG), its end's
+ * marker (progressive) or its last chunk's name (PNG). */
 static void truncated(void **state)
 {
     (void)state;
@@ -407,7 +409,8 @@ static void jpeg_channels(void **state)
         for (uint32_t i = 0; i < a.width * a.height; i++) {
             double luma =
                 .299 * a.data[i * 3] + .587 * a.data[i * 3 + 1] + .114 * a.data[i * 3 + 2];
-            /* clipping at the gamut's edge moves the sum, so that only most of the pixels are near */
+            /* clipping at the gamut's edge moves the sum, so that only most of the pixels are
+             * near */
             if (components != 3)
                 assert_true(fabs(luma - b.data[i]) <= 1);
         }

@@ -1,4 +1,5 @@
-/* White-box. Ops on pictures: against torchvision, layouts against each other, points against pixels. */
+/* White-box. Ops on pictures: against torchvision, layouts against each other, points against
+ * pixels. */
 #include "transform/transform.h"
 #include "unit.h"
 

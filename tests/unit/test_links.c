@@ -1,11 +1,13 @@
-/* White-box. list: and csv: follow symbolic links below their root, but not out of it, by every way that reads a picture. */
+/* White-box. list: and csv: follow symbolic links below their root, but not out of it, by every way
+ * that reads a picture. */
 #include "dataset/pictures/photos.h"
 #include "pictures.h"
 #include "run_loader.h"
 
 #include <errno.h>
 
-/* Names below in/, and whether they lead outside. dirlink/a.png is refused though its own name is no link. */
+/* Names below in/, and whether they lead outside. dirlink/a.png is refused though its own name is
+ * no link. */
 static const struct {
     const char *name;
     bool outside;

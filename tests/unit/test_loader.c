@@ -1,4 +1,5 @@
-/* White-box. The loader's promises: each sample once an epoch; the same bits for any workers, prefetch, storage, ranks and resume. */
+/* White-box. The loader's promises: each sample once an epoch; the same bits for any workers,
+ * prefetch, storage, ranks and resume. */
 #include "run_loader.h"
 #include "storage/storage.h"
 

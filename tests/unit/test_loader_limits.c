@@ -60,7 +60,8 @@ static void a_chain_serves_one_loader(void **state)
     mr_dataset_close(ds);
 }
 
-/* 100,000 samples in one batch, half of them bad: seconds if it is not quadratic, which the test's time limit tells. */
+/* 100,000 samples in one batch, half of them bad: seconds if it is not quadratic, which the test's
+ * time limit tells. */
 static void skip_in_a_large_batch(void **state)
 {
     (void)state;
@@ -84,7 +85,8 @@ static int every_hundredth(void *user, uint64_t index, void *const row[],
     return index % 100 == 7 ? mr_error_set(MR_EFORMAT, "bad on purpose") : 0;
 }
 
-/* A limit as a fraction holds for a resumed run as for a whole one; what was not handed out is not counted twice. */
+/* A limit as a fraction holds for a resumed run as for a whole one; what was not handed out is not
+ * counted twice. */
 static void limits_after_a_resume(void **state)
 {
     (void)state;
@@ -126,7 +128,8 @@ static void limits_after_a_resume(void **state)
     mr_dataset_close(c.ds);
 }
 
-/* Two loaders of one cached data set need its memory once; chosen numbers give way to the ceiling. */
+/* Two loaders of one cached data set need its memory once; chosen numbers give way to the
+ * ceiling. */
 static void one_cache_for_two_loaders(void **state)
 {
     (void)state;
@@ -165,7 +168,8 @@ static uint64_t anonymous_bytes(void)
     return kib << 10;
 }
 
-/* Reads ahead touch no more memory than the statistics say: not, in time, all that they might grow to. */
+/* Reads ahead touch no more memory than the statistics say: not, in time, all that they might grow
+ * to. */
 static void what_is_touched_is_what_is_said(void **state)
 {
     (void)state;

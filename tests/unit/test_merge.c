@@ -141,7 +141,8 @@ static struct mr_recording *merged(struct mr_merge_stats *stats)
 static void test_processes(void **state)
 {
     (void)state;
-    /* the later one first by name; the same pid twice, as after an exec; equal correlations everywhere */
+    /* the later one first by name; the same pid twice, as after an exec; equal correlations
+     * everywhere */
     struct bytes late = whole_part(70, 5000), early = whole_part(71, 1000),
                  again = whole_part(70, 9000);
     write_part("a.part", &late);
@@ -235,7 +236,8 @@ static void test_damaged(void **state)
     free(part.data);
 }
 
-/* Every byte of a part, one after the other, is something else: an error or a recording, and the same for the loader. */
+/* Every byte of a part, one after the other, is something else: an error or a recording, and the
+ * same for the loader. */
 static void test_flipped(void **state)
 {
     (void)state;
@@ -339,7 +341,8 @@ static void test_many_names(void **state)
     free(b.data);
 }
 
-/* A file that may not grow stands for a full disk: the error names it, and nothing is left behind. */
+/* A file that may not grow stands for a full disk: the error names it, and nothing is left
+ * behind. */
 static void test_full(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* White-box. mixup and cutmix: what comes of a batch's rows and labels, and that it is the same whoever works on it. */
+/* White-box. mixup and cutmix: what comes of a batch's rows and labels, and that it is the same
+ * whoever works on it. */
 #include "run_loader.h"
 
 #include "kernels/batch/batch.h"
@@ -32,7 +33,8 @@ static struct mr_dataset *open_rows(void)
     return ds;
 }
 
-/* Every row is a mixture of its own sample and one other, by the parts that the label says; all rows give once. */
+/* Every row is a mixture of its own sample and one other, by the parts that the label says; all
+ * rows give once. */
 static void check_batch(const struct mr_batch *b, bool cuts, double *sum)
 {
     const float *soft = b->field[1].data, *image = b->field[0].data;
@@ -173,7 +175,8 @@ static uint32_t pick(uint32_t below)
     return out[0] % below;
 }
 
-/* Chains whose ends the device can do, or cannot, of pictures of channels x height x width; labels of 10 classes. */
+/* Chains whose ends the device can do, or cannot, of pictures of channels x height x width; labels
+ * of 10 classes. */
 static void random_mix(char *text, size_t bytes, uint32_t classes)
 {
     static const char *const fronts[] = {"", "hflip(0.5,layout=nchw),",
@@ -325,7 +328,8 @@ static void mixing_takes_four_bytes_a_row(void **state)
     assert_int_equal(device[1] - device[0], 4 * 4 * 64);
 }
 
-/* Infinities make NaNs when they are mixed: f16's are not for the device, but where they are only moved. */
+/* Infinities make NaNs when they are mixed: f16's are not for the device, but where they are only
+ * moved. */
 static void what_may_overflow_stays_with_the_host(void **state)
 {
     (void)state;

@@ -6,7 +6,8 @@
 
 #include "samples.h"
 
-/* Sources that say in field 0 which sample they are: an npy file each of i64 values base + 0, 1, ... */
+/* Sources that say in field 0 which sample they are: an npy file each of i64 values base + 0, 1,
+ * ... */
 static const char *write_source(const char *name, int64_t base, uint64_t n)
 {
     static char head[128];

@@ -1,6 +1,6 @@
 /*
- * Nets: gradients against finite differences in f64, equal bits for any number of threads, f32 against f64, models and their
- * errors.
+ * Nets: gradients against finite differences in f64, equal bits for any number of threads, f32
+ * against f64, models and their errors.
  */
 #include "unit.h"
 
@@ -176,7 +176,8 @@ static void test_gradients(void **state)
     check_gradients("mnist-cnn", 1, 8, MR_CROSS_ENTROPY);
 }
 
-/* A net's outputs are vectors, in c, h, w order on every device: one that ends in a picture is flattened. */
+/* A net's outputs are vectors, in c, h, w order on every device: one that ends in a picture is
+ * flattened. */
 static void test_picture_outputs(void **state)
 {
     (void)state;
@@ -192,7 +193,8 @@ static void test_picture_outputs(void **state)
     close_net(&f);
 }
 
-/* Layers join where they can; a dropout of nothing between them keeps them apart, and must not change what is computed. */
+/* Layers join where they can; a dropout of nothing between them keeps them apart, and must not
+ * change what is computed. */
 static void test_joining(void **state)
 {
     (void)state;
@@ -358,7 +360,8 @@ static void test_precision(void **state)
 }
 
 /* Evaluation: no dropout, running statistics; outputs and totals agree; bad labels are counted. */
-/* Two steps, after mr_net_warm_up() or not: the bits of gradients, running statistics and totals. */
+/* Two steps, after mr_net_warm_up() or not: the bits of gradients, running statistics and
+ * totals. */
 static void two_steps(const char *model, enum mr_dtype dtype, enum mr_loss loss, uint32_t most,
                       bool warm, char *out, uint64_t *out_bytes)
 {
@@ -441,8 +444,8 @@ static void test_eval(void **state)
     close_net(&f);
 }
 
-/* A loss that is not finite: with the net's flag as its skip, an optimizer leaves all as it was until the totals are zeroed, and
- * the layer that is to blame is still to be found. */
+/* A loss that is not finite: with the net's flag as its skip, an optimizer leaves all as it was
+ * until the totals are zeroed, and the layer that is to blame is still to be found. */
 static void test_bad_loss(void **state)
 {
     (void)state;
@@ -537,7 +540,8 @@ static void test_bad_models(void **state)
     }
 }
 
-/* Structs of programs made with another version: nothing is written past their size, longer ones are refused. */
+/* Structs of programs made with another version: nothing is written past their size, longer ones
+ * are refused. */
 static void test_versions(void **state)
 {
     (void)state;
@@ -656,7 +660,8 @@ static void test_limits(void **state)
     close_net(&f);
 }
 
-/* PyTorch's example: 1,199,882 parameters; He et al.'s ResNet-20 with projections on CIFAR: 272,474. */
+/* PyTorch's example: 1,199,882 parameters; He et al.'s ResNet-20 with projections on CIFAR:
+ * 272,474. */
 static void test_known_sizes(void **state)
 {
     (void)state;
@@ -683,7 +688,8 @@ static void test_known_sizes(void **state)
     }
 }
 
-/* Of photos that are no squares ResNet-20's last pool leaves two places, whichever side is longer. */
+/* Of photos that are no squares ResNet-20's last pool leaves two places, whichever side is
+ * longer. */
 static void test_tall(void **state)
 {
     (void)state;

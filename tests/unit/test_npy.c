@@ -1,4 +1,5 @@
-/* numpy's arrays: what numpy wrote reads as numpy reads it, whatever the dtype and the order; what is wrong is named. */
+/* numpy's arrays: what numpy wrote reads as numpy reads it, whatever the dtype and the order; what
+ * is wrong is named. */
 #include "samples.h"
 
 #include <errno.h>
@@ -54,7 +55,8 @@ static void numpys_own_files_agree(void **state)
         skip();
 }
 
-/* A header of this version around this dict, padded with spaces to 64 bytes as numpy does. Returns its bytes. */
+/* A header of this version around this dict, padded with spaces to 64 bytes as numpy does. Returns
+ * its bytes. */
 static size_t put_head(uint8_t *out, int version, const char *dict)
 {
     size_t before = version == 1 ? 10 : 12, n = strlen(dict) + 1;

@@ -135,7 +135,8 @@ static void what_does_not_fit_is_refused(void **state)
     mr_dataset_close(ds);
 }
 
-/* 64 MiB of zeros in 64 KiB: not unpacked beyond what is allowed, whatever the directory says of its size. */
+/* 64 MiB of zeros in 64 KiB: not unpacked beyond what is allowed, whatever the directory says of
+ * its size. */
 static void bombs_are_limited(void **state)
 {
     (void)state;
@@ -174,7 +175,8 @@ static void bombs_are_limited(void **state)
     test_fails(fails_with(path, ",memory=1GiB"), MR_ELIMIT, "most allowed is 1073741824:");
 }
 
-/* Any byte changed, any end cut off: an error with a text, or the same values (a byte that nobody reads). */
+/* Any byte changed, any end cut off: an error with a text, or the same values (a byte that nobody
+ * reads). */
 static void damage_is_survived(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* NULL wherever a pointer can be passed: each function of libmillrace's headers refuses it, takes it
- * as what its header says, or does nothing. tests/project/null.sh checks that none is missing. */
+/* NULL wherever a pointer can be passed: each function of libmillrace's headers refuses it, takes
+ * it as what its header says, or does nothing. tests/project/null.sh checks that none is
+ * missing. */
 #include "run_loader.h"
 
 #include <unistd.h>

@@ -406,7 +406,8 @@ static void test_master_weights(void **state)
     check_copy(MR_F16);
 }
 
-/* A scale that changes between the calls of a step, and calls whose gradients overflowed: their steps alone are left out. */
+/* A scale that changes between the calls of a step, and calls whose gradients overflowed: their
+ * steps alone are left out. */
 static void test_accumulated_scale(void **state)
 {
     (void)state;
@@ -506,7 +507,8 @@ static void device_equal(struct on_device *d, const float *want, uint32_t n)
     free(got);
 }
 
-/* Devices whose kernels the host plays give the host's bits; accumulation, groups and clipping as well. */
+/* Devices whose kernels the host plays give the host's bits; accumulation, groups and clipping as
+ * well. */
 static void test_devices(void **state)
 {
     (void)state;
@@ -542,7 +544,8 @@ static void test_devices(void **state)
     }
 }
 
-/* A graph of one step, launched again and again, counts on; learning rates may be pushed between. */
+/* A graph of one step, launched again and again, counts on; learning rates may be pushed
+ * between. */
 static void test_graph(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Files that appear whole or not at all: what others see at each moment, what killed writers leave, who may replace what. */
+/* Files that appear whole or not at all: what others see at each moment, what killed writers leave,
+ * who may replace what. */
 #include "samples.h"
 
 #include <errno.h>

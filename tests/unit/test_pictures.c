@@ -1,4 +1,5 @@
-/* White-box. Pictures through the loader: windows asked for, sizes that nobody knows before, points, heads and tails. */
+/* White-box. Pictures through the loader: windows asked for, sizes that nobody knows before,
+ * points, heads and tails. */
 #include "run_loader.h"
 
 #include "dataset/dataset.h"

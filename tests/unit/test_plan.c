@@ -1,4 +1,5 @@
-/* White-box. Plans: every global position is in exactly one row of one batch, for any batch size, ranks, tail and resume. */
+/* White-box. Plans: every global position is in exactly one row of one batch, for any batch size,
+ * ranks, tail and resume. */
 #include "loader/plan.h"
 
 #include <setjmp.h>
@@ -72,7 +73,8 @@ static void every_position_once(void **state)
     }
 }
 
-/* Stops all ranks after some batches of an epoch, goes on with another world: the epoch's rest, once. */
+/* Stops all ranks after some batches of an epoch, goes on with another world: the epoch's rest,
+ * once. */
 static void resume_with_another_world(void **state)
 {
     (void)state;

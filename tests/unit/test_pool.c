@@ -1,4 +1,5 @@
-/* White-box. The caching pool: accounting, reuse, events, the ceiling, and what happens when the system refuses. */
+/* White-box. The caching pool: accounting, reuse, events, the ceiling, and what happens when the
+ * system refuses. */
 #include "base/base.h"
 #include <errno.h>
 #include <millrace/device.h>
@@ -29,7 +30,8 @@ static struct mr_memory_counters count(struct mr_device *dev, enum mr_memory kin
     return c;
 }
 
-/* Sizes are rounded to pages and no further; blocks are aligned, writable over all of their length, and reused. */
+/* Sizes are rounded to pages and no further; blocks are aligned, writable over all of their length,
+ * and reused. */
 static void test_sizes_and_reuse(void **state)
 {
     (void)state;
@@ -56,7 +58,8 @@ static void test_sizes_and_reuse(void **state)
     mr_device_close(dev);
 }
 
-/* A cached block is used only when it wastes an eighth of itself at most, and the smallest that fits is. */
+/* A cached block is used only when it wastes an eighth of itself at most, and the smallest that
+ * fits is. */
 static void test_best_fit(void **state)
 {
     (void)state;
@@ -148,7 +151,8 @@ static void test_device_memory(void **state)
     mr_device_close(dev);
 }
 
-/* A block whose event has not passed is not handed out, not trimmed, and not taken under pressure. */
+/* A block whose event has not passed is not handed out, not trimmed, and not taken under
+ * pressure. */
 static void test_event_keeps_block(void **state)
 {
     (void)state;

@@ -1,9 +1,11 @@
 /*
- * White-box. Philox against Random123's published vectors, and the keyed permutation: a bijection for every n, and uniform.
+ * White-box. Philox against Random123's published vectors, and the keyed permutation: a bijection
+ * for every n, and uniform.
  *
- * Statistics: each check is a chi-square statistic turned into a normal deviate by the Wilson-Hilferty transformation.
- * Seeds are fixed, so that the outcome never changes. A check fails beyond 4.5 deviates (two-sided significance 7e-6): the
- * checks here are a few hundred, so a sound permutation fails any of them with a probability below 0.3%.
+ * Statistics: each check is a chi-square statistic turned into a normal deviate by the
+ * Wilson-Hilferty transformation. Seeds are fixed, so that the outcome never changes. A check fails
+ * beyond 4.5 deviates (two-sided significance 7e-6): the checks here are a few hundred, so a sound
+ * permutation fails any of them with a probability below 0.3%.
  */
 #include "base/base.h"
 #include "unit.h"
@@ -104,7 +106,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Distinct positions give distinct indices below n: the first ones, the last ones and scattered ones. */
+/* Distinct positions give distinct indices below n: the first ones, the last ones and scattered
+ * ones. */
 static void huge_n_are_injective(void **state)
 {
     (void)state;
@@ -129,7 +132,8 @@ static void huge_n_are_injective(void **state)
     free(got);
 }
 
-/* How far the counts are from `expected` each, in standard deviations (Wilson and Hilferty 1931). */
+/* How far the counts are from `expected` each, in standard deviations (Wilson and Hilferty
+ * 1931). */
 static double deviate(const uint32_t *count, size_t cells, double expected)
 {
     double chi2 = 0, k = (double)cells - 1;
@@ -170,7 +174,8 @@ static void positions_are_uniform(void **state)
     }
 }
 
-/* pi(p+1) - pi(p) mod n: each of 1..n-1 as often. One pair an order, so that the draws are independent. */
+/* pi(p+1) - pi(p) mod n: each of 1..n-1 as often. One pair an order, so that the draws are
+ * independent. */
 static void neighbours_are_uniform(void **state)
 {
     (void)state;
@@ -188,7 +193,8 @@ static void neighbours_are_uniform(void **state)
     }
 }
 
-/* (pi(p), pi(q)) and, for few elements, (pi(p), pi(q), pi(r)): each pair and triple of indices as often. */
+/* (pi(p), pi(q)) and, for few elements, (pi(p), pi(q), pi(r)): each pair and triple of indices as
+ * often. */
 static void pairs_and_triples_are_uniform(void **state)
 {
     (void)state;
@@ -267,8 +273,8 @@ static void large_orders_are_mixed(void **state)
         }
 }
 
-/* Two orders agree at one position on average, and nearly Poisson, whether seeds or epochs differ; seeds and epochs that
- * differ in single bits or in swapped roles included. */
+/* Two orders agree at one position on average, and nearly Poisson, whether seeds or epochs differ;
+ * seeds and epochs that differ in single bits or in swapped roles included. */
 static void orders_are_unrelated(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* White-box. Readers: whatever the store, the kinds of files, the sizes and the threads, a read returns the file's bytes or says why
- * not. */
+/* White-box. Readers: whatever the store, the kinds of files, the sizes and the threads, a read
+ * returns the file's bytes or says why not. */
 #include "storage/storage.h"
 #include <millrace/loader.h>
 
@@ -379,7 +379,8 @@ static void *submit_main(void *arg)
     return NULL;
 }
 
-/* Reads in flight, null and others, of a thread that has ended, are no obstacle to closing; a null read's delay is not waited for. */
+/* Reads in flight, null and others, of a thread that has ended, are no obstacle to closing; a null
+ * read's delay is not waited for. */
 static void closing_with_reads_in_flight(void **state)
 {
     (void)state;

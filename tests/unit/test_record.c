@@ -1,6 +1,7 @@
 /*
- * White-box. The recorder's core: what threads put arrives, whatever becomes of the process. Each test runs this program again as the
- * recorded one, with the environment that `millrace profile` sets, and reads the parts that it left.
+ * White-box. The recorder's core: what threads put arrives, whatever becomes of the process. Each
+ * test runs this program again as the recorded one, with the environment that `millrace profile`
+ * sets, and reads the parts that it left.
  */
 #include "part_look.h"
 #include "recorder/private.h"
@@ -236,7 +237,8 @@ static void listen_to_nothing(bool on)
     (void)on;
 }
 
-/* A range for each short step, and CUPTI's records of its calls long after. Moments of the last 4000 are known; older ones count. */
+/* A range for each short step, and CUPTI's records of its calls long after. Moments of the last
+ * 4000 are known; older ones count. */
 static int run_many_ranges(void)
 {
     enum { N = 5000 };
@@ -308,7 +310,8 @@ static void exit_in_a_handler(int number)
         exit(7);
 }
 
-/* Until a signal comes while a new text is made. TSan gives signals only between calls: there it may never come so. */
+/* Until a signal comes while a new text is made. TSan gives signals only between calls: there it
+ * may never come so. */
 static int run_handler_exits(void)
 {
     struct sigaction action = {.sa_handler = exit_in_a_handler};
@@ -326,7 +329,8 @@ static int run_handler_exits(void)
     return SLOW ? 7 : 2;
 }
 
-/* Names that the program gives: to itself, then to tracks and threads whose numbers are alike modulo powers of two. */
+/* Names that the program gives: to itself, then to tracks and threads whose numbers are alike
+ * modulo powers of two. */
 static int run_names(void)
 {
     const uint32_t apart[] = {MR_PART_FIRST_TRACK, 1024, 2048, 4096, 8192};
@@ -371,7 +375,8 @@ static int run_mode(const char *name)
 
 /* The tests. */
 
-/* Runs a mode; environment: "NAME=VALUE" ..., NULL. Returns waitpid's status; its output must be empty. */
+/* Runs a mode; environment: "NAME=VALUE" ..., NULL. Returns waitpid's status; its output must be
+ * empty. */
 static int record(const char *mode, const char *const *environment)
 {
     char output[4200];

@@ -1,6 +1,6 @@
 /*
- * The CUPTI injection, with a CUPTI that is not there: a small program (tests/support/fake_app.c) is injected as the driver would do
- * it, and the parts that it left are read.
+ * The CUPTI injection, with a CUPTI that is not there: a small program (tests/support/fake_app.c)
+ * is injected as the driver would do it, and the parts that it left are read.
  */
 #include "part_look.h"
 #include "unit.h"
@@ -16,7 +16,8 @@ static char folder[64];
 static struct part_look looks[MAX_PARTS];
 static int n_looks;
 
-/* Runs fake_app; words: its arguments, NULL, then "NAME=VALUE" ..., NULL. Returns waitpid's status; it must print nothing. */
+/* Runs fake_app; words: its arguments, NULL, then "NAME=VALUE" ..., NULL. Returns waitpid's status;
+ * it must print nothing. */
 static int record(const char *const *words)
 {
     char output[128];
@@ -82,7 +83,8 @@ static int teardown(void **state)
     return system(command);
 }
 
-/* 300 steps of the program: what matters of each is there, once, with its fields; queries and inner driver calls are not. */
+/* 300 steps of the program: what matters of each is there, once, with its fields; queries and inner
+ * driver calls are not. */
 static void check_steps(const struct part_look *look, uint64_t n, uint32_t copies_in_one)
 {
     uint64_t lost = 0, launches = 0, driver = 0;
@@ -269,7 +271,8 @@ static void test_killed(void **state)
     assert_int_equal(part_look_note(&looks[0], "exit", NULL), -1);
 }
 
-/* _exit(), as Python's multiprocessing ends its workers, where OS calls are traced: nothing waits for a flush that does not come. */
+/* _exit(), as Python's multiprocessing ends its workers, where OS calls are traced: nothing waits
+ * for a flush that does not come. */
 static void test_quick_exit(void **state)
 {
     (void)state;
@@ -308,7 +311,8 @@ static void test_fork(void **state)
     assert_int_equal(looks[0].n[MR_PART_KERNEL], 20);
 }
 
-/* The part's samples are one for each metric and time, on our clock and inside of the process's life. */
+/* The part's samples are one for each metric and time, on our clock and inside of the process's
+ * life. */
 static uint64_t check_samples(const struct part_look *look, uint64_t n_metrics)
 {
     uint64_t n = look->n[MR_PART_METRIC], last = 0;
@@ -420,7 +424,8 @@ static void test_metrics_slow(void **state)
     assert_true(check_samples(&looks[0], 6) > 1000);
 }
 
-/* Each of the calls fails in turn, alone and with all after it: the program does not notice, and there are samples or a note. */
+/* Each of the calls fails in turn, alone and with all after it: the program does not notice, and
+ * there are samples or a note. */
 static void test_metrics_failures(void **state)
 {
     for (unsigned n = 1; n < 40; n++) {

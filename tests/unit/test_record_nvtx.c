@@ -1,6 +1,7 @@
 /*
- * White-box. NVTX ranges: what a program says by NVTX arrives in the part. The recorded programs play the part of NVTX's own loader: they
- * hold tables of function pointers, which the injection fills.
+ * White-box. NVTX ranges: what a program says by NVTX arrives in the part. The recorded programs
+ * play the part of NVTX's own loader: they hold tables of function pointers, which the injection
+ * fills.
  */
 #include "record_run.h"
 #include "recorder/nvtx/nvtx.h"
@@ -160,7 +161,8 @@ static int run_fork(void)
     return 0;
 }
 
-/* The process forks, as another thread may do it, when the recorder has just unmapped a table that grew. */
+/* The process forks, as another thread may do it, when the recorder has just unmapped a table that
+ * grew. */
 static bool fork_at_unmap;
 static int bad_forks, good_forks;
 void __real_record_unmap(void *memory, size_t bytes);
@@ -226,8 +228,9 @@ static int run_capture(void)
 }
 
 /*
- * A thread that does what it likes. Every range has a number of its own as payload, and its place in a model that says at its end
- * which one must have ended; so the parts can be checked for every number, its domain and its times.
+ * A thread that does what it likes. Every range has a number of its own as payload, and its place
+ * in a model that says at its end which one must have ended; so the parts can be checked for every
+ * number, its domain and its times.
  */
 #define N_STEPS   20000u
 #define N_DOMAINS 3

@@ -1,6 +1,6 @@
 /*
- * White-box. Our picture of NVTX against the toolkit's headers, and a program that uses those headers under the module itself. Both only
- * where the headers are.
+ * White-box. Our picture of NVTX against the toolkit's headers, and a program that uses those
+ * headers under the module itself. Both only where the headers are.
  */
 #include "recorder/nvtx/nvtx.h"
 

@@ -1,6 +1,7 @@
 /*
- * White-box. Calls of the operating system: recorded when they take long enough, and unharmed. The recorded programs run under the preloaded
- * module; sanitizers want to be first themselves, so there only the wrappers' common part is tried, linked into this program.
+ * White-box. Calls of the operating system: recorded when they take long enough, and unharmed. The
+ * recorded programs run under the preloaded module; sanitizers want to be first themselves, so
+ * there only the wrappers' common part is tried, linked into this program.
  */
 #include "record_run.h"
 #include "recorder/os/os.h"
@@ -216,7 +217,8 @@ static int run_children(void)
         _exit(5);
     }
     EXPECT(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 5);
-    /* NOLINTBEGIN(clang-analyzer-security.insecureAPI.vfork,clang-analyzer-unix.Vfork): programs do so */
+    /* Programs do so. */
+    /* NOLINTBEGIN(clang-analyzer-security.insecureAPI.vfork,clang-analyzer-unix.Vfork) */
     child = vfork();
     if (child == 0) {
         close(-1);
@@ -343,7 +345,8 @@ static uint64_t longest(const struct part_look *look, const char *name)
     return os.end_ns - os.start_ns;
 }
 
-/* A part is made at its first record's end; that record, and what another thread began earlier, is in its time all the same. */
+/* A part is made at its first record's end; that record, and what another thread began earlier, is
+ * in its time all the same. */
 static void check_none_is_before(const struct part_look *look)
 {
     for (uint64_t i = 0; i < look->n[MR_PART_OS]; i++)

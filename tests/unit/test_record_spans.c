@@ -1,4 +1,5 @@
-/* The library's own spans in a recording: they go there from the start, and traces that a program runs itself go on beside. */
+/* The library's own spans in a recording: they go there from the start, and traces that a program
+ * runs itself go on beside. */
 #include "record_run.h"
 
 #include <millrace/trace.h>

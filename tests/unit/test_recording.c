@@ -1,4 +1,5 @@
-/* White-box. Recordings: what goes into a store comes out of mr_recording_load(), ours and exports of Nsight Systems alike. */
+/* White-box. Recordings: what goes into a store comes out of mr_recording_load(), ours and exports
+ * of Nsight Systems alike. */
 #include "recording_make.h"
 
 #include "recording/store.h"
@@ -114,7 +115,8 @@ static void test_round_trip(void **state)
     mr_recording_close(r);
 }
 
-/* The driver's call inside a runtime call has the same correlation: whichever comes first, the runtime's is the parent. */
+/* The driver's call inside a runtime call has the same correlation: whichever comes first, the
+ * runtime's is the parent. */
 static void test_runtime_is_parent(void **state)
 {
     (void)state;
@@ -306,7 +308,8 @@ static void make_database(const char *sql)
     sqlite3_close(db);
 }
 
-/* The same program as three files tell it: ours, an export of an old exporter, one of a new one. Process 100, thread 101. */
+/* The same program as three files tell it: ours, an export of an old exporter, one of a new one.
+ * Process 100, thread 101. */
 #define EXPORT_PID "1677721600"
 #define EXPORT_TID "1677721701"
 static const char export_names[] =
@@ -548,7 +551,8 @@ static void test_bad_rows(void **state)
     mr_recording_close(r);
 }
 
-/* Cut or overwritten anywhere, a recording is an error that says so, or still one; never a crash. */
+/* Cut or overwritten anywhere, a recording is an error that says so, or still one; never a
+ * crash. */
 static void test_damaged(void **state)
 {
     (void)state;

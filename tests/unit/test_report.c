@@ -1,4 +1,5 @@
-/* Reports against sums that are made here of the same events; exports of other versions are made by hand. */
+/* Reports against sums that are made here of the same events; exports of other versions are made by
+ * hand. */
 #include "recording_make.h"
 
 #include <math.h>
@@ -598,7 +599,8 @@ static void missing_tables_are_told(void **state)
     mr_recording_close(recording);
 }
 
-/* Columns of other types, no strings, negative times, rowids at the ends of their range: no report may fail badly. */
+/* Columns of other types, no strings, negative times, rowids at the ends of their range: no report
+ * may fail badly. */
 static void strange_exports_do_no_harm(void **state)
 {
     (void)state;
@@ -639,7 +641,8 @@ static void strange_exports_do_no_harm(void **state)
     mr_recording_close(recording);
 }
 
-/* Enough rows that several threads read them; every kernel has its own name, and each comes twice. */
+/* Enough rows that several threads read them; every kernel has its own name, and each comes
+ * twice. */
 static void a_million_names(void **state)
 {
     (void)state;

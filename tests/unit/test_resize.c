@@ -1,4 +1,5 @@
-/* White-box. Resampling and windows: against Pillow, whole pictures against parts of them, and by properties. */
+/* White-box. Resampling and windows: against Pillow, whole pictures against parts of them, and by
+ * properties. */
 #include "transform/resample.h"
 #include "unit.h"
 
@@ -100,7 +101,8 @@ enum { SIDE_H = 61, SIDE_W = 83, MAX_OUT = 64 * 64 * 3 };
 static const struct mr_spec picture_spec = {
     .name = "image", .dtype = MR_U8, .rank = 3, .dim = {128, 128, 3}, .var_dims = 3};
 
-/* What a decoder that heeds the window would hand over: the window's pixels and what filters need around them. */
+/* What a decoder that heeds the window would hand over: the window's pixels and what filters need
+ * around them. */
 static void hold(const uint8_t *all, const struct mr_window *w, uint8_t *room,
                  struct mr_picture *out)
 {
@@ -178,7 +180,8 @@ static void test_parts_give_what_wholes_give(void **state)
     }
 }
 
-/* Half-size pixels, made by averaging, resampled to the window give about what the full ones give. */
+/* Half-size pixels, made by averaging, resampled to the window give about what the full ones
+ * give. */
 static void test_scaled_pictures(void **state)
 {
     (void)state;
@@ -213,7 +216,8 @@ static void test_scaled_pictures(void **state)
     mr_transform_destroy(chain);
 }
 
-/* A flat picture stays flat, a constant number that is no integer too, in every dtype and layout. */
+/* A flat picture stays flat, a constant number that is no integer too, in every dtype and
+ * layout. */
 static void test_flat_stays_flat(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* White-box. s3://: signed requests that a server of ours checks; lists in pages; data sets equal to those on disk; and the same against a
- * real S3 server, moto from PyPI, where pip can install it. */
+/* White-box. s3://: signed requests that a server of ours checks; lists in pages; data sets equal
+ * to those on disk; and the same against a real S3 server, moto from PyPI, where pip can install
+ * it. */
 #include "remote.h"
 
 #include "base/base.h"

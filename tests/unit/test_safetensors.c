@@ -79,7 +79,8 @@ static int open_fails(const char *path, const char *options)
     return test_open_fails(uri);
 }
 
-/* 8-bit floats are no numbers here: only who asks gets their bytes, and only chosen tensors matter. */
+/* 8-bit floats are no numbers here: only who asks gets their bytes, and only chosen tensors
+ * matter. */
 static void floats_of_8_bits_must_be_asked_for(void **state)
 {
     (void)state;

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -356,11 +357,24 @@ static void test_custom(void **state)
     assert_int_equal(mr_sampler_create(&opts, 9, &s), MR_EOPTION);
 }
 
-static char file_path[64];
+static char folder[] = "/tmp/millrace-sampler-XXXXXX", file_path[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    unlink(file_path);
+    return rmdir(folder);
+}
 
 static void write_file(const void *data, size_t bytes)
 {
-    snprintf(file_path, sizeof file_path, "/tmp/test_sampler.%ld", (long)getpid());
+    snprintf(file_path, sizeof file_path, "%s/file", folder);
     FILE *f = fopen(file_path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(data, 1, bytes, f), bytes);
@@ -537,5 +551,5 @@ int main(void)
         cmocka_unit_test(test_npy_limits),
         cmocka_unit_test(test_text_forms),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,4 +1,5 @@
-/* White-box. Credentials: what is shown of URLs and command lines, and what a name that hides some stands for. */
+/* White-box. Credentials: what is shown of URLs and command lines, and what a name that hides some
+ * stands for. */
 #include "base/secret.h"
 #include "storage/storage.h"
 #include "unit.h"

@@ -61,7 +61,8 @@ static void test_every_position_once(void **state)
     check_part(MAX_LENGTH, 13, 64, true);
 }
 
-/* Step q of all ranks, in rank order, is the next stretch of the one global order: what one process would see. */
+/* Step q of all ranks, in rank order, is the next stretch of the one global order: what one process
+ * would see. */
 static void test_interleaved_ranks_are_the_global_order(void **state)
 {
     (void)state;
@@ -75,7 +76,8 @@ static void test_interleaved_ranks_are_the_global_order(void **state)
     }
 }
 
-/* After k steps of w ranks, v ranks go on from the global position: together each position exactly once. */
+/* After k steps of w ranks, v ranks go on from the global position: together each position exactly
+ * once. */
 static void test_resume_with_another_world(void **state)
 {
     (void)state;

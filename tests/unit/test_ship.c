@@ -1,4 +1,5 @@
-/* White-box. How batches get to the device: who enqueues them, what that costs, which are timed, what a trace shows of it. */
+/* White-box. How batches get to the device: who enqueues them, what that costs, which are timed,
+ * what a trace shows of it. */
 #include "device/device.h"
 #include "read_trace.h"
 #include "run_loader.h"
@@ -11,7 +12,8 @@ static void finish_clean(void)
         fail_msg("%s", fake_left());
 }
 
-/* Many workers with tiny batches: most find the shipper busy. Nothing is lost, doubled or out of order. */
+/* Many workers with tiny batches: most find the shipper busy. Nothing is lost, doubled or out of
+ * order. */
 static void test_many_shippers(void **state)
 {
     (void)state;
@@ -44,7 +46,8 @@ struct quick {
     struct mr_loader_stats stats;
 };
 
-/* A consumer that does `step_ns` of work with each batch, and looks at nothing. Calls: of the driver, after 100 batches. */
+/* A consumer that does `step_ns` of work with each batch, and looks at nothing. Calls: of the
+ * driver, after 100 batches. */
 static struct quick consume(const char *uri, uint64_t n, uint64_t step_ns, uint32_t prefetch)
 {
     struct quick q = {.from_ns = mr_time_ns()};
@@ -91,7 +94,8 @@ static struct quick consume(const char *uri, uint64_t n, uint64_t step_ns, uint3
     return q;
 }
 
-/* A call on a thread that has the context costs a look at that and itself; one of another thread pushes and pops as well. */
+/* A call on a thread that has the context costs a look at that and itself; one of another thread
+ * pushes and pops as well. */
 static void test_few_calls(void **state)
 {
     (void)state;
@@ -146,8 +150,8 @@ static void test_entered_threads(void **state)
     finish_clean();
 }
 
-/* Uses are counted from the start, so that the difference over a while is of that while: a first batch that took long is not in
- * it, and it is no longer than the while was. */
+/* Uses are counted from the start, so that the difference over a while is of that while: a first
+ * batch that took long is not in it, and it is no longer than the while was. */
 static void test_uses_of_a_while(void **state)
 {
     (void)state;
@@ -204,7 +208,8 @@ static void test_sampled_times(void **state)
     assert_true(fast.stats.copy_ns <= fast.stats.elapsed_ns);
 }
 
-/* While a trace runs every batch is timed, and its copy and use lie on tracks of their own, by the host's clock. */
+/* While a trace runs every batch is timed, and its copy and use lie on tracks of their own, by the
+ * host's clock. */
 static void test_traced_copies(void **state)
 {
     (void)state;

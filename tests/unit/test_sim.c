@@ -1,4 +1,5 @@
-/* White-box. The simulated accelerator: order, overlap, blocking. Times are the model's, from events; never this machine's load. */
+/* White-box. The simulated accelerator: order, overlap, blocking. Times are the model's, from
+ * events; never this machine's load. */
 #include "base/base.h"
 #include <millrace/device.h>
 #include <string.h>
@@ -55,7 +56,8 @@ static void busy(struct mr_stream *stream, uint64_t ns)
     assert_int_equal(mr_launch(stream, "busy", &ns, sizeof ns), 0);
 }
 
-/* Some work in a stream, between two events. The first event of an idle stream is when the work was enqueued. */
+/* Some work in a stream, between two events. The first event of an idle stream is when the work was
+ * enqueued. */
 struct piece {
     struct mr_stream *stream;
     struct mr_event *start, *end;
@@ -81,7 +83,8 @@ static void piece_copy(struct piece *p, void *dst, enum mr_memory dst_kind, cons
     assert_int_equal(mr_event_record(p->end, p->stream), 0);
 }
 
-/* Work takes latency + its time in the model: to the nanosecond where no real bytes move, at least where they do. */
+/* Work takes latency + its time in the model: to the nanosecond where no real bytes move, at least
+ * where they do. */
 static void test_rate(void **state)
 {
     (void)state;
@@ -109,8 +112,9 @@ static void test_rate(void **state)
     mr_device_close(dev);
 }
 
-/* Two copies in, one out and a kernel, 50 ms each, all let go by one gate. Returns whether the directions overlapped and
- * the kernel, too; that the copies of one direction did not is asserted. */
+/* Two copies in, one out and a kernel, 50 ms each, all let go by one gate. Returns whether the
+ * directions overlapped and the kernel, too; that the copies of one direction did not is
+ * asserted. */
 static bool overlap_once(struct mr_device *dev, char *host, char *far, uint64_t n)
 {
     struct piece in1 = make_piece(dev), in2 = make_piece(dev), out = make_piece(dev),
@@ -140,8 +144,8 @@ static bool overlap_once(struct mr_device *dev, char *host, char *far, uint64_t 
     return overlapped;
 }
 
-/* Copies of one direction are never at once; different directions and the compute queue are, unless this machine is so
- * busy that its threads stand still for 50 ms, which it is not every time. */
+/* Copies of one direction are never at once; different directions and the compute queue are, unless
+ * this machine is so busy that its threads stand still for 50 ms, which it is not every time. */
 static void test_overlap(void **state)
 {
     (void)state;
@@ -157,8 +161,8 @@ static void test_overlap(void **state)
     mr_device_close(dev);
 }
 
-/* The call returns long before a slow copy of page-locked memory is done; the copy of pageable memory was staged by
- * then, and took the caller the time that staging takes. */
+/* The call returns long before a slow copy of page-locked memory is done; the copy of pageable
+ * memory was staged by then, and took the caller the time that staging takes. */
 static void test_pageable_blocks(void **state)
 {
     (void)state;
@@ -174,7 +178,8 @@ static void test_pageable_blocks(void **state)
         assert_int_equal(passed, 0);
     assert_int_equal(mr_stream_synchronize(p.stream), 0);
 
-    /* To the device: two chunks of three fit the bounce buffer, so the first must have moved before the call returns. */
+    /* To the device: two chunks of three fit the bounce buffer, so the first must have moved before
+     * the call returns. */
     before = mr_time_ns();
     assert_int_equal(mr_copy_async(p.stream, far, MR_DEVICE, plain, MR_PAGEABLE, n), 0);
     assert_true(mr_time_ns() - before >= 50 * MS);
@@ -223,8 +228,9 @@ static void test_record_again(void **state)
     mr_device_close(dev);
 }
 
-/* Random graphs: words are copied from cell to cell over several streams, each read ordered after the write it needs by
- * an event. The host computes what every cell must hold; events must not be earlier than what they came after. */
+/* Random graphs: words are copied from cell to cell over several streams, each read ordered after
+ * the write it needs by an event. The host computes what every cell must hold; events must not be
+ * earlier than what they came after. */
 #define N_STREAMS  5
 #define N_CELLS    12
 #define N_STEPS    400
@@ -374,7 +380,8 @@ static void test_bad_ranges(void **state)
     mr_device_close(dev);
 }
 
-/* Several threads enqueue to one stream, staged copies among them; all is done, and each event comes to pass. */
+/* Several threads enqueue to one stream, staged copies among them; all is done, and each event
+ * comes to pass. */
 struct shared {
     struct mr_device *dev;
     struct mr_stream *stream;

@@ -1,8 +1,10 @@
 /*
- * Steady state allocates nothing: between batch 50 and batch 500 of each kind of loader no one in this process calls malloc
- * and its kin or mmap. Prints bytes allocated and CPU time a sample, as information.
+ * Steady state allocates nothing: between batch 50 and batch 500 of each kind of loader no one in
+ * this process calls malloc and its kin or mmap. Prints bytes allocated and CPU time a sample, as
+ * information.
  *
- * The functions are this program's own here, in front of the C library's: every library's calls are seen.
+ * The functions are this program's own here, in front of the C library's: every library's calls are
+ * seen.
  */
 #include "unit.h"
 #include "whole.h"
@@ -86,7 +88,8 @@ void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offs
 #define N_RECORDS  4096
 #define FILE_BYTES (16 + N_RECORDS * 28 * 28)
 
-/* Of one size of block: how many of each other size are in use at once would be a matter of chance. */
+/* Of one size of block: how many of each other size are in use at once would be a matter of
+ * chance. */
 static char dir[256];
 static struct whole_opts whole = {.size = sizeof whole, .dir = dir, .n = 300, .most = 4000};
 

@@ -234,7 +234,8 @@ static uint64_t make_steps(struct make *m, uint64_t at, uint64_t n)
     return at;
 }
 
-/* A loop's last turn that finds no more data is no step; a last step of a loader that launches from other threads is one. */
+/* A loop's last turn that finds no more data is no step; a last step of a loader that launches from
+ * other threads is one. */
 static void last_turn(void **state)
 {
     (void)state;
@@ -265,7 +266,8 @@ static void last_turn(void **state)
     }
 }
 
-/* The step before a last turn that comes after a pause ends with its own range: the pause is between no steps. */
+/* The step before a last turn that comes after a pause ends with its own range: the pause is
+ * between no steps. */
 static void last_turn_after_a_pause(void **state)
 {
     struct make m;
@@ -289,7 +291,8 @@ static void last_turn_after_a_pause(void **state)
     unlink(PATH);
 }
 
-/* What the last turn loads slowly is launched after its range, later than a usual step from its begin: it is a step. */
+/* What the last turn loads slowly is launched after its range, later than a usual step from its
+ * begin: it is a step. */
 static void slow_last_load(void **state)
 {
     struct make m;
@@ -309,7 +312,8 @@ static void slow_last_load(void **state)
     unlink(PATH);
 }
 
-/* Kernels of the last step that end in the turn which finds no more data do not make a step of it. */
+/* Kernels of the last step that end in the turn which finds no more data do not make a step of
+ * it. */
 static void queue_ends_in_last_turn(void **state)
 {
     (void)state;
@@ -353,7 +357,8 @@ static void long_first_step(void **state)
     unlink(PATH);
 }
 
-/* A pause is none of the steps, however few they are; a loader's bursts of batches, even twenty at a time, are no pauses. */
+/* A pause is none of the steps, however few they are; a loader's bursts of batches, even twenty at
+ * a time, are no pauses. */
 static void pauses(void **state)
 {
     static const struct {
@@ -383,7 +388,8 @@ static void pauses(void **state)
     }
 }
 
-/* Nobody's name: the outermost that repeat, beginning with the first of a step; not the epochs around, nor what is inside. */
+/* Nobody's name: the outermost that repeat, beginning with the first of a step; not the epochs
+ * around, nor what is inside. */
 static void by_regular_ranges(void **state)
 {
     struct make m;
@@ -410,8 +416,8 @@ static void by_regular_ranges(void **state)
 }
 
 /*
- * A compiler's passes repeat, are outermost, long and regular, and even run kernels, to choose among them; a library's own ranges repeat
- * without any. Steps launch the same kernels each time.
+ * A compiler's passes repeat, are outermost, long and regular, and even run kernels, to choose
+ * among them; a library's own ranges repeat without any. Steps launch the same kernels each time.
  */
 static void not_by_compilation(void **state)
 {
@@ -445,7 +451,8 @@ static void not_by_compilation(void **state)
     unlink(PATH);
 }
 
-/* A name that frameworks use, of a thread that gives the device nothing, before the device is used at all: no steps of the device. */
+/* A name that frameworks use, of a thread that gives the device nothing, before the device is used
+ * at all: no steps of the device. */
 static void not_by_idle_names(void **state)
 {
     struct make m;
@@ -467,7 +474,8 @@ static void not_by_idle_names(void **state)
     unlink(PATH);
 }
 
-/* Layers repeat within a step, a log is written each tenth: the period is the step's, with copies and without. */
+/* Layers repeat within a step, a log is written each tenth: the period is the step's, with copies
+ * and without. */
 static void by_period(void **state)
 {
     (void)state;
@@ -503,7 +511,8 @@ static void by_period(void **state)
     }
 }
 
-/* A loader's threads copy and cast whenever they are ready, several batches ahead or none: the launching thread has the period. */
+/* A loader's threads copy and cast whenever they are ready, several batches ahead or none: the
+ * launching thread has the period. */
 static void by_period_of_a_thread(void **state)
 {
     struct make m;
@@ -538,7 +547,8 @@ static void by_period_of_a_thread(void **state)
     unlink(PATH);
 }
 
-/* Work that repeats but takes no time has no steps: not by its period, nor by that of what one thread launches. */
+/* Work that repeats but takes no time has no steps: not by its period, nor by that of what one
+ * thread launches. */
 static void no_steps_without_time(void **state)
 {
     struct make m;
@@ -625,7 +635,8 @@ static void odd_ranges(void **state)
     unlink(PATH);
 }
 
-/* The autograd thread launches while the main thread waits for it: that wait is not to blame, its own one is. */
+/* The autograd thread launches while the main thread waits for it: that wait is not to blame, its
+ * own one is. */
 static void blame(void **state)
 {
     struct make m;

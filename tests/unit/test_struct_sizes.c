@@ -1,4 +1,5 @@
-/* White-box: mr_info_give(). Structs of a wrong size are refused in one way by every call that takes one. */
+/* White-box: mr_info_give(). Structs of a wrong size are refused in one way by every call that
+ * takes one. */
 #include "base/base.h"
 #include "unit.h"
 

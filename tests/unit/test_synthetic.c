@@ -1,4 +1,5 @@
-/* White-box. Synthetic samples: the same bytes for the same (seed, index), distributed as they should be, in time and in bounds. */
+/* White-box. Synthetic samples: the same bytes for the same (seed, index), distributed as they
+ * should be, in time and in bounds. */
 #include "base/base.h"
 #include "samples.h"
 
@@ -18,7 +19,8 @@ static void defaults_are_documented_ones(void **state)
     mr_dataset_close(ds);
 }
 
-/* Whatever the size, dtype and seed: read twice, or from a second data set, or as the front of a longer sample. */
+/* Whatever the size, dtype and seed: read twice, or from a second data set, or as the front of a
+ * longer sample. */
 static void samples_depend_on_seed_and_index_alone(void **state)
 {
     (void)state;
@@ -48,8 +50,8 @@ static void samples_depend_on_seed_and_index_alone(void **state)
     }
 }
 
-/* u32 samples are the stream itself: groups of 16 blocks, first the first outputs of all, then the second, ... Their key and
- * the counter's upper half are drawn from (seed, index). */
+/* u32 samples are the stream itself: groups of 16 blocks, first the first outputs of all, then the
+ * second, ... Their key and the counter's upper half are drawn from (seed, index). */
 static void words_are_philox(void **state)
 {
     (void)state;
@@ -118,7 +120,8 @@ static double value_at(const uint8_t *sample, const char *dtype, size_t k)
     return strcmp(dtype, "f32") == 0 ? ((const float *)sample)[k] : ((const double *)sample)[k];
 }
 
-/* Moments and the distribution function at many points against erfc(), with bounds for 10^6 draws (5 deviations). */
+/* Moments and the distribution function at many points against erfc(), with bounds for 10^6 draws
+ * (5 deviations). */
 static void normal_floats_are_normal(void **state)
 {
     (void)state;

@@ -139,7 +139,8 @@ static void v2_walks_up(void **state)
     assert_true(group.cpus == 0.5);
 }
 
-/* v1, the way containers see it: the group's path counts from the host, the mount begins at the container's group. */
+/* v1, the way containers see it: the group's path counts from the host, the mount begins at the
+ * container's group. */
 static void v1_inside_a_container(void **state)
 {
     (void)state;

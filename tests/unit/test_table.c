@@ -1,4 +1,5 @@
-/* White-box. Tables: what was put in is read, sorted, cut and written; CSV and JSON are read back with other readers. */
+/* White-box. Tables: what was put in is read, sorted, cut and written; CSV and JSON are read back
+ * with other readers. */
 #include "recording/recording.h"
 #include "unit.h"
 
@@ -293,7 +294,8 @@ static void text_has_units_that_fit(void **state)
     mr_table_destroy(out);
 }
 
-/* Lines of all rows are equally long up to the last column, and no longer than asked where texts can give way. */
+/* Lines of all rows are equally long up to the last column, and no longer than asked where texts
+ * can give way. */
 static void text_is_aligned_and_fits(void **state)
 {
     (void)state;

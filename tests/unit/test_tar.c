@@ -1,4 +1,5 @@
-/* Tar archives as data sets: samples, index files, packed archives, and everything that can be wrong with one. */
+/* Tar archives as data sets: samples, index files, packed archives, and everything that can be
+ * wrong with one. */
 #include "run_loader.h"
 #include "samples.h"
 #include "tar_write.h"
@@ -87,7 +88,8 @@ static void keys_and_fields(void **state)
                "more than one field of pictures");
 }
 
-/* Members of one key need not follow each other; names of all kinds of long ones; what is no sample is skipped. */
+/* Members of one key need not follow each other; names of all kinds of long ones; what is no sample
+ * is skipped. */
 static void names(void **state)
 {
     (void)state;
@@ -332,7 +334,8 @@ static void take_log(void *user, enum mr_log_level level, const char *text)
     logged(text);
 }
 
-/* Classes have the names that stand beside the first shard; a list that does not fit is none, and said. */
+/* Classes have the names that stand beside the first shard; a list that does not fit is none, and
+ * said. */
 static void classes_have_names(void **state)
 {
     (void)state;
@@ -382,7 +385,8 @@ static ino_t inode(const char *path)
     return stat(path, &st) == 0 ? st.st_ino : 0;
 }
 
-/* What an index says is what a scan says; a file that does not fit is made anew; strange ones are left alone. */
+/* What an index says is what a scan says; a file that does not fit is made anew; strange ones are
+ * left alone. */
 static void index_files(void **state)
 {
     (void)state;
@@ -585,7 +589,8 @@ static void duplicates_and_damage(void **state)
                "in that folder");
 }
 
-/* The engine delivers the same whatever its workers, storage and the kind of archive; bad samples by the policy. */
+/* The engine delivers the same whatever its workers, storage and the kind of archive; bad samples
+ * by the policy. */
 static void through_the_loader(void **state)
 {
     (void)state;
@@ -666,7 +671,8 @@ static void one_without_a_label(void **state)
     }
 }
 
-/* n samples of bytes; those of `labels`, a list of bits, have a label too, and the first has a member of `also`. */
+/* n samples of bytes; those of `labels`, a list of bits, have a label too, and the first has a
+ * member of `also`. */
 static struct mr_dataset *open_labels(int n, unsigned labels, const char *also)
 {
     struct tar_text t = {0};
@@ -685,7 +691,8 @@ static struct mr_dataset *open_labels(int n, unsigned labels, const char *also)
     return test_open(uri(write_tar("labels.tar", &t), ",index=none"));
 }
 
-/* The others' labels are a field when more than half of all samples have one, and the first has no number of its own. */
+/* The others' labels are a field when more than half of all samples have one, and the first has no
+ * number of its own. */
 static void labels_that_the_first_lacks(void **state)
 {
     (void)state;

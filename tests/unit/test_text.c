@@ -77,7 +77,8 @@ static const char *past(const char *text, uint32_t n)
     return text;
 }
 
-/* Every cell is where its column is, at the left or the right of it; nothing but blanks is between. */
+/* Every cell is where its column is, at the left or the right of it; nothing but blanks is
+ * between. */
 static void columns_are_aligned(void **state)
 {
     (void)state;
@@ -175,7 +176,8 @@ static void misuse(void **state)
     assert_non_null(strstr(mr_last_error(), "mr_text_table_init()"));
 }
 
-/* Read back, a number is its value to as many figures, and is never shown as a whole step ("1000 kB"). */
+/* Read back, a number is its value to as many figures, and is never shown as a whole step ("1000
+ * kB"). */
 static void numbers_keep_their_value(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* White-box. Thread pools: every task is done once, in many jobs of many sizes; no thread has two. */
+/* White-box. Thread pools: every task is done once, in many jobs of many sizes; no thread has
+ * two. */
 #include "unit.h"
 
 #include "base/thread_pool.h"

@@ -203,7 +203,8 @@ static void test_trace_has_all(void **state)
     mr_recording_close(rec);
 }
 
-/* Each operation's flow is begun by exactly one call, which began before it, and ends where the operation does. */
+/* Each operation's flow is begun by exactly one call, which began before it, and ends where the
+ * operation does. */
 static void test_flows_join(void **state)
 {
     (void)state;
@@ -366,7 +367,8 @@ static void test_html_is_alone(void **state)
     free(text);
 }
 
-/* A picture is of the steps after warming up, and says where their time goes; with whole it is of everything. */
+/* A picture is of the steps after warming up, and says where their time goes; with whole it is of
+ * everything. */
 static void test_steps_only(void **state)
 {
     (void)state;

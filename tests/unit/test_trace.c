@@ -149,7 +149,8 @@ static void *record_some(void *arg)
     return NULL;
 }
 
-/* Threads that have ended by the time of the stop are there, each with all it did; a second trace starts empty. */
+/* Threads that have ended by the time of the stop are there, each with all it did; a second trace
+ * starts empty. */
 static void test_threads(void **state)
 {
     (void)state;
@@ -198,7 +199,8 @@ static void *come_and_go(void *arg)
     return arg;
 }
 
-/* Traces start and stop under threads that record, begin and end all the while. For the thread sanitizer, too. */
+/* Traces start and stop under threads that record, begin and end all the while. For the thread
+ * sanitizer, too. */
 static void test_start_and_stop(void **state)
 {
     (void)state;
@@ -219,7 +221,8 @@ static void test_start_and_stop(void **state)
         pthread_join(thread[i], NULL);
 }
 
-/* A write that fails ends the trace all the same, and leaves neither a partial file nor a changed one. */
+/* A write that fails ends the trace all the same, and leaves neither a partial file nor a changed
+ * one. */
 static void test_write_fails(void **state)
 {
     (void)state;
@@ -239,7 +242,8 @@ static void test_write_fails(void **state)
     }
 }
 
-/* The disk fills up half-way: the file that was there stays, and nothing else is left (remove_folder would fail). */
+/* The disk fills up half-way: the file that was there stays, and nothing else is left
+ * (remove_folder would fail). */
 static void test_write_fails_half_way(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* The trainer and its checkpoints, through public headers: what is saved and gone on from is what was not interrupted. */
+/* The trainer and its checkpoints, through public headers: what is saved and gone on from is what
+ * was not interrupted. */
 #include "unit.h"
 
 #include <math.h>

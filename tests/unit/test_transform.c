@@ -1,4 +1,5 @@
-/* White-box. Transforms: against plain loops, against the ops one after another, and against PyTorch. */
+/* White-box. Transforms: against plain loops, against the ops one after another, and against
+ * PyTorch. */
 #include "transform/transform.h"
 #include "unit.h"
 
@@ -34,7 +35,8 @@ static struct mr_spec spec_of(enum mr_dtype dtype, int rank, uint64_t a, uint64_
     return spec;
 }
 
-/* Applies a bound chain between buffers of exact size (AddressSanitizer sees a byte too many), at odd addresses. */
+/* Applies a bound chain between buffers of exact size (AddressSanitizer sees a byte too many), at
+ * odd addresses. */
 static int apply_exact(const struct mr_transform *chain, const struct mr_spec *in_spec,
                        const uint64_t *dim, uint64_t index, const void *in, void *out,
                        uint64_t *out_dim)
@@ -379,7 +381,8 @@ static bool compare_with_plain(uint32_t seed)
     return compare_chain(text, random_spec(seed), seed);
 }
 
-/* Pixels to planes in one stage, with a mirror, longer and shorter than its blocks, of sizes that vary and that do not. */
+/* Pixels to planes in one stage, with a mirror, longer and shorter than its blocks, of sizes that
+ * vary and that do not. */
 static void test_planes_are_bit_equal_to_plain(void **state)
 {
     static const char *const begins[] = {"", "hflip(1),", "hflip,", "vflip,", "hflip(1),hflip(1),"};
@@ -585,7 +588,8 @@ static void test_variable_shapes(void **state)
     mr_transform_destroy(chain);
 }
 
-/* Channels in front of a dimension that varies: how many elements one has follows from the sample. */
+/* Channels in front of a dimension that varies: how many elements one has follows from the
+ * sample. */
 static void test_channels_of_variable_shapes(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Packed archives: temporary files that outlive no process, what earlier versions left, ceilings, and requests to stop. */
+/* Packed archives: temporary files that outlive no process, what earlier versions left, ceilings,
+ * and requests to stop. */
 #include "run_loader.h"
 #include "samples.h"
 #include "tar_write.h"
@@ -220,7 +221,8 @@ static void interrupt_at_sweep(void *user, enum mr_log_level level, const char *
     }
 }
 
-/* Leftovers are removed just before an archive is unpacked: a place where the request surely comes in mid-opening. */
+/* Leftovers are removed just before an archive is unpacked: a place where the request surely comes
+ * in mid-opening. */
 static void unpacking_is_interrupted(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Data sets by URI: where the path ends, which format it has, and what is said when neither is clear. */
+/* Data sets by URI: where the path ends, which format it has, and what is said when neither is
+ * clear. */
 #include "samples.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* White-box. The video module: a frame is the same however it is reached, whatever the file; what is broken is named. */
+/* White-box. The video module: a frame is the same however it is reached, whatever the file; what
+ * is broken is named. */
 #include "codec/video.h"
 #include "samples.h"
 
@@ -84,7 +85,8 @@ static void frames_are_numbered(void **state)
     }
 }
 
-/* Files that others made: every frame by jumping about is the frame that going straight through gives. */
+/* Files that others made: every frame by jumping about is the frame that going straight through
+ * gives. */
 static void jumps_equal_straight(void **state)
 {
     (void)state;

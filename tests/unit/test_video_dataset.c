@@ -1,4 +1,5 @@
-/* White-box. Clips of videos: which frames, the same whoever decodes them; labels; broken files; the module that is not there. */
+/* White-box. Clips of videos: which frames, the same whoever decodes them; labels; broken files;
+ * the module that is not there. */
 #include "run_loader.h"
 
 #include "samples.h"
@@ -24,7 +25,8 @@ static const char *make(const char *name, int n, int gop, int b_frames)
     return v.path;
 }
 
-/* Seven videos in two classes, one of them shorter than a clip, one of another size; in any case one that is no video. */
+/* Seven videos in two classes, one of them shorter than a clip, one of another size; in any case
+ * one that is no video. */
 static const char *made(char *buf, size_t cap, const char *options)
 {
     static bool done;
@@ -239,7 +241,8 @@ static void random_places_are_the_seeds(void **state)
     run_free(&other);
 }
 
-/* A file that is none, one cut off in the middle: bad samples, and the same ones for any workers. */
+/* A file that is none, one cut off in the middle: bad samples, and the same ones for any
+ * workers. */
 static void broken_files_are_bad_samples(void **state)
 {
     (void)state;
@@ -316,7 +319,8 @@ static int expect_missing(const char *uri)
                : 1;
 }
 
-/* Of a damaged file it is the same clips that are bad, and the same pixels in the others, in whatever order. */
+/* Of a damaged file it is the same clips that are bad, and the same pixels in the others, in
+ * whatever order. */
 static void damage_is_the_same_for_any_workers(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Waiting for a limited time, and in an event loop: what is late, and when a descriptor is readable. */
+/* Waiting for a limited time, and in an event loop: what is late, and when a descriptor is
+ * readable. */
 #include "run_loader.h"
 
 #include <errno.h>

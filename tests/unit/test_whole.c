@@ -1,5 +1,5 @@
-/* Files that are opened when they are read: whatever the store, the cache and the workers, a sample has its file's bytes, and
- * what is wrong with one file is that sample's error. */
+/* Files that are opened when they are read: whatever the store, the cache and the workers, a sample
+ * has its file's bytes, and what is wrong with one file is that sample's error. */
 #include "unit.h"
 #include "whole.h"
 
@@ -275,7 +275,8 @@ static void one_file_changes(void **state)
             reads_of_one_file(kinds[k]);
 }
 
-/* Descriptors are taken by reads in flight alone; too few of them end the run, whatever the policy. */
+/* Descriptors are taken by reads in flight alone; too few of them end the run, whatever the
+ * policy. */
 static void too_few_descriptors_are_not_bad_samples(void **state)
 {
     (void)state;

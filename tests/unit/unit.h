@@ -1,4 +1,5 @@
-/* What the unit tests of the base room share: cmocka with its includes, and fixed pseudo-random values. */
+/* What the unit tests of the base room share: cmocka with its includes, and fixed pseudo-random
+ * values. */
 #ifndef MR_TEST_UNIT_H
 #define MR_TEST_UNIT_H
 
