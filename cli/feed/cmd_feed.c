@@ -178,7 +178,8 @@ static const struct cli_note json_notes[] = {
     {"seconds", "from opening the loader to the end of the consumer's last step"},
     {"samples_per_s, gb_per_s", "samples and 10^9 bytes delivered, over seconds"},
     {"first_batch_ms", "from opening the loader to the first batch handed out"},
-    {"warm_samples_per_s", "from the first batch on; null when there was no other"},
+    {"warm_samples_per_s",
+     "without batches that were ready before the first was handed out; null: no others"},
     {"utilization", "with --sink-ms or a device's step: steps' time over the time from the first "
                     "step's end; else null"},
     {"digest", "32 hex digits with --digest, else null"},

@@ -135,15 +135,11 @@ static void json_gpu_decode(struct mr_json *json, const struct feed *feed)
     mr_json_object_end(json);
 }
 
-/* Samples a second from the first batch on, without the start; 0: there was no second batch. */
+/* Samples a second in the steady state; 0: no batch was made after the first was handed out. */
 static double warm_rate(const struct feed *feed)
 {
     const struct mr_loader_stats *st = &feed->result.stats;
-    double start = (double)st->first_batch_ns * 1e-9;
-    if (st->batches < 2 || st->samples <= feed->opts->loader.batch_size)
-        return 0;
-    return per_second((double)(st->samples - feed->opts->loader.batch_size),
-                      feed->result.seconds - start);
+    return per_second((double)st->warm_samples, (double)st->warm_ns * 1e-9);
 }
 
 int feed_print_json(const struct feed *feed)

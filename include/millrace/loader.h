@@ -345,6 +345,10 @@ struct mr_loader_stats {
     uint64_t consumer_wait_ns;      /* in mr_loader_next() */
     uint64_t consumer_busy_ns;      /* between batches */
 
+    /* The steady rate: samples and time from the first batch on or, if more batches were ready
+     * then, from the one behind these, which itself is not counted. 0: no batch came after it. */
+    uint64_t warm_samples, warm_ns;
+
     /* Copies to the device and the transforms behind them. Estimated from the batches that were
      * timed, if not all were. */
     uint64_t copy_ns;

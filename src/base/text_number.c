@@ -31,8 +31,11 @@ const char *mr_text_scale(enum mr_text_unit unit, int figures, double *value, in
         *value /= step;
     }
     int n = figures - 1;
-    for (double behind = all / 10; n > 0 && size >= most / behind; behind /= 10)
+    double behind = all / 10;
+    while (n > 0 && size >= most / behind) {
+        behind /= 10;
         n--;
+    }
     *digits = i == 0 && size == floor(size) ? 0 : n;
     return names[i];
 }

@@ -20,6 +20,7 @@
  *   lease.h    holds that outlive batch and loader          lease.c, dlpack.c
  *   ship.h     the copy of a full slot to the device        ship.c; times.h: times.c
  *   bad.h      what happens to bad samples                  bad.c
+ *   blocked.h  how long decoding blocks            blocked.c
  *   stats.h    figures and the bottleneck                   stats.c
  *   watch.h    what each worker does at the moment          watch.c
  *   gate.h     who may call it, and closing during a call   gate.c
@@ -78,8 +79,9 @@ struct mr_handout {
     int ended;        /* negative: the error that ended the run */
     struct mr_error_kept end_error;
     uint64_t last_return_ns;
-    uint64_t waited_ns;   /* in calls since then that came back without a batch */
-    bool spare_processor; /* there are more processors than workers */
+    uint64_t warm_from, warm_start_ns; /* the batch that begins the steady rate; 0: not yet out */
+    uint64_t waited_ns;                /* in calls since then that came back without a batch */
+    bool spare_processor;              /* there are more processors than workers */
 };
 
 struct mr_loader {

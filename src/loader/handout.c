@@ -69,9 +69,26 @@ static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_bat
     }
 }
 
+/* Batches that were ready before the first one was handed out say nothing about the rate. */
+static void count_warm(struct mr_loader *ld, const struct mr_slot *slot, uint64_t now)
+{
+    struct mr_handout *out = &ld->handout;
+    if (!out->last_return_ns) {
+        uint64_t ready = mr_counted(&ld->ring.n_ready);
+        out->warm_from = ready > out->next_batch ? ready : 0;
+    }
+    if (out->warm_start_ns) {
+        mr_count(&ld->stats.warm_samples, slot->size);
+        atomic_store_explicit(&ld->stats.warm_ns, now - out->warm_start_ns, memory_order_relaxed);
+    } else if (out->next_batch > out->warm_from) {
+        out->warm_start_ns = now;
+    }
+}
+
 static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64_t entered)
 {
     uint64_t now = mr_time_ns();
+    count_warm(ld, slot, now);
     if (ld->handout.last_return_ns) {
         mr_hist_add(&ld->stats.interval, now - ld->handout.last_return_ns);
         mr_count(&ld->stats.busy_ns, entered - ld->handout.last_return_ns - ld->handout.waited_ns);
@@ -203,7 +220,11 @@ static int enter_next(struct mr_loader *ld, const char *call, struct mr_stream *
     int rc = mr_gate_enter(ld, call);
     if (rc < 0)
         return rc;
-    rc = out ? check_stream(ld, stream, call) : mr_error_null(call, "a batch to fill");
+    if (!out) {
+        rc = mr_error_null(call, "a batch to fill");
+        goto end;
+    }
+    rc = check_stream(ld, stream, call);
     if (rc < 0)
         goto end;
     rc = next(ld, stream, timeout_ns, out);

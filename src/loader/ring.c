@@ -194,8 +194,8 @@ void mr_ring_ready(struct mr_ring *ring, struct mr_slot *slot, uint64_t t)
     uint64_t claimed = atomic_load_explicit(&slot->claim_ns, memory_order_relaxed);
     uint64_t now = mr_time_ns();
     pthread_mutex_lock(&ring->lock);
-    mr_hist_add(&ring->make, now > claimed ? now - claimed : 0);
     atomic_fetch_add_explicit(&ring->n_ready, 1, memory_order_relaxed);
+    mr_hist_add(&ring->make, now > claimed ? now - claimed : 0);
     pthread_mutex_unlock(&ring->lock);
     /* Before a look at `awaited`: the consumer sets that before it looks at the slot, so one of the
      * two sees the other. */

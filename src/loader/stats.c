@@ -1,6 +1,7 @@
 /* The figures of a run and what they say: where the time goes. */
 #include "loader/engine.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -129,6 +130,59 @@ static const char *advice_for(const struct mr_loader *ld, enum mr_stage stage)
                                     : "more workers where processors are free, or a cheaper chain";
 }
 
+/* One sample's, by the samples that were measured. */
+struct decoding {
+    double wall_ns, blocked_ns;
+};
+
+static struct decoding decoding_of(const struct mr_loader *ld)
+{
+    uint64_t n = 0, wall = 0, blocked = 0;
+    for (uint32_t i = 0; i < ld->workers.n; i++) {
+        const struct mr_blocked_sums *sums = &ld->workers.worker[i].blocked;
+        n += mr_counted(&sums->n);
+        wall += mr_counted(&sums->wall_ns);
+        blocked += mr_counted(&sums->blocked_ns);
+    }
+    double each = n ? (double)n : 1;
+    return (struct decoding){(double)wall / each, (double)MR_MIN(blocked, wall) / each};
+}
+
+/* The time that the consumer takes for a sample when it never waits: its thread's, or its work's on
+ * the device. */
+static double consumer_sample_ns(const struct mr_loader_stats *st)
+{
+    double host = (double)st->consumer_busy_ns / (double)(st->batches - 1);
+    double used = st->used_batches ? (double)st->used_ns / (double)st->used_batches : 0;
+    return MR_MAX(host, used) * (double)st->batches / (double)MR_MAX(st->samples, 1);
+}
+
+/* Threads that block need no processors: how many of them help. */
+static void name_waiting(const struct mr_loader *ld, struct mr_loader_stats *st,
+                         const struct steady *steady, const struct decoding *d)
+{
+    uint64_t busy = 0;
+    for (int s = 0; s < MR_STAGE_SLOT; s++)
+        busy += steady->stage_ns[s];
+    double all_ns = d->wall_ns * (double)busy / (double)steady->stage_ns[MR_STAGE_DECODE];
+    double full = mr_cpu_count() * all_ns / MR_MAX(all_ns - d->blocked_ns, 1);
+    double need = ceil(all_ns / MR_MAX(consumer_sample_ns(st), 1)), most = MR_MAX_WORKERS;
+    most = MR_MIN(most, full);
+    char advice[64];
+    if (st->workers >= most)
+        snprintf(advice, sizeof advice, "more workers would not help: make the wait shorter");
+    else if (need > most)
+        snprintf(advice, sizeof advice, "throughput grows with workers, up to about %.0f", most);
+    else
+        snprintf(advice, sizeof advice, "about %.0f workers would hide it",
+                 MR_MAX(need, st->workers + 1.0));
+    bool is_callback = strcmp(ld->ds->ops->name, "callback") == 0;
+    set_cause(st, mr_stage_name(MR_STAGE_DECODE),
+              "waiting in %s: %.3g ms a sample, %.0f%% of it without using a processor: %s",
+              is_callback ? "get()" : "decode", d->wall_ns * 1e-6, 100 * d->blocked_ns / d->wall_ns,
+              advice);
+}
+
 static void name_worker_stage(const struct mr_loader *ld, struct mr_loader_stats *st,
                               const struct steady *steady)
 {
@@ -136,12 +190,15 @@ static void name_worker_stage(const struct mr_loader *ld, struct mr_loader_stats
     for (int s = 0; s < MR_STAGE_SLOT; s++)
         worst = steady->stage_ns[s] > steady->stage_ns[worst] ? s : worst;
     double share = percent(steady->stage_ns[worst], steady->worker_ns);
+    struct decoding d = decoding_of(ld);
     if (share < NO_STAGE)
         set_cause(
             st, "none",
             "since the first batch no stage took %d%% of the workers' time: too short a run to "
             "tell",
             NO_STAGE);
+    else if (worst == MR_STAGE_DECODE && d.blocked_ns > d.wall_ns / 2)
+        name_waiting(ld, st, steady, &d);
     else
         set_cause(st, mr_stage_name((enum mr_stage)worst),
                   "since the first batch %u worker%s spent %.0f%% of their time on %s: %s",
@@ -248,6 +305,8 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
         .prefetch = ld->ring.n_slots,
         .consumer_wait_ns = mr_counted(&ld->stats.wait_ns),
         .consumer_busy_ns = mr_counted(&ld->stats.busy_ns),
+        .warm_samples = mr_counted(&ld->stats.warm_samples),
+        .warm_ns = mr_counted(&ld->stats.warm_ns),
     };
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);

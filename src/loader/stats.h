@@ -18,6 +18,7 @@ struct mr_counters {
     uint64_t open_ns;
     _Atomic uint64_t first_batch_ns, first_wait_ns, samples, batches, bytes, wait_ns, busy_ns;
     _Atomic uint64_t ready_sum; /* batches that were ready at each call of mr_loader_next() */
+    _Atomic uint64_t warm_samples, warm_ns; /* see mr_loader_stats */
     _Atomic uint64_t collate_ns;
     struct mr_hist interval, wait;
     /* Workers' stages when the first batch was handed out; last: their lives. */

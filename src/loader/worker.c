@@ -253,12 +253,15 @@ static bool is_over(const struct mr_run *run)
     return run->n_done == run->n && run->n_landed == run->n_reads;
 }
 
-/* One sample of every few runs is timed: it tells decoding from transforming. */
+/* One sample of every few runs is timed: it tells decoding from transforming. Slow samples are few
+ * and differ, so all of them are timed; but one call of get_run makes a whole run. */
 #define TIMED_RUNS 8
 
 static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
 {
-    bool tracing = mr_trace_on(), timed = tracing || w->n_made % TIMED_RUNS == 0;
+    bool tracing = mr_trace_on(), slow = w->watch.slow;
+    bool timed = tracing || slow || w->n_made % TIMED_RUNS == 0;
+    w->measure = timed && w->lengthy;
     uint32_t made = 0;
     for (uint32_t i = 0;
          i < run->n && !atomic_load_explicit(&w->ld->ring.stop, memory_order_relaxed); i++) {
@@ -271,7 +274,8 @@ static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
         mr_watch_note(&w->watch, run->t, run->row0 + i, MR_TASK_DECODE);
         mr_sample_make(w, run, i, timed);
         s->done = true;
-        timed = tracing;
+        timed = tracing || (slow && !w->ld->ds->ops->get_run);
+        w->measure = false;
         made++;
     }
     w->n_made +=
@@ -291,6 +295,7 @@ static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
         return 0;
     uint64_t start = lap(w, &w->made_ns);
     w->watch.slow = w->lap_ns - start > made * SLOW_SAMPLE_NS;
+    w->lengthy = w->lap_ns - start > made * MR_BLOCKED_SAMPLE_NS;
     mr_count(&w->made_ns, 0 - w->direct_ns); /* that was reading */
     mr_count(&w->stage_ns[MR_STAGE_READ], w->direct_ns);
     w->direct_ns = 0;

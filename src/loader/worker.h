@@ -14,6 +14,7 @@
 #define MR_LOADER_WORKER_H
 
 #include "base/base.h"
+#include "loader/blocked.h"
 #include "loader/get.h"
 #include "loader/run.h"
 #include "loader/watch.h"
@@ -71,6 +72,9 @@ struct mr_worker {
     /* Its time. Atomics are written by this worker and read by any thread. */
     uint64_t lap_ns; /* up to when its time has been accounted for */
     uint64_t n_made; /* rounds that made samples: every few, one sample is timed */
+    bool lengthy;    /* samples of the latest run took MR_BLOCKED_SAMPLE_NS or more */
+    bool measure;    /* whether the timed sample blocks */
+    struct mr_blocked_sums blocked;
     _Atomic uint64_t stage_ns[MR_N_STAGES];
     _Atomic uint64_t timed_decode_ns, timed_transform_ns; /* of the samples that were timed */
     _Atomic uint64_t direct_reads, direct_bytes;          /* by a backend, while making samples */

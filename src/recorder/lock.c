@@ -33,7 +33,7 @@ static void futex(atomic_uint *word, int operation, unsigned value, const struct
     int saved = errno;
     bool inside = record_inside; /* for a signal handler that runs meanwhile: record_is_busy() */
     record_inside = true;
-    record_syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
+    record_syscall(SYS_futex, word, operation, value, timeout, (void *)NULL, 0);
     record_inside = inside;
     errno = saved;
 }
@@ -82,7 +82,8 @@ bool record_wait_for(atomic_uint *stage, unsigned until, atomic_uint *wake, uint
 void *record_map(size_t bytes)
 {
     int saved = errno;
-    void *address = MMAP(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+    void *address =
+        MMAP((void *)NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
     errno = saved;
     return address == MAP_FAILED ? NULL : address;
 }
@@ -96,6 +97,6 @@ void record_unmap(void *memory, size_t bytes)
 
 void *record_map_file(int fd, size_t bytes)
 {
-    void *address = MMAP(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
+    void *address = MMAP((void *)NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
     return address == MAP_FAILED ? NULL : address;
 }

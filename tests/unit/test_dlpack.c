@@ -223,7 +223,7 @@ static void a_batch_stays_until_its_last_hold_ends(void **state)
             if (draw(3) == 0 || kept.n == MOST) {
                 struct tensors some = {.n = 1 + draw(kept.n)};
                 kept.n -= some.n;
-                memcpy(some.of, &kept.of[kept.n], some.n * sizeof some.of[0]);
+                memcpy(some.of, &kept.of[kept.n], some.n * sizeof(struct mr_dlpack *));
                 pthread_t thread;
                 assert_int_equal(pthread_create(&thread, NULL, end_all, &some), 0);
                 pthread_join(thread, NULL);

@@ -441,6 +441,37 @@ static void statistics_add_up(void **state)
     mr_dataset_close(ds);
 }
 
+/* Batches that were ready before the first was handed out are not in the steady rate. */
+static void the_steady_rate_leaves_out_ready_batches(void **state)
+{
+    (void)state;
+    for (int batches = 1; batches <= 12; batches++) {
+        struct mr_dataset *ds;
+        char uri[64];
+        snprintf(uri, sizeof uri, "synthetic:n=%d,shape=4", 10 * batches);
+        must(mr_dataset_open(uri, &ds));
+        struct mr_loader_opts opts;
+        mr_loader_opts_init(&opts);
+        opts.batch_size = 10;
+        opts.prefetch = 4;
+        struct mr_loader *ld;
+        must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
+        struct mr_loader_stats st;
+        do
+            mr_loader_stats(ld, &st);
+        while (st.make.n < (uint64_t)MR_MIN(batches, 4) && usleep(1000) == 0);
+        struct mr_batch b;
+        while (mr_loader_next(ld, NULL, &b) > 0)
+            must(mr_loader_release(ld, &b, NULL));
+        mr_loader_stats(ld, &st);
+        int expected = MR_MAX(batches - 5, 0); /* the fifth begins it */
+        assert_int_equal(st.warm_samples, 10 * expected);
+        assert_int_equal(st.warm_ns > 0, expected > 0);
+        mr_loader_close(ld);
+        mr_dataset_close(ds);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -457,6 +488,7 @@ int main(void)
         cmocka_unit_test(misuse_is_told),
         cmocka_unit_test(states_are_checked),
         cmocka_unit_test(statistics_add_up),
+        cmocka_unit_test(the_steady_rate_leaves_out_ready_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

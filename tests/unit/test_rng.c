@@ -88,7 +88,7 @@ static void integers_are_below_and_equally_likely(void **state)
     for (int i = 0; i < DRAWS; i++)
         count[mr_rng_below(&rng, N)]++;
     for (int k = 0; k < N; k++) /* 5 standard deviations of 92.6 */
-        assert_true(fabs((double)count[k] - DRAWS / N) < 463);
+        assert_true(fabs((double)count[k] - (double)DRAWS / N) < 463);
     /* of n = 3/4 * 2^64, one draw in four is thrown away: what is kept must stay even */
     unsigned low = 0;
     for (int i = 0; i < 10000; i++)

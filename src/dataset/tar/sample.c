@@ -285,7 +285,8 @@ int mr_tar_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_b
     int e = 0;
     for (int f = 0; f < ds->n_fields; f++) {
         const struct mr_bytes *bytes = p[f].origin == FROM_FILE ? &in[e++] : NULL;
-        int rc = make_field(ds, index, f, mr_tar_member_of(ds, index, f), &p[f], bytes, out);
+        const struct mr_tar_member *m = mr_tar_member_of(ds, index, f);
+        int rc = m ? make_field(ds, index, f, m, &p[f], bytes, out) : lacks(ds, index, f);
         if (rc < 0)
             return rc;
     }

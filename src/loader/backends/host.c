@@ -99,14 +99,21 @@ static int decode(struct mr_worker *w, const struct mr_row *row, struct mr_run_s
 int mr_host_decode(struct mr_worker *w, const struct mr_row *row, struct mr_run_sample *s,
                    struct mr_bytes *stored, struct mr_decoding *out)
 {
+    bool measure = row->timed && w->measure;
+    struct mr_blocked begin;
+    prepare(w, row, s, out);
+    if (measure)
+        mr_blocked_begin(&begin);
     out->start_ns = row->timed ? mr_time_ns() : 0;
     out->decoded_ns = 0;
-    prepare(w, row, s, out);
     out->sample.stored = stored;
     int rc = decode(w, row, s, &out->sample);
     if (!row->timed)
         return rc;
     out->decoded_ns = mr_time_ns();
+    if (measure && rc == 0)
+        mr_blocked_end(&begin, out->decoded_ns - out->start_ns,
+                       s->n_extents == 0 ? w->get.n_made : 1, &w->blocked);
     if (s->n_extents == 0 && w->get.n_made > 1) /* its share of the time of all */
         out->start_ns = out->decoded_ns - (out->decoded_ns - out->start_ns) / w->get.n_made;
     return rc;
