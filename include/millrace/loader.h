@@ -104,7 +104,9 @@ struct mr_loader_opts {
      * run on the device. */
     enum mr_cache_kind cache;
     enum mr_collate collate;
-    double pad_value;        /* what PAD and FIXED fill with */
+    /* What PAD and FIXED fill with. Each field that varies must be able to hold it: integers
+     * exactly, floating types rounded, but not to infinity or zero. */
+    double pad_value;
     enum mr_bad_policy bad;  /* default FAIL */
     uint64_t max_bad;        /* SKIP, REPLACE: most bad samples; default: any */
     double max_bad_fraction; /* of the samples so far plus one batch; 0: any */
@@ -121,6 +123,9 @@ struct mr_loader_opts {
      * without these AUTO leaves decoding to the host, and a share fails with MR_EUNSUPPORTED or
      * MR_EOPTION. docs/data.md says how pixels differ. */
     double gpu_decode;
+    /* 1: continues from the position of a state that another sampler or chain made. The data set,
+     * seed and length of an epoch must still be the state's. */
+    int force_state;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_loader_opts_init(); see millrace.h. */
@@ -158,8 +163,8 @@ MR_API int mr_loader_opts_parse(const char *text, struct mr_loader_opts *opts);
  * [out] out: on success; close it with mr_loader_close().
  * May block: on headers, with MR_CACHE_DEVICE on all samples, with MR_GPU_DECODE_AUTO on some.
  * Returns 0, MR_EOPTION, MR_EMISUSE, MR_ESHAPE, MR_ELIMIT (over max_memory; the text has the sum),
- * MR_ESTATE (the state is of another data set, sampler or seed), MR_EUNSUPPORTED, MR_EDEVICE,
- * MR_EDEVICEMEM, -ENOMEM, -errno; with MR_CACHE_DEVICE also the error of a bad sample.
+ * MR_ESTATE (the state is of another data set, sampler, chain or seed), MR_EUNSUPPORTED,
+ * MR_EDEVICE, MR_EDEVICEMEM, -ENOMEM, -errno; with MR_CACHE_DEVICE also the error of a bad sample.
  */
 MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler,
                           struct mr_transform *chain, struct mr_device *device,
@@ -274,8 +279,9 @@ MR_API const struct mr_spec *mr_loader_field(const struct mr_loader *loader, int
 
 /*
  * Writes the state after the last batch that mr_loader_next() returned: a small JSON object with
- * the data set's fingerprint, the sampler, seed, epoch and position. Takes microseconds. To resume,
- * give it to mr_loader_open() as opts.state; number of workers, batch size and ranks may differ.
+ * the data set's fingerprint, sampler, chain, seed, epoch and position. Takes microseconds. To
+ * resume, give it to mr_loader_open() as opts.state; number of workers, batch size and ranks may
+ * differ.
  * [out] buf: cap bytes; 1,024 are enough. Returns the text's length, or MR_ELIMIT if cap is too
  * small.
  */

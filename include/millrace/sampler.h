@@ -69,6 +69,10 @@ struct mr_sampler_opts {
                uint64_t *out_indices);
     void *user;
     uint64_t length; /* CUSTOM: positions in an epoch */
+    /* CUSTOM: in the sampler's text, so that saved states know the order: 1 to 63 printable ASCII
+     * characters without " and \. NULL: no name. */
+    const char *name;
+    uint64_t version; /* CUSTOM: in the text if not 0: change it when the order changes */
 };
 
 /* Sets opts to the defaults. C and C++ call mr_sampler_opts_init(); see millrace.h. */
@@ -92,8 +96,9 @@ MR_API void mr_sampler_destroy(struct mr_sampler *sampler);
 /* The number of positions in one epoch, all ranks together. */
 MR_API uint64_t mr_sampler_length(const struct mr_sampler *sampler);
 
-/* Kind and parameters as saved states record them: "random(seed=7)". Indices and weights are given
- * as a hash. Owned by the sampler. */
+/* Kind and parameters as saved states record them: "random(seed=7)", or of a callback
+ * "custom(balanced,version=2,length=1000,seed=7)". Indices and weights are given as a hash.
+ * Owned by the sampler. */
 MR_API const char *mr_sampler_text(const struct mr_sampler *sampler);
 
 /* 1 if neighboring positions hold neighboring indices, so that reads can be merged; else 0. */

@@ -60,6 +60,9 @@ struct mr_transform_fn {
                  const struct mr_spec *out_spec, void *out, uint64_t *out_dim,
                  const uint32_t random[4]);
     void *user;
+    /* In the chain's text, "noise(version=2)", if not 0. Saved states have that text: change
+     * name or version when parameters or results change. */
+    uint64_t version;
 };
 
 /* Appends an op of the caller's own. Returns 0, MR_EOPTION, MR_ELIMIT, MR_EMISUSE while a loader
@@ -96,8 +99,8 @@ MR_API int mr_transform_apply(const struct mr_transform *chain, int field, uint6
                               uint64_t epoch, uint64_t index, const void *in,
                               const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch);
 
-/* The chain as text that mr_transform_add() reads. An op of the caller's own appears by its name,
- * which cannot be read back. Owned by the chain, valid until it changes. */
+/* The chain as text that mr_transform_add() reads. An op of the caller's own appears by its name
+ * and version, which cannot be read back. Owned by the chain, valid until it changes. */
 MR_API const char *mr_transform_text(const struct mr_transform *chain);
 
 /* Calls fn for each op with its name, its arguments and one line about it. Stops when fn returns

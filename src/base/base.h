@@ -98,6 +98,9 @@ static inline uint64_t mr_round_up(uint64_t x, uint64_t to)
 /* Stores a number as one element: integers are rounded to nearest even and saturated, NaN becomes
  * 0; sets the real part of complex types. */
 void mr_element_from_double(enum mr_dtype dtype, double value, void *out);
+/* Whether an element can have this value: integers exactly, floating types rounded, but not to
+ * infinity or zero. */
+bool mr_element_holds(enum mr_dtype dtype, double value);
 
 /* The body of mr_*_opts_fill(): copies the defaults to a caller's struct of `size` bytes, and
  * stores that size in its first member. If the caller's struct is newer, and thus larger, the rest

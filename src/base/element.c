@@ -92,3 +92,49 @@ void mr_element_from_double(enum mr_dtype dtype, double value, void *out)
     }
     memcpy(out, &e, bytes);
 }
+
+/* One past the largest whole number of the type. */
+static double int_end(enum mr_dtype dtype, bool is_signed)
+{
+    int bits = 8 * (int)mr_dtype_size(dtype);
+    return dtype == MR_BOOL ? 2 : ldexp(1, is_signed ? bits - 1 : bits);
+}
+
+static bool int_holds(enum mr_dtype dtype, bool is_signed, double value)
+{
+    double end = int_end(dtype, is_signed);
+    return value >= (is_signed ? -end : 0) && value < end && value == floor(value);
+}
+
+/* Rounding is fine, but to infinity or zero it is another number. */
+static bool float_holds(enum mr_dtype dtype, double value)
+{
+    if (!isfinite(value) || value == 0)
+        return true;
+    uint16_t h = dtype == MR_F16    ? half_from_f32((float)value)
+                 : dtype == MR_BF16 ? bfloat_from_f32((float)value)
+                                    : 1;
+    uint16_t infinity = dtype == MR_F16 ? 0x7c00 : 0x7f80;
+    bool wide = dtype == MR_F64 || dtype == MR_C128;
+    return (h & 0x7fff) != infinity && (h & 0x7fff) != 0 &&
+           (wide || (isfinite((float)value) && (float)value != 0));
+}
+
+bool mr_element_holds(enum mr_dtype dtype, double value)
+{
+    switch (dtype) {
+    case MR_BOOL:
+    case MR_U8:
+    case MR_U16:
+    case MR_U32:
+    case MR_U64:
+        return int_holds(dtype, false, value);
+    case MR_I8:
+    case MR_I16:
+    case MR_I32:
+    case MR_I64:
+        return int_holds(dtype, true, value);
+    default:
+        return float_holds(dtype, value);
+    }
+}

@@ -26,6 +26,22 @@ static int check_collate(const struct mr_loader *ld, const struct mr_field *fp)
     return 0;
 }
 
+/* The value to pad with becomes an element as it is, or the loader does not open. */
+static int check_padding(const struct mr_loader *ld, const struct mr_field *fp)
+{
+    enum mr_collate collate = ld->opts.collate;
+    enum mr_dtype dtype = fp->out.dtype;
+    if (!fp->varies || (collate != MR_COLLATE_PAD && collate != MR_COLLATE_FIXED) ||
+        mr_element_holds(dtype, ld->opts.pad_value))
+        return 0;
+    char text[160];
+    mr_spec_format(&fp->out, text, sizeof text);
+    return mr_error_set(MR_EOPTION,
+                        "%s: pad_value is %.17g: expected a number that %s can hold; choose "
+                        "another, or cast the field",
+                        text, ld->opts.pad_value, mr_dtype_name(dtype));
+}
+
 /* Rows of a batch need a size: of pictures whose size nobody knows the chain has to give one. */
 static int check_picture(const struct mr_loader *ld)
 {
@@ -56,6 +72,9 @@ static int plan_field(struct mr_loader *ld, int f)
     if (rc < 0)
         return rc;
     rc = check_collate(ld, fp);
+    if (rc < 0)
+        return rc;
+    rc = check_padding(ld, fp);
     return rc < 0 ? rc : mr_device_chain_plan(ld, f);
 }
 

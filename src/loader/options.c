@@ -52,6 +52,8 @@ static const struct mr_option table[] = {
     OPT("remainder", 0, ENUM, remainder, order, .initial = "drop", .choices = remainders,
         .help = "If --world does not divide the epoch: drop the rest, or pad from the epoch's "
                 "start"),
+    OPT("force-state", 0, FLAG, force_state, order,
+        .help = "Accept a state that another sampler or transform chain made"),
 
     OPT("workers", 'w', UINT32, workers, pipeline, .initial = "0", .max = MR_MAX_WORKERS,
         .unit = "threads",

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define STATE_VERSION 1
+#define CHAIN_SHOWN   160 /* bytes of a chain's text */
+#define CHAIN_BYTES   (CHAIN_SHOWN + 32)
 
 /* The epoch and global position where batch number `next` begins. */
 static void place_of(const struct mr_loader *ld, uint64_t next, uint64_t *epoch, uint64_t *position)
@@ -25,19 +27,40 @@ static void place_of(const struct mr_loader *ld, uint64_t next, uint64_t *epoch,
     *position = last.last ? 0 : last.shard->start + (last.row0 + last.rows) * last.shard->world;
 }
 
+/* The chain's text as a JSON string can hold it. A long one is cut, and has a hash at its end, as
+ * has one with characters that JSON would escape. */
+static void chain_text(const struct mr_loader *ld, char out[CHAIN_BYTES])
+{
+    const char *text = ld->chain ? mr_transform_text(ld->chain) : "";
+    size_t n = strlen(text), shown = MR_MIN(n, CHAIN_SHOWN);
+    bool whole = n == shown;
+    for (size_t i = 0; i < shown; i++) {
+        bool plain = text[i] >= ' ' && text[i] <= '~' && text[i] != '"' && text[i] != '\\';
+        out[i] = plain ? text[i] : '?';
+        whole = whole && plain;
+    }
+    out[shown] = '\0';
+    if (!whole)
+        snprintf(out + shown, CHAIN_BYTES - shown, "... #%016" PRIx64,
+                 mr_hash(MR_HASH_START, text, n));
+}
+
 /* next: the first batch after a resume; bad: bad samples before it. */
 static int write_state(const struct mr_loader *ld, uint64_t next, uint64_t bad, char *buf,
                        size_t cap)
 {
     uint64_t epoch, position;
+    char chain[CHAIN_BYTES];
     place_of(ld, next, &epoch, &position);
+    chain_text(ld, chain);
     int n = snprintf(buf, cap,
                      "{\"millrace_state\": %d, \"dataset\": \"%016" PRIx64
-                     "\", \"sampler\": \"%s\", \"seed\": \"%" PRIu64 "\", \"samples\": %" PRIu64
-                     ", \"epoch\": %" PRIu64 ", \"position\": %" PRIu64 ", \"next_batch\": %" PRIu64
-                     ", \"batch_size\": %" PRIu64 ", \"world\": %u, \"bad_samples\": %" PRIu64 "}",
+                     "\", \"sampler\": \"%s\", \"chain\": \"%s\", \"seed\": \"%" PRIu64
+                     "\", \"samples\": %" PRIu64 ", \"epoch\": %" PRIu64 ", \"position\": %" PRIu64
+                     ", \"next_batch\": %" PRIu64 ", \"batch_size\": %" PRIu64
+                     ", \"world\": %u, \"bad_samples\": %" PRIu64 "}",
                      STATE_VERSION, mr_dataset_fingerprint(ld->ds), mr_sampler_text(ld->sampler),
-                     ld->opts.seed, ld->plan.length, epoch, position,
+                     chain, ld->opts.seed, ld->plan.length, epoch, position,
                      position / ld->opts.world / ld->opts.batch_size, ld->opts.batch_size,
                      ld->opts.world, ld->quarantine.n_bad_before + bad);
     if (n < 0 || (size_t)n >= cap)
@@ -79,16 +102,31 @@ static int get_count(const cJSON *root, const char *name, uint64_t *out)
     return 0;
 }
 
-static int check_text(const cJSON *root, const char *name, const char *what, const char *have)
+static int check_text(const cJSON *root, const char *name, const char *what, const char *have,
+                      const char *advice)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, name);
     if (!cJSON_IsString(item))
         return mr_error_set(MR_ESTATE, "state: \"%s\" is missing or not a string", name);
     if (strcmp(item->valuestring, have) != 0)
         return mr_error_set(MR_ESTATE,
-                            "state: made with another %s: the state has %.200s, this run has %s",
-                            what, item->valuestring, have);
+                            "state: made with another %s: the state has %.200s, this run has %s%s",
+                            what, item->valuestring, have, advice);
     return 0;
+}
+
+/* What decides which samples come next, and what becomes of them. States of 0.1 have no chain. */
+static int check_order(const struct mr_loader *ld, const cJSON *root)
+{
+    static const char advice[] = ": use the same, or force-state";
+    if (ld->opts.force_state)
+        return 0;
+    int rc = check_text(root, "sampler", "sampler", mr_sampler_text(ld->sampler), advice);
+    if (rc < 0 || !cJSON_HasObjectItem(root, "chain"))
+        return rc;
+    char chain[CHAIN_BYTES];
+    chain_text(ld, chain);
+    return check_text(root, "chain", "transform chain", chain, advice);
 }
 
 static int check_identity(const struct mr_loader *ld, const cJSON *root)
@@ -98,16 +136,16 @@ static int check_identity(const struct mr_loader *ld, const cJSON *root)
     snprintf(seed, sizeof seed, "%" PRIu64, ld->opts.seed);
     uint64_t version = 0;
     int rc = get_count(root, "millrace_state", &version);
-    if (rc == 0 && version != STATE_VERSION)
-        rc = mr_error_set(MR_ESTATE, "state: version %" PRIu64 ", this library reads version %d",
-                          version, STATE_VERSION);
-    if (rc == 0)
-        rc = check_text(root, "dataset", "data set (fingerprint)", fingerprint);
-    if (rc == 0)
-        rc = check_text(root, "sampler", "sampler", mr_sampler_text(ld->sampler));
-    if (rc == 0)
-        rc = check_text(root, "seed", "seed", seed);
-    return rc;
+    if (rc < 0)
+        return rc;
+    if (version != STATE_VERSION)
+        return mr_error_set(MR_ESTATE, "state: version %" PRIu64 ", this library reads version %d",
+                            version, STATE_VERSION);
+    rc = check_text(root, "dataset", "data set (fingerprint)", fingerprint, "");
+    if (rc < 0)
+        return rc;
+    rc = check_order(ld, root);
+    return rc < 0 ? rc : check_text(root, "seed", "seed", seed, "");
 }
 
 static int read_place(const struct mr_loader *ld, const cJSON *root, struct mr_state *out)

@@ -33,7 +33,7 @@ struct mr_sampler {
     uint64_t n_samples; /* number of samples in the data set */
     uint64_t length;    /* positions per epoch */
     uint64_t seed;
-    char text[128];
+    char text[192];
 };
 
 extern const struct mr_sampler_ops mr_sampler_sequential, mr_sampler_random, mr_sampler_subset,

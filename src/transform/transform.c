@@ -86,6 +86,23 @@ int mr_transform_add(struct mr_transform *chain, const char *text)
     return commit(chain, n, rc);
 }
 
+/* Older callers' structs end before the version. */
+static int take_fn(struct mr_op *op, uint32_t place, const struct mr_transform_fn *fn)
+{
+    char version[40] = "";
+    *op = (struct mr_op){.ops = &mr_op_custom, .place = place};
+    memcpy(&op->fn, fn, MR_MIN(fn->size, sizeof *fn));
+    if (op->fn.version)
+        snprintf(version, sizeof version, "(version=%llu)", (unsigned long long)op->fn.version);
+    size_t bytes = strlen(fn->name) + strlen(version) + 1;
+    op->text = malloc(bytes);
+    op->field = fn->field ? strdup(fn->field) : NULL;
+    if (!op->text || (fn->field && !op->field))
+        return mr_error_nomem("transform", bytes);
+    snprintf(op->text, bytes, "%s%s", fn->name, version);
+    return 0;
+}
+
 int mr_transform_add_fn(struct mr_transform *chain, const struct mr_transform_fn *fn)
 {
     if (!chain || !fn)
@@ -93,7 +110,7 @@ int mr_transform_add_fn(struct mr_transform *chain, const struct mr_transform_fn
     if (atomic_load(&chain->users) > 0)
         return mr_error_set(MR_EMISUSE,
                             "transform: the chain is in use by a loader: it cannot change");
-    if (fn->size < sizeof *fn || !fn->name || !fn->apply)
+    if (fn->size < offsetof(struct mr_transform_fn, version) || !fn->name || !fn->apply)
         return mr_error_set(MR_EOPTION,
                             "transform %u: a struct mr_transform_fn needs its size, "
                             "a name and apply",
@@ -102,11 +119,7 @@ int mr_transform_add_fn(struct mr_transform *chain, const struct mr_transform_fn
         return mr_error_set(MR_ELIMIT, "transform %u: a chain has at most %d ops", chain->n_ops + 1,
                             MR_MAX_OPS);
     struct mr_op *op = &chain->op[chain->n_ops];
-    *op = (struct mr_op){.ops = &mr_op_custom, .place = chain->n_ops + 1, .fn = *fn};
-    op->text = strdup(fn->name);
-    op->field = fn->field ? strdup(fn->field) : NULL;
-    bool good = op->text && (op->field || !fn->field);
-    return commit(chain, 1, good ? 0 : mr_error_nomem("transform", strlen(fn->name)));
+    return commit(chain, 1, take_fn(op, chain->n_ops + 1, fn));
 }
 
 const struct mr_spec *mr_transform_specs(const struct mr_transform *chain)

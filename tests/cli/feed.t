@@ -182,7 +182,7 @@ $ millrace feed d --state-in nowhere.json
 millrace feed: nowhere.json: No such file or directory
 [1]
 $ millrace feed d --shuffle --state-in s.json --seed 9
-millrace feed: s.json: state: made with another sampler: the state has random(seed=0), this run has random(seed=9)
+millrace feed: s.json: state: made with another sampler: the state has random(seed=0), this run has random(seed=9): use the same, or force-state
 [1]
 $ millrace feed synthetic:n=10,shape=4 --shuffle --state-in s.json
 millrace feed: s.json: state: made with another data set .fingerprint.: the state has [0-9a-f]+, this run has [0-9a-f]+ (re)

@@ -2,6 +2,8 @@
  * host and through sim. */
 #include "run_loader.h"
 
+#include <math.h>
+
 #define N    97
 #define ROWS 9 /* bounds */
 #define COLS 4
@@ -201,12 +203,153 @@ static void elements_of_every_dtype(void **state)
     }
 }
 
+static int get_zeros(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
+{
+    (void)index;
+    memset(row[0], 0, *(const size_t *)user);
+    dim[0][0] = 4;
+    return 0;
+}
+
+/* At open: MR_EOPTION if a field of `dtype` cannot hold the value, unless it pads nothing. */
+static int open_padded(enum mr_dtype dtype, double value, enum mr_collate collate, bool varies)
+{
+    struct mr_callback_opts o;
+    struct mr_loader_opts opts;
+    struct mr_dataset *ds;
+    struct mr_loader *ld = NULL;
+    mr_callback_opts_init(&o);
+    o.n = 1;
+    o.n_fields = 1;
+    o.field[0] =
+        (struct mr_spec){.name = "ids", .dtype = dtype, .rank = 1, .var_dims = varies, .dim = {4}};
+    size_t bytes = 4 * mr_dtype_size(dtype);
+    o.get = get_zeros;
+    o.user = &bytes;
+    must(mr_dataset_open_callback(&o, &ds));
+    mr_loader_opts_init(&opts);
+    opts.collate = collate;
+    opts.pad_value = value;
+    opts.workers = 1;
+    int rc = mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld);
+    mr_loader_close(ld);
+    mr_dataset_close(ds);
+    return rc;
+}
+
+/* What each dtype's own arithmetic says of a value, by its limits in C. */
+static bool fits(enum mr_dtype dtype, double v)
+{
+    static const struct {
+        double least, end;
+    } range[MR_N_DTYPES] = {
+        [MR_BOOL] = {0, 2},
+        [MR_U8] = {0, 256},
+        [MR_I8] = {-128, 128},
+        [MR_U16] = {0, 65536},
+        [MR_I16] = {-32768, 32768},
+        [MR_U32] = {0, 4294967296.0},
+        [MR_I32] = {-2147483648.0, 2147483648.0},
+        [MR_U64] = {0, 18446744073709551616.0},
+        [MR_I64] = {-9223372036854775808.0, 9223372036854775808.0},
+    };
+    double over = dtype == MR_F16                      ? 65520
+                  : dtype == MR_BF16                   ? 0x1.ffp127
+                  : dtype == MR_F32 || dtype == MR_C64 ? 0x1.ffffffp127
+                                                       : HUGE_VAL,
+           tiny = dtype == MR_F16                      ? 0x1p-25
+                  : dtype == MR_BF16                   ? 0x1p-134
+                  : dtype == MR_F32 || dtype == MR_C64 ? 0x1p-150
+                                                       : 0;
+    if (range[dtype].end > 0)
+        return v >= range[dtype].least && v < range[dtype].end && v == trunc(v);
+    return isnan(v) || isinf(v) || v == 0 || (fabs(v) < over && fabs(v) > tiny);
+}
+
+static void padding_that_a_field_cannot_hold(void **state)
+{
+    (void)state;
+    static const double values[] = {
+        0,
+        -0.0,
+        1,
+        2,
+        -1,
+        0.5,
+        -100,
+        127,
+        128,
+        -128,
+        -129,
+        255,
+        256,
+        300,
+        32767,
+        32768,
+        -32768,
+        -32769,
+        65519,
+        65520,
+        65535,
+        65536,
+        -65520,
+        2147483647,
+        0x1p31,
+        -0x1p31,
+        -0x1p31 - 1,
+        0x1p32 - 1,
+        0x1p32,
+        0x1p63,
+        -0x1p63,
+        -0x1p64,
+        0x1p64,
+        1e30,
+        0x1p-25,
+        0x1p-24,
+        0x1p-134,
+        0x1p-133,
+        0x1p-150,
+        0x1p-149,
+        0x1.feffp127,
+        0x1.ffp127,
+        0x1.fffffep127,
+        0x1.ffffffp127,
+        1e300,
+        1e-300,
+        HUGE_VAL,
+        -HUGE_VAL,
+        NAN,
+    };
+    for (int d = 0; d < MR_N_DTYPES; d++) {
+        enum mr_dtype dtype = (enum mr_dtype)d;
+        int refused = 0;
+        for (size_t i = 0; i < MR_COUNT(values); i++) {
+            char say[64];
+            int rc = open_padded(dtype, values[i], MR_COLLATE_PAD, true);
+            snprintf(say, sizeof say, "pad_value is %.17g", values[i]);
+            if (rc != (fits(dtype, values[i]) ? 0 : MR_EOPTION))
+                fail_msg("%s, %.17g: %d", mr_dtype_name(dtype), values[i], rc);
+            if (rc == 0)
+                continue;
+            refused++;
+            assert_non_null(strstr(mr_last_error(), "ids "));
+            assert_non_null(strstr(mr_last_error(), mr_dtype_name(dtype)));
+            assert_non_null(strstr(mr_last_error(), say));
+            assert_int_equal(open_padded(dtype, values[i], MR_COLLATE_FIXED, true), rc);
+            assert_int_equal(open_padded(dtype, values[i], MR_COLLATE_RAGGED, true), 0);
+            assert_int_equal(open_padded(dtype, values[i], MR_COLLATE_PAD, false), 0);
+        }
+        assert_true(refused > 0 || dtype == MR_F64 || dtype == MR_C128);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_where_they_should_be),
         cmocka_unit_test(refused_at_open),
         cmocka_unit_test(elements_of_every_dtype),
+        cmocka_unit_test(padding_that_a_field_cannot_hold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ static void defaults_are_the_documented_ones(void **state)
     assert_true(o.gpu_decode == 0 && o.pad_value == 0);
     assert_true(!o.state && !o.seed && !o.rank && !o.workers && !o.prefetch && !o.read_ahead);
     assert_true(!o.queue_depth && !o.max_memory && !o.drop_last && !o.blocking && !o.direct);
-    assert_true(!o.storage && !o.cache && !o.collate && !o.bad && !o.remainder);
+    assert_true(!o.storage && !o.cache && !o.collate && !o.bad && !o.remainder && !o.force_state);
     for (const struct mr_option *row = mr_loader_options(); row->name; row++) {
         char text[96];
         struct mr_loader_opts same = o;
