@@ -14,6 +14,20 @@ static struct sim_device *sim_of(const struct mr_device *dev)
     return dev->state;
 }
 
+/* The parent's engines may have held the lock at the fork, and do not exist here. Its devices are
+ * refused before they get this far; a device that the child opens is the first one. */
+static void in_child(void)
+{
+    pthread_mutex_init(&mr_sim_lock, NULL);
+    devices = NULL;
+    n_foreign = 0;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, in_child);
+}
+
 /* Under the lock, as all that follows up to the engines' threads. */
 static struct sim_op *take_op(struct sim_device *sim)
 {
@@ -230,7 +244,9 @@ static void stop_engines(struct sim_device *sim, int n_started)
 int mr_sim_engines_start(struct mr_device *dev)
 {
     static const char *const names[SIM_N_ENGINES] = {"sim-h2d", "sim-d2h", "sim-compute"};
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct sim_device *sim = sim_of(dev);
+    pthread_once(&once, watch_forks);
     pthread_cond_init(&sim->done, NULL);
     for (int i = 0; i < SIM_N_ENGINES; i++) {
         sim->engine[i].dev = dev;
