@@ -167,6 +167,14 @@ static int check_release(const struct mr_loader *ld, const struct mr_stream *str
                         stream->name);
 }
 
+/* The batch of a ready slot becomes the consumer's. */
+static int take(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream)
+{
+    slot->bad_before = ld->quarantine.n_bad;
+    int rc = mr_bad_take(ld, slot);
+    return rc < 0 ? rc : mr_ship_hand_out(ld, slot, stream);
+}
+
 static int next(struct mr_loader *ld, struct mr_stream *stream, uint64_t timeout_ns,
                 struct mr_batch *out)
 {
@@ -185,13 +193,11 @@ static int next(struct mr_loader *ld, struct mr_stream *stream, uint64_t timeout
         rc = wait_ready(ld, slot, entered, until_ns);
         if (rc == -ETIMEDOUT)
             return rc;
-        slot->bad_before = ld->quarantine.n_bad;
-        if (rc == 0)
-            rc = mr_bad_take(ld, slot);
-        if (rc == 0)
-            rc = mr_ship_hand_out(ld, slot, stream);
         if (rc < 0)
-            return ld->handout.ended < 0 ? rc : end_with(ld, rc);
+            return rc;
+        rc = take(ld, slot, stream);
+        if (rc < 0)
+            return end_with(ld, rc);
         ld->handout.next_batch++;
         rc = look_at_epoch(ld, slot);
         if (slot->size == 0) { /* every sample was bad and skipped */

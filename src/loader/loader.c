@@ -21,14 +21,20 @@ static int open_storage(struct mr_loader *ld)
     if (!ld->backends.reads)
         kinds.n_path = kinds.n_null = kinds.n_remote = 0; /* all has been read when workers start */
     int rc = mr_sizes_plan(ld, &kinds);
-    if (rc == 0 && ld->caching) {
-        rc = mr_files_cache(ld->ds->files, mr_sizes_cache_limit(ld, &kinds));
-        ld->caching = rc == 0;
+    if (rc < 0) {
+        ld->caching = false; /* nothing to release */
+        return rc;
     }
-    if (rc == 0 && ld->sizes.depth > 0)
-        rc = mr_storage_open(ld->ds->files, other_storage(ld), ld->sizes.depth, ld->workers.n,
-                             &ld->storage);
-    return rc;
+    if (ld->caching)
+        rc = mr_files_cache(ld->ds->files, mr_sizes_cache_limit(ld, &kinds));
+    if (rc < 0) {
+        ld->caching = false;
+        return rc;
+    }
+    if (ld->sizes.depth == 0)
+        return 0;
+    return mr_storage_open(ld->ds->files, other_storage(ld), ld->sizes.depth, ld->workers.n,
+                           &ld->storage);
 }
 
 static int open_device(struct mr_loader *ld, struct mr_device *device)
@@ -60,9 +66,9 @@ static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
     int rc = ld->opts.state ? mr_state_load(ld, ld->opts.state, &state) : 0;
     ld->opts.state = NULL; /* borrowed for this call only */
     ld->quarantine.n_bad_before = state.bad_samples;
-    return rc == 0 ? mr_plan_init(&ld->plan, &ld->opts, ld->sampler->length, state.epoch,
-                                  state.position)
-                   : rc;
+    if (rc < 0)
+        return rc;
+    return mr_plan_init(&ld->plan, &ld->opts, ld->sampler->length, state.epoch, state.position);
 }
 
 /* Slots and the events of their copies. All slots open. */
@@ -73,13 +79,17 @@ static int create_ring(struct mr_loader *ld)
     ld->ring.host_kind = unified || !ld->opts.pin ? MR_PAGEABLE : MR_PINNED;
     ld->ring.awaits_release = ld->backends.writes_device;
     int rc = mr_ring_create(&ld->ring, &ld->layout, ld->opts.batch_size, !unified);
-    if (rc == 0)
-        rc = mr_hold_create(ld);
-    if (rc == 0 && !unified)
-        rc = mr_ship_create(ld);
-    for (uint32_t i = 0; i < ld->ring.n_slots && rc == 0; i++)
+    if (rc < 0)
+        return rc;
+    rc = mr_hold_create(ld);
+    if (rc < 0)
+        return rc;
+    rc = unified ? 0 : mr_ship_create(ld);
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < ld->ring.n_slots; i++)
         mr_handout_open(ld, mr_ring_slot(&ld->ring, i), i);
-    return rc;
+    return 0;
 }
 
 static int start_workers(struct mr_loader *ld)
@@ -89,13 +99,18 @@ static int start_workers(struct mr_loader *ld)
     if (!ld->workers.worker)
         return mr_error_nomem("workers", ld->workers.n * sizeof *ld->workers.worker);
     memset(ld->workers.worker, 0, ld->workers.n * sizeof *ld->workers.worker);
-    int rc = 0;
-    for (uint32_t i = 0; i < ld->workers.n && rc == 0; i++)
-        rc = mr_worker_init(&ld->workers.worker[i], ld, i);
-    for (; ld->workers.n_started < ld->workers.n && rc == 0; ld->workers.n_started += rc == 0)
-        rc = mr_thread_start(&ld->workers.worker[ld->workers.n_started].thread, "mr-worker",
-                             mr_worker_main, &ld->workers.worker[ld->workers.n_started]);
-    return rc;
+    for (uint32_t i = 0; i < ld->workers.n; i++) {
+        int rc = mr_worker_init(&ld->workers.worker[i], ld, i);
+        if (rc < 0)
+            return rc;
+    }
+    for (; ld->workers.n_started < ld->workers.n; ld->workers.n_started++) {
+        struct mr_worker *w = &ld->workers.worker[ld->workers.n_started];
+        int rc = mr_thread_start(&w->thread, "mr-worker", mr_worker_main, w);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
 }
 
 static void stop_workers(struct mr_loader *ld)

@@ -45,16 +45,21 @@ static int fetch_now(struct mr_loader *ld, struct mr_run_sample *s, void *owned[
     if (!ld->ds->ops->locate)
         return 0;
     struct mr_extent at[MR_MAX_EXTENTS];
-    int n = ld->ds->ops->locate(ld->ds, s->index, at), rc = MR_MIN(n, 0);
-    for (int e = 0; e < n && rc == 0; e++) {
+    int n = ld->ds->ops->locate(ld->ds, s->index, at);
+    if (n < 0)
+        return n;
+    for (int e = 0; e < n; e++) {
         struct mr_bytes bytes;
-        rc = mr_extent_fetch(ld->ds, &at[e], &bytes, &owned[e]);
-        at[e].bytes = bytes.n;
         s->extent[e].at = at[e];
+        s->failed_extent = e;
+        s->n_extents = e + 1;
+        int rc = mr_extent_fetch(ld->ds, &at[e], &bytes, &owned[e]);
+        if (rc < 0)
+            return rc;
+        s->extent[e].at.bytes = bytes.n;
         s->extent[e].view = bytes.data;
     }
-    s->n_extents = MR_MAX(n, 0);
-    return rc;
+    return 0;
 }
 
 /* Fetches a sample and makes it, by a backend from number `first` on. */
@@ -63,9 +68,11 @@ static int make_now(struct mr_worker *w, const struct mr_row *row, struct mr_run
 {
     void *owned[MR_MAX_EXTENTS] = {NULL};
     int rc = fetch_now(w->ld, s, owned);
+    if (rc < 0)
+        goto end;
     s->maker = (uint8_t)mr_backends_choose(w->ld, first, row->epoch, s->index, NULL, 0);
-    if (rc == 0)
-        rc = make(w, row, s);
+    rc = make(w, row, s);
+end:
     for (int e = 0; e < MR_MAX_EXTENTS; e++)
         free(owned[e]);
     return rc;

@@ -5,14 +5,15 @@
 
 static int create_streams(struct mr_loader *ld)
 {
-    int rc = 0;
-    for (uint32_t i = 0; i < ld->opts.streams && rc == 0; i++) {
+    for (uint32_t i = 0; i < ld->opts.streams; i++) {
         char name[24] = "copy";
         if (i > 0)
             snprintf(name, sizeof name, "copy %u", i + 1);
-        rc = mr_stream_create(ld->device, name, &ld->ship.stream[i]);
+        int rc = mr_stream_create(ld->device, name, &ld->ship.stream[i]);
+        if (rc < 0)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 /* A slot's events: two without timing, then those of its clocks. */
@@ -33,19 +34,26 @@ static void list_events(struct mr_slot *slot, struct mr_event **out[SLOT_EVENTS]
 int mr_ship_slot(struct mr_loader *ld, struct mr_slot *slot)
 {
     struct mr_event **all[SLOT_EVENTS];
-    int rc = 0;
     list_events(slot, all);
-    for (int i = 0; i < SLOT_EVENTS && rc == 0; i++)
-        rc = mr_event_create(ld->device, i >= 2, all[i]);
-    return rc;
+    for (int i = 0; i < SLOT_EVENTS; i++) {
+        int rc = mr_event_create(ld->device, i >= 2, all[i]);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
 }
 
 int mr_ship_create(struct mr_loader *ld)
 {
     int rc = create_streams(ld);
-    for (struct mr_slot *slot = mr_ring_all(&ld->ring); slot && rc == 0; slot = slot->next_all)
+    if (rc < 0)
+        return rc;
+    for (struct mr_slot *slot = mr_ring_all(&ld->ring); slot; slot = slot->next_all) {
         rc = mr_ship_slot(ld, slot);
-    return rc == 0 ? mr_times_init(ld) : rc;
+        if (rc < 0)
+            return rc;
+    }
+    return mr_times_init(ld);
 }
 
 void mr_ship_wait(struct mr_loader *ld)
@@ -191,18 +199,24 @@ int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, struct mr_strea
     return rc;
 }
 
+/* The consumer's work on the slot ends here in its stream. */
+static int record_end(struct mr_slot *slot, struct mr_stream *stream)
+{
+    if (slot->clocked && slot->clocked->start_recorded) {
+        int rc = mr_event_record(slot->clocked->use_end, stream);
+        slot->clocked->end_recorded = rc == 0;
+        if (rc < 0)
+            return rc;
+    }
+    return mr_event_record(slot->released, stream);
+}
+
 int mr_ship_release(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream)
 {
-    int rc = 0;
     slot->release_recorded = false;
     if (ld->device_info.unified || !stream)
         return 0;
-    if (slot->clocked && slot->clocked->start_recorded) {
-        rc = mr_event_record(slot->clocked->use_end, stream);
-        slot->clocked->end_recorded = rc == 0;
-    }
-    if (rc == 0)
-        rc = mr_event_record(slot->released, stream);
+    int rc = record_end(slot, stream);
     slot->release_recorded = rc == 0;
     return rc;
 }
@@ -213,15 +227,12 @@ int mr_ship_release_part(struct mr_loader *ld, struct mr_slot *slot, struct mr_s
     if (ld->device_info.unified || !stream)
         return 0;
     int rc = slot->n_ends > 0 ? mr_stream_wait(stream, slot->released) : 0;
-    if (rc == 0 && slot->clocked && slot->clocked->start_recorded) {
-        rc = mr_event_record(slot->clocked->use_end, stream);
-        slot->clocked->end_recorded = rc == 0;
-    }
-    if (rc == 0)
-        rc = mr_event_record(slot->released, stream);
-    if (rc == 0) {
-        slot->release_recorded = true;
-        slot->n_ends++;
-    }
-    return rc;
+    if (rc < 0)
+        return rc;
+    rc = record_end(slot, stream);
+    if (rc < 0)
+        return rc;
+    slot->release_recorded = true;
+    slot->n_ends++;
+    return 0;
 }

@@ -152,21 +152,26 @@ static int read_place(const struct mr_loader *ld, const cJSON *root, struct mr_s
 {
     uint64_t length = mr_sampler_length(ld->sampler), samples = 0;
     int rc = get_count(root, "samples", &samples);
-    if (rc == 0 && samples != length)
-        rc = mr_error_set(MR_ESTATE,
-                          "state: an epoch has %" PRIu64 " samples there, %" PRIu64 " here",
-                          samples, length);
-    if (rc == 0)
-        rc = get_count(root, "epoch", &out->epoch);
-    if (rc == 0)
-        rc = get_count(root, "position", &out->position);
-    if (rc == 0)
-        rc = get_count(root, "bad_samples", &out->bad_samples);
-    if (rc == 0 && out->position > length)
-        rc = mr_error_set(MR_ESTATE,
-                          "state: position %" PRIu64 " is past the epoch's %" PRIu64 " samples",
-                          out->position, length);
-    return rc;
+    if (rc < 0)
+        return rc;
+    if (samples != length)
+        return mr_error_set(MR_ESTATE,
+                            "state: an epoch has %" PRIu64 " samples there, %" PRIu64 " here",
+                            samples, length);
+    rc = get_count(root, "epoch", &out->epoch);
+    if (rc < 0)
+        return rc;
+    rc = get_count(root, "position", &out->position);
+    if (rc < 0)
+        return rc;
+    rc = get_count(root, "bad_samples", &out->bad_samples);
+    if (rc < 0)
+        return rc;
+    if (out->position <= length)
+        return 0;
+    return mr_error_set(MR_ESTATE,
+                        "state: position %" PRIu64 " is past the epoch's %" PRIu64 " samples",
+                        out->position, length);
 }
 
 int mr_state_load(const struct mr_loader *ld, const char *text, struct mr_state *out)
@@ -178,12 +183,16 @@ int mr_state_load(const struct mr_loader *ld, const char *text, struct mr_state 
                             end ? end : "");
     struct mr_state state;
     int rc = cJSON_IsObject(root) ? 0 : mr_error_set(MR_ESTATE, "state: not a JSON object");
-    if (rc == 0)
-        rc = check_identity(ld, root);
-    if (rc == 0)
-        rc = read_place(ld, root, &state);
+    if (rc < 0)
+        goto end;
+    rc = check_identity(ld, root);
+    if (rc < 0)
+        goto end;
+    rc = read_place(ld, root, &state);
+    if (rc < 0)
+        goto end;
+    *out = state;
+end:
     cJSON_Delete(root);
-    if (rc == 0)
-        *out = state;
     return rc;
 }

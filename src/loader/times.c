@@ -15,15 +15,20 @@ static int mark_base(struct mr_loader *ld)
 {
     uint64_t from = 0, to = BASE_NEAR + 1;
     int rc = mr_event_create(ld->device, 1, &ld->times.base);
-    for (int i = 0; i < BASE_TRIES && to - from > BASE_NEAR && rc == 0; i++) {
+    if (rc < 0)
+        return rc;
+    for (int i = 0; i < BASE_TRIES && to - from > BASE_NEAR; i++) {
         from = mr_time_ns();
         rc = mr_event_record(ld->times.base, ld->ship.stream[0]);
-        if (rc == 0)
-            rc = mr_event_synchronize(ld->times.base);
+        if (rc < 0)
+            return rc;
+        rc = mr_event_synchronize(ld->times.base);
+        if (rc < 0)
+            return rc;
         to = mr_time_ns();
     }
     ld->times.base_ns = from + (to - from) / 2;
-    return rc;
+    return 0;
 }
 
 int mr_times_init(struct mr_loader *ld)
@@ -63,6 +68,19 @@ static void trace_times(const struct mr_loader *ld, const struct mr_slot_clock *
                          base + (uint64_t)t->use_end, "batch", clock->t);
 }
 
+static int read_times(const struct mr_loader *ld, const struct mr_slot_clock *clock, bool used,
+                      struct mr_batch_times *t)
+{
+    int rc = mr_event_elapsed(ld->times.base, clock->copy_start, &t->copy_start);
+    if (rc < 0)
+        return rc;
+    rc = mr_event_elapsed(ld->times.base, clock->copy_end, &t->copy_end);
+    if (rc < 0 || !used)
+        return rc;
+    rc = mr_event_elapsed(ld->times.base, clock->use_start, &t->use_start);
+    return rc < 0 ? rc : mr_event_elapsed(ld->times.base, clock->use_end, &t->use_end);
+}
+
 /* Keeps the times of the batch that used these events, if they are all passed. [ship_lock] */
 static void keep_times(struct mr_loader *ld, struct mr_slot_clock *clock)
 {
@@ -72,14 +90,7 @@ static void keep_times(struct mr_loader *ld, struct mr_slot_clock *clock)
     bool used = clock->start_recorded && clock->end_recorded;
     if (used && mr_event_query(clock->use_end) != 1)
         return;
-    int rc = mr_event_elapsed(ld->times.base, clock->copy_start, &t.copy_start);
-    if (rc == 0)
-        rc = mr_event_elapsed(ld->times.base, clock->copy_end, &t.copy_end);
-    if (rc == 0 && used)
-        rc = mr_event_elapsed(ld->times.base, clock->use_start, &t.use_start);
-    if (rc == 0 && used)
-        rc = mr_event_elapsed(ld->times.base, clock->use_end, &t.use_end);
-    if (rc == 0) {
+    if (read_times(ld, clock, used, &t) == 0) {
         ld->times.kept[ld->times.n++ % MR_TIMES] = t;
         mr_count(&ld->times.copy_ns, (uint64_t)MR_MAX(t.copy_end - t.copy_start, 0));
         mr_count(&ld->times.used_ns, used ? (uint64_t)MR_MAX(t.use_end - t.use_start, 0) : 0);

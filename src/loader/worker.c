@@ -66,14 +66,13 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     if (rc < 0)
         return rc;
     rc = mr_dataset_decodes(ld->ds) ? mr_decoder_create(&w->decoder) : 0;
-    if (rc == 0 && ld->storage)
-        rc = mr_reader_open(ld->storage, &w->reader);
-    if (rc == 0 && ld->storage && ld->sizes.n_whole)
-        rc = mr_reader_reserve(
-            w->reader,
-            (uint32_t)(ld->sizes.runs_per_worker * ld->sizes.run_rows * ld->sizes.n_whole),
-            ld->sizes.whole_bytes / ld->sizes.n_whole);
-    return rc;
+    if (rc < 0 || !ld->storage)
+        return rc;
+    rc = mr_reader_open(ld->storage, &w->reader);
+    if (rc < 0 || ld->sizes.n_whole == 0)
+        return rc;
+    uint64_t n = ld->sizes.runs_per_worker * ld->sizes.run_rows * ld->sizes.n_whole;
+    return mr_reader_reserve(w->reader, (uint32_t)n, ld->sizes.whole_bytes / ld->sizes.n_whole);
 }
 
 static struct mr_run *nth_run(struct mr_worker *w, uint32_t i)
