@@ -27,7 +27,7 @@ extern "C" {
 
 struct mr_dataset;
 
-/* The worker of a sample that no worker of a loader makes: see mr_dataset_read(). */
+/* The context's `worker` when no loader is involved: see mr_dataset_read(). */
 #define MR_NO_WORKER UINT32_MAX
 
 /*

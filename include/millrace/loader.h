@@ -13,8 +13,8 @@
  *     mr_loader_close(loader);
  *
  * A position of an epoch holds the same sample with the same augmentations, bit for bit, for any
- * number of workers, any prefetch, storage and number of ranks, and after a resume. So does each
- * batch for the same batch size and number of ranks.
+ * number of workers, any prefetch, storage and number of ranks, and after a resume. With the same
+ * batch size and number of ranks, each batch is the same, too.
  *
  * Threads: next, next_for, fd, both states and bad belong to one thread, the consumer. release,
  * cancel and stats may be called from any thread, also while the consumer is in next, but not
@@ -173,10 +173,10 @@ MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler,
 /*
  * Stops the workers and frees everything, at any moment. Batches not yet released become invalid;
  * the memory of those that have DLPack tensors (dlpack.h) stays until these end.
- * Blocks until reads and callbacks in progress have ended. Another thread that is waiting in
- * mr_loader_next() gets MR_ECANCELLED, and close waits until it has left; it must not call again
- * afterwards. In a callback of this loader it closes nothing: the log and mr_last_error() say so.
- * NULL is allowed.
+ * Blocks until reads and callbacks in progress have ended. If another thread is waiting in
+ * mr_loader_next(), that call returns MR_ECANCELLED and close waits for it to return. That thread
+ * must not use the loader again. In a callback of this loader it closes nothing: the log and
+ * mr_last_error() say so. NULL is allowed.
  */
 MR_API void mr_loader_close(struct mr_loader *loader);
 
@@ -217,11 +217,12 @@ struct mr_batch {
  * the bytes have arrived.
  * [out] out: on 1; valid until mr_loader_release(). Any number of batches may be held. A batch that
  * is held while more than prefetch / 2 later ones are handed out keeps its memory, and the loader
- * takes memory for another slot, within max_memory. It uses that again once the batch is released.
+ * takes memory for another slot, within max_memory. The extra slot is reused once the held batch is
+ * released.
  * Returns 1, or 0 after the last epoch, or the error that ended the run, again on later calls: the
- * error of a sample, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE. Two errors end nothing: MR_EMISUSE,
- * the stream is of another device; and MR_ELIMIT, there is no memory for the next batch beside
- * those that are held (the text has their number): release some and call again.
+ * error of a sample, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE. Two errors don't end the run:
+ * MR_EMISUSE (the stream belongs to another device), and MR_ELIMIT (held batches leave no memory
+ * for the next one; the text has their number): release some and call again.
  * A run fails with MR_EBADSAMPLES when max_bad or max_bad_fraction is exceeded, or after `world`
  * consecutive epochs in which every sample that this rank received was bad.
  */
@@ -256,8 +257,8 @@ MR_API int mr_loader_fd(struct mr_loader *loader);
 /*
  * Returns a batch to the loader. Does not block. Any thread, in any order.
  * stream: the stream to which all work that reads the batch has been enqueued. NULL: that work is
- * done. While the stream is captured into a graph nothing of that is true yet: release the batch
- * after the graph's launch.
+ * done. Not while the stream is being captured into a graph, since captured work has not been
+ * enqueued yet: release the batch after the graph's launch.
  * Returns 0, MR_EDEVICE, MR_EMISUSE: the batch was released before, or (it stays held) the stream
  * is of another device or being captured.
  */
