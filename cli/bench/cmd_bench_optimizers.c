@@ -63,7 +63,7 @@ struct curve {
     double seconds, test_loss;
     uint64_t steps; /* done */
     bool failed;    /* its loss became infinite */
-    char why[160];
+    char why[160];  /* why it is shorter than the others; "": it is not */
 };
 
 struct net {
@@ -137,6 +137,8 @@ static int run_curve(struct bench *b, struct train *t, struct curve *c)
             rc = test_point(t, c);
         cli_progress_update(&b->progress, ++b->done);
     }
+    if (rc >= 0 && c->steps < b->iterations)
+        snprintf(c->why, sizeof c->why, "interrupted at step %" PRIu64, c->steps);
     return rc;
 }
 
@@ -231,7 +233,7 @@ static int best_of(const struct net *net)
     int best = -1, n = 0;
     for (int k = 0; k < net->n; k++) {
         const struct curve *c = &net->curve[k];
-        if (c->failed || !isfinite(final_loss(c)) || (c->n_tests && !isfinite(c->test_loss)))
+        if (c->why[0] || !isfinite(final_loss(c)) || (c->n_tests && !isfinite(c->test_loss)))
             continue;
         n++;
         if (best < 0 || is_better(c, &net->curve[best]))
@@ -297,18 +299,9 @@ static int print_json(const struct bench *b)
     return cli_json_end_config(json, options, b->opts);
 }
 
-static void put_html(FILE *out, const char *text)
-{
-    for (; *text; text++)
-        if (*text == '<' || *text == '>' || *text == '&')
-            fprintf(out, "&#%d;", *text);
-        else
-            fputc(*text, out);
-}
-
 static void html_cells(FILE *out, const struct curve *c, bool best)
 {
-    if (c->failed)
+    if (c->why[0])
         fprintf(out, "<td class=\"first\" colspan=\"3\">%s</td>", c->why);
     else {
         char loss[CLI_HUMAN], accuracy[CLI_HUMAN], ms[CLI_HUMAN];
@@ -341,7 +334,7 @@ static char *html_table(const struct bench *b)
           out);
     for (int i = 0; i < b->n_nets; i++) {
         fputs("<th colspan=\"3\" style=\"text-align:center\">", out);
-        put_html(out, b->net[i].model);
+        mr_text_write_xml(b->net[i].model, out);
         fputs("</th>", out);
     }
     fputs("</tr>\n<tr>", out);
@@ -350,7 +343,7 @@ static char *html_table(const struct bench *b)
     fputs("</tr>\n", out);
     for (int k = 0; k < b->net[0].n; k++) {
         fputs("<tr><td>", out);
-        put_html(out, b->net[0].curve[k].optimizer);
+        mr_text_write_xml(b->net[0].curve[k].optimizer, out);
         fputs("</td>", out);
         for (int i = 0; i < b->n_nets; i++)
             html_cells(out, &b->net[i].curve[k], k == best_of(&b->net[i]));
