@@ -153,21 +153,13 @@ static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_b
     const struct state *st = ds->state;
     void *row[MR_MAX_FIELDS];
     uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK], errors = mr_error_count();
-    for (int f = 0; f < ds->n_fields; f++) {
-        row[f] = out->field[f].room;
-        memcpy(dim[f], ds->field[f].dim, sizeof dim[f]);
-    }
+    mr_user_rows(ds, out, row, dim);
     struct mr_sample_context context = mr_user_context(out, index);
     int rc = st->decode(st->user.user, &context, in, count(in), row, dim);
     rc = mr_user_result(ds, index, "decode", rc, 0, errors);
     if (rc < 0)
         return rc;
-    rc = mr_user_check_dims(ds, index, dim);
-    if (rc < 0)
-        return rc;
-    for (int f = 0; f < ds->n_fields; f++)
-        memcpy(out->field[f].dim, dim[f], sizeof dim[f]);
-    return 0;
+    return mr_user_take_dims(ds, index, dim, out);
 }
 
 const struct mr_dataset_ops mr_dataset_located = {

@@ -125,3 +125,23 @@ int mr_user_check_dims(const struct mr_dataset *ds, uint64_t index,
     }
     return 0;
 }
+
+void mr_user_rows(const struct mr_dataset *ds, const struct mr_sample *sample,
+                  void *row[MR_MAX_FIELDS], uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK])
+{
+    for (int f = 0; f < ds->n_fields; f++) {
+        row[f] = sample->field[f].room;
+        memcpy(dim[f], ds->field[f].dim, sizeof dim[f]);
+    }
+}
+
+int mr_user_take_dims(const struct mr_dataset *ds, uint64_t index,
+                      uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK], struct mr_sample *sample)
+{
+    int rc = mr_user_check_dims(ds, index, dim);
+    if (rc < 0)
+        return rc;
+    for (int f = 0; f < ds->n_fields; f++)
+        memcpy(sample->field[f].dim, dim[f], sizeof dim[f]);
+    return 0;
+}

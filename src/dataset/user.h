@@ -42,6 +42,14 @@ int mr_user_result(const struct mr_dataset *ds, uint64_t index, const char *call
 int mr_user_check_dims(const struct mr_dataset *ds, uint64_t index,
                        uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK]);
 
+/* What a callback that makes one sample gets: the rows' memory, and the fields' dimensions, which
+ * it may lower where they vary. */
+void mr_user_rows(const struct mr_dataset *ds, const struct mr_sample *sample,
+                  void *row[MR_MAX_FIELDS], uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK]);
+/* Checks the dimensions that it left and gives them to the sample. Returns 0 or MR_ECALLBACK. */
+int mr_user_take_dims(const struct mr_dataset *ds, uint64_t index,
+                      uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK], struct mr_sample *sample);
+
 static inline struct mr_sample_context mr_user_context(const struct mr_sample *sample,
                                                        uint64_t index)
 {
