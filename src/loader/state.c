@@ -109,9 +109,9 @@ static int check_text(const cJSON *root, const char *name, const char *what, con
     if (!cJSON_IsString(item))
         return mr_error_set(MR_ESTATE, "state: \"%s\" is missing or not a string", name);
     if (strcmp(item->valuestring, have) != 0)
-        return mr_error_set(MR_ESTATE,
-                            "state: made with another %s: the state has %.200s, this run has %s%s",
-                            what, item->valuestring, have, advice);
+        return mr_error_set(
+            MR_ESTATE, "state: made with another %s: the state has %.200s, this run has %s%s", what,
+            item->valuestring[0] ? item->valuestring : "none", have[0] ? have : "none", advice);
     return 0;
 }
 
