@@ -24,8 +24,8 @@ struct transfer {
     unsigned char *check;   /* page-locked, CHECK_BYTES */
 };
 
-/* Opens the other device and fills memory there. What does not go is told in out->left_out;
- * peer_dev is then NULL. */
+/* Opens the other device and fills memory there. If that fails, out->left_out says why,
+ * and peer_dev is NULL. */
 int transfer_peer_open(struct transfer *t, uint64_t bytes, struct transfer_result *out);
 void transfer_peer_close(struct transfer *t);
 /* Fills a block of device memory with the pattern of a seed. */

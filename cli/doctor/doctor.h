@@ -10,8 +10,8 @@ struct doctor_disk {
     bool temporary; /* of a file that we wrote, and removed */
 };
 
-/* How fast large reads from files in a folder are: of a big file that lies there, or of a temporary
- * one of `bytes`. Prints errors; returns an exit code. */
+/* Measures large reads from a folder: of a big file in it, or of a temporary one of `bytes`.
+ * Prints errors; returns an exit code. */
 int doctor_measure_disk(const char *dir, uint64_t bytes, struct doctor_disk *out);
 
 #define DOCTOR_MAX_GPUS      16

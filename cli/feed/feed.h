@@ -89,8 +89,8 @@ int feed_set_remote(const struct feed_opts *opts);
 void feed_json_remote(struct mr_json *json);
 void feed_print_remote(void);
 
-/* Adds the digest of each row of a batch in host memory: data[f] as field f of the batch lies
- * there. */
+/* Adds the digest of each row of a batch in host memory: data[f] has the
+ * layout of the batch's field f. */
 void feed_digest_add(struct feed_digest *digest, const struct mr_batch *batch,
                      const unsigned char *const data[]);
 

@@ -17,7 +17,7 @@ uint32_t sheet_width(const struct sheet *sheet);
 
 /* Draws a picture into tile `at`, made smaller to fit; a tiny one larger by a whole factor. spec:
  * of one sample, whose dims are dim: [h,w], [h,w,c] or [c,h,w] with 1, 3 or 4 channels, any real
- * type; floats are stretched to their range, unless that lies in [0,1] or [0,255]. points: n pairs
+ * type; floats are stretched to their range, unless it is within [0,1] or [0,255]. points: n pairs
  * (x, y) of floats in the picture's pixels; n 0: none. */
 void sheet_draw(struct sheet *sheet, uint32_t at, const struct mr_spec *spec, const uint64_t *dim,
                 const void *data, const float *points, uint64_t n_points);

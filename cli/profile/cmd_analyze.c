@@ -1,5 +1,5 @@
-/* millrace analyze FILE: what is wrong in a recording, what mending it would save, and what cannot
- * be told. */
+/* millrace analyze FILE: what is wrong in a recording, what fixing it would save, and what the data
+ * can't decide. */
 #include "cli.h"
 
 #include <errno.h>

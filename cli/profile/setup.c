@@ -209,8 +209,7 @@ static const char *others(const char *variable, const struct profile_run *run)
     return own && own[0] && strcmp(own, run->module) != 0 ? own : NULL;
 }
 
-/* A library that the user injects himself goes on being injected: by ours, which the driver loads
- * in its place. */
+/* If the user already injects a library, ours, which the driver loads in its place, injects it. */
 static bool inject_cuda(const struct profile_run *run)
 {
     const char *own = others("CUDA_INJECTION64_PATH", run);

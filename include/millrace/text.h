@@ -65,8 +65,8 @@ enum mr_text_unit {
 
 /*
  * Picks the unit in which a number has one to three digits before the point.
- * unit: of the number as it is. figures: significant digits wanted, 1 to 15; rounding to them never
- * shows a whole step ("1000 kB").
+ * unit: the unit of *value at the call. figures: significant digits, 1 to 15; rounding never shows
+ * a whole step ("1000 kB").
  * [in, out] value: replaced by the value in the unit; negative ones are allowed.
  * [out] digits: how many behind the point, 0 to figures - 1; 0 for an integer in the smallest unit.
  * Returns the unit: constant, "" for none.

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* The extent that is the field as it is. Returns 1; 0: there is none. */
+/* Reads the field from its own extent, if its bytes are stored in final form. Returns 1, 0 if they
+ * are not, or an error. */
 static int from_extent(const struct mr_dataset *ds, uint64_t index, int f, struct mr_sample *sample,
                        void **owned)
 {

@@ -133,8 +133,8 @@ static struct record_thread *thread_of_mine(void)
     return mine.thread;
 }
 
-/* The writer takes over what is left. Destructors of others that still record begin anew, with
- * another key's turn. */
+/* The writer takes over what is left. If another library's destructor still records, the thread
+ * starts a new chain, which this key's next turn ends. */
 static void thread_ended(void *thread)
 {
     if (mine.thread != thread || mine.generation != record_generation())

@@ -385,8 +385,8 @@ static ino_t inode(const char *path)
     return stat(path, &st) == 0 ? st.st_ino : 0;
 }
 
-/* What an index says is what a scan says; a file that does not fit is made anew; strange ones are
- * left alone. */
+/* What an index says is what a scan says; an index that does not fit is replaced; foreign files
+ * are left alone. */
 static void index_files(void **state)
 {
     (void)state;

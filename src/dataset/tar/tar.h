@@ -21,7 +21,7 @@
 #define MR_TAR_NPY_BYTES   3072u /* headers of npy members up to this size, too */
 #define MR_TAR_NONE        UINT32_MAX
 
-/* A regular file in an archive. Index files contain this struct as it is. */
+/* A regular file in an archive. This is also the layout in index files. */
 struct mr_tar_member {
     uint64_t offset, bytes; /* of its content */
     uint32_t name;          /* offset of its path in names */

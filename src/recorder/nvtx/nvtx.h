@@ -7,7 +7,7 @@
  * tests/unit/test_record_nvtx_layout.c compares all this with the toolkit's headers where they are.
  *
  * Locks (record_lock): names, starts and threads each alone. A signal handler that interrupts one
- * of our functions is turned away by record_nvtx_busy, so nobody waits for itself.
+ * of our functions is turned away by record_nvtx_busy, so no thread waits for itself.
  */
 #ifndef MR_RECORDER_NVTX_NVTX_H
 #define MR_RECORDER_NVTX_NVTX_H
