@@ -614,7 +614,7 @@ function find(text) {
   }
   const hits = new Uint32Array(before[total]);
   for (let i = 0; i < total; i++) if (before[i + 1] > before[i]) hits[before[i]] = i;
-  search = { before, hits: byStart(hits), at: -1, text: expected };
+  search = { before, hits: byStart(hits), at: -1, text: want };
   $("next").disabled = $("previous").disabled = !hits.length;
   $("found").textContent = hits.length ? count(hits.length) + (hits.length === 1 ? " match" : " matches") : "no match";
   root.dataset.found = String(hits.length);
