@@ -65,7 +65,7 @@ def check_pages(pages):
 
 
 def check_comments(reference):
-    """Each group has a comment, and each parameter that is written to is marked [out]."""
+    """Each function has a comment, alone or with its neighbours."""
     for header in reference.headers:
         for group in header.groups:
             functions = [d for d in group.declarations if d.kind == "function"]
