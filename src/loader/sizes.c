@@ -144,7 +144,7 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
     return m;
 }
 
-/* What counts in the budget. Files of unknown size may fill the cache up to the loader's ceiling. */
+/* What counts in the budget. Files of unknown size may fill the cache up to its own ceiling. */
 static uint64_t claimed(const struct mr_loader *ld, const struct mr_files_kinds *kinds,
                         uint64_t total)
 {
