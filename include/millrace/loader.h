@@ -256,7 +256,8 @@ MR_API int mr_loader_fd(struct mr_loader *loader);
 
 /*
  * Returns a batch to the loader. Does not block. Any thread, in any order.
- * stream: the stream to which all work that reads the batch has been enqueued. NULL: that work is
+ * stream: the stream to which all work that reads the batch has been enqueued; mr_stream_any() if
+ * there are several, or if copies from the batch's host memory may be among it. NULL: that work is
  * done. Not while the stream is being captured into a graph, since captured work has not been
  * enqueued yet: release the batch after the graph's launch.
  * Returns 0, MR_EDEVICE, MR_EMISUSE: the batch was released before, or (it stays held) the stream

@@ -231,6 +231,8 @@ static int enter_next(struct mr_loader *ld, const char *call, struct mr_stream *
         goto end;
     }
     rc = check_stream(ld, stream, call);
+    if (rc >= 0 && stream && mr_stream_is_any(stream))
+        rc = mr_stream_check(stream, call);
     if (rc < 0)
         goto end;
     rc = next(ld, stream, timeout_ns, out);
