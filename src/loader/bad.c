@@ -62,7 +62,6 @@ void mr_bad_add(struct mr_loader *ld, struct mr_slot *slot, uint32_t row,
     struct mr_bad *bad = make_bad(ld, s);
     pthread_mutex_lock(&ld->ring.lock);
     if (bad) {
-        bad->epoch = slot->info.epoch;
         bad->row = row;
         bad->code = code;
         bad->fatal = fatal;
@@ -191,6 +190,7 @@ int mr_bad_take(struct mr_loader *ld, struct mr_slot *slot)
     while (list) {
         struct mr_bad *bad = list;
         list = list->next;
+        bad->epoch = slot->info.epoch;
         int kept = keep(ld, bad);
         rc = rc == 0 ? kept : rc;
     }

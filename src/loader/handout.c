@@ -21,7 +21,8 @@ static int late(struct mr_loader *ld, uint64_t entered, uint64_t until_ns)
     return mr_watch_late(ld, until_ns == 0 ? 0 : waited);
 }
 
-/* Waits for the next batch. Returns 0, -ETIMEDOUT, or the error that ended the run. */
+/* Waits for the next batch. Returns 1, 0: there is none, -ETIMEDOUT, or the error that ended the
+ * run. */
 static int wait_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t entered,
                       uint64_t until_ns)
 {
@@ -36,11 +37,11 @@ static int wait_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t enter
     }
     if (!atomic_load(&ld->ring.cancelled)) {
         if (!mr_ring_is_ready(slot, out->next_batch))
-            return late(ld, entered, until_ns);
+            return out->next_batch < mr_ring_total(&ld->ring) ? late(ld, entered, until_ns) : 0;
         mr_count(&ld->stats.ready_sum, ready);
         if (mr_trace_on())
             mr_trace_counter("ready batches", mr_time_ns(), (int64_t)ready);
-        return 0;
+        return 1;
     }
     return end_with(ld, mr_error_set(MR_ECANCELLED, atomic_load(&ld->gate.closing)
                                                         ? "the loader is being closed"
@@ -113,11 +114,16 @@ static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64
 
 void mr_handout_open(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
-    if (t >= ld->plan.total)
+    if (t >= mr_ring_total(&ld->ring))
         return;
-    mr_plan_get(&ld->plan, t, &slot->info);
     slot->bad = NULL;
     slot->bad_lost = false;
+    if (ld->plan.finds) {
+        atomic_store_explicit(&slot->n_found, 0, memory_order_relaxed);
+        mr_ring_open(slot, t, ld->plan.batch_size);
+        return;
+    }
+    mr_plan_get(&ld->plan, t, &slot->info);
     mr_ring_open(slot, t, slot->info.rows);
 }
 
@@ -194,16 +200,14 @@ static int next(struct mr_loader *ld, struct mr_stream *stream, uint64_t entered
     for (;;) {
         if (ld->handout.ended < 0)
             return mr_error_put(&ld->handout.end_error);
-        if (ld->handout.next_batch >= ld->plan.total)
+        if (ld->handout.next_batch >= mr_ring_total(&ld->ring))
             return 0;
         int rc = mr_hold_make_room(ld, ld->handout.next_batch);
         if (rc < 0)
             return rc;
         struct mr_slot *slot = mr_ring_slot(&ld->ring, ld->handout.next_batch);
         rc = wait_ready(ld, slot, entered, until_ns);
-        if (rc == -ETIMEDOUT)
-            return rc;
-        if (rc < 0)
+        if (rc <= 0)
             return rc;
         rc = take(ld, slot, stream);
         if (rc < 0)
@@ -227,7 +231,7 @@ static int next(struct mr_loader *ld, struct mr_stream *stream, uint64_t entered
 static void update_fd(struct mr_loader *ld)
 {
     uint64_t t = ld->handout.next_batch;
-    mr_ring_poll(&ld->ring, t, ld->handout.ended < 0 || t >= ld->plan.total);
+    mr_ring_poll(&ld->ring, t, ld->handout.ended < 0);
 }
 
 static int next_in_turn(struct mr_loader *ld, struct mr_stream *stream, uint64_t timeout_ns,

@@ -68,7 +68,11 @@ static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
     ld->quarantine.n_bad_before = state.bad_samples;
     if (rc < 0)
         return rc;
-    return mr_plan_init(&ld->plan, &ld->opts, ld->sampler->length, state.epoch, state.position);
+    rc = mr_plan_init(&ld->plan, &ld->opts, ld->sampler->length, state.epoch, state.position);
+    if (rc < 0)
+        return rc;
+    mr_ring_end(&ld->ring, ld->plan.total);
+    return 0;
 }
 
 /* Slots and the events of their copies. All slots open. */
