@@ -173,7 +173,7 @@ static void vacate(struct mr_loader *ld, uint64_t from, uint64_t to)
 {
     struct mr_hold *hold = &ld->hold;
     uint64_t n = ld->ring.n_slots;
-    for (uint64_t t = from; t <= to && t + n < ld->plan.total; t++) {
+    for (uint64_t t = from; t <= to && t + n < mr_ring_total(&ld->ring); t++) {
         struct mr_slot *slot = mr_ring_slot(&ld->ring, t);
         if (hold->vacant[t % n] || !mr_slot_holds(slot, t) || !detach(slot))
             continue;
