@@ -21,10 +21,10 @@ static int check_ops(const struct mr_device_ops *ops)
     bool whole = ops->probe && ops->open && ops->close && ops->query && ops->memory_create &&
                  ops->memory_destroy && ops->stream_open && ops->stream_close &&
                  ops->stream_synchronize && ops->event_open && ops->event_close &&
-                 ops->event_record && ops->event_record_any && ops->event_wait && ops->event_query &&
-                 ops->event_synchronize && ops->event_elapsed && ops->copy_async && ops->launch &&
-                 ops->launch_simple && ops->memset_async && ops->memory_register &&
-                 ops->memory_unregister;
+                 ops->event_record && ops->event_record_any && ops->event_wait &&
+                 ops->event_query && ops->event_synchronize && ops->event_elapsed &&
+                 ops->copy_async && ops->launch && ops->launch_simple && ops->memset_async &&
+                 ops->memory_register && ops->memory_unregister;
     if (!whole)
         return mr_error_set(MR_EMISUSE, "device %s: its vtable lacks a required hook", ops->name);
     return 0;
