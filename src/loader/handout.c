@@ -60,8 +60,8 @@ static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_bat
         struct mr_batch_field *bf = &out->field[f];
         bf->spec = slot->spec[f];
         const struct mr_field *fp = &ld->layout.field[f];
-        unsigned char *rows = (slot->device ? slot->device : slot->host) + fp->offset;
-        bf->host = fp->device_only || fp->direct ? NULL : slot->host + fp->offset;
+        unsigned char *rows = (slot->device ? slot->device : slot->host) + slot->place[f];
+        bf->host = fp->device_only || fp->direct ? NULL : slot->host + slot->place[f];
         bf->data = fp->device_part ? slot->output + fp->out_offset : rows;
         bf->bytes = slot->bytes[f];
         bf->offsets = ragged ? slot->offsets[f] : NULL;
