@@ -105,21 +105,24 @@ static int grow(struct mr_loader *ld, struct mr_slot *slot, uint64_t need)
     return 0;
 }
 
-/* Collated fields behind all others, one after the other. */
+/* Collated and added fields behind all others, one after the other. */
 static int place_collated(struct mr_loader *ld, struct mr_slot *slot)
 {
-    uint64_t at = ld->layout.fixed_bytes;
-    for (int f = 0; f < ld->layout.n_fields; f++) {
-        if (!ld->layout.field[f].collated)
+    const struct mr_layout *layout = &ld->layout;
+    uint64_t at = layout->fixed_bytes;
+    for (int f = 0; f < layout->n_fields + layout->n_added; f++) {
+        bool added = f >= layout->n_fields;
+        if (!added && !layout->field[f].collated)
             continue;
-        int rc = mr_collated_measure(ld, slot, f);
+        int rc = added ? mr_added_measure(ld, slot, f - layout->n_fields)
+                       : mr_collated_measure(ld, slot, f);
         if (rc < 0)
             return rc;
-        slot->place[f] = at;
+        slot->place[f] = at = mr_round_up(at, 256);
         if (!mr_add(at, slot->bytes[f], &at) || at > 1ull << 62)
             return mr_error_set(MR_ELIMIT, "a batch is more than 2^62 bytes");
-        at = mr_round_up(at, 256);
     }
+    slot->end = at;
     return at > slot->capacity ? grow(ld, slot, at) : 0;
 }
 
@@ -132,11 +135,18 @@ static int collate_fields(struct mr_loader *ld, struct mr_slot *slot)
         mr_batch_spec(slot, f, &fp->out, fp->out.dim);
         slot->bytes[f] = slot->size * fp->out_bytes;
     }
-    int rc = place_collated(ld, slot);
-    for (int f = 0; f < ld->layout.n_fields && rc == 0; f++)
+    int rc = ld->layout.packs ? mr_pack_plan(ld, slot) : 0;
+    if (rc < 0 || !ld->layout.collates)
+        return rc;
+    rc = place_collated(ld, slot);
+    if (rc < 0)
+        return rc;
+    for (int f = 0; f < ld->layout.n_fields; f++)
         if (ld->layout.field[f].collated)
             mr_collated_write(ld, slot, f);
-    return rc;
+    for (int k = 0; k < ld->layout.n_added; k++)
+        mr_added_write(ld, slot, k);
+    return 0;
 }
 
 int mr_collate(struct mr_loader *ld, struct mr_slot *slot, unsigned char *row_buffer)

@@ -16,12 +16,13 @@ static uint64_t elements(const uint64_t *dim, int rank)
 static void fill_elements(void *out, uint64_t n, size_t element, const void *fill)
 {
     static const unsigned char zero[16];
-    if (memcmp(fill, zero, element) == 0) {
+    if (memcmp(fill, zero, element) == 0 || n == 0) {
         memset(out, 0, n * element);
         return;
     }
-    for (uint64_t i = 0; i < n; i++)
-        memcpy((unsigned char *)out + i * element, fill, element);
+    memcpy(out, fill, element);
+    for (uint64_t have = 1; have < n; have *= 2) /* what is there, once more behind it */
+        memcpy((unsigned char *)out + have * element, out, MR_MIN(have, n - have) * element);
 }
 
 void mr_place(const struct mr_spec *spec, const void *in, const uint64_t *dim, void *out,
@@ -74,14 +75,18 @@ void mr_batch_spec(struct mr_slot *slot, int f, const struct mr_spec *sample, co
     memcpy(spec->dim + 1, dim, (size_t)sample->rank * sizeof *dim);
 }
 
-/* Of the rows, by each dimension. */
+/* Of the rows, by each dimension; those that vary are rounded up to pad_multiple. */
 static void find_longest(const struct mr_loader *ld, const struct mr_slot *slot, int f,
                          uint64_t longest[MR_MAX_RANK])
 {
+    const struct mr_spec *spec = &ld->layout.field[f].out;
     memset(longest, 0, MR_MAX_RANK * sizeof *longest);
     for (uint64_t row = 0; row < slot->size; row++)
-        for (int d = 0; d < ld->layout.field[f].out.rank; d++)
+        for (int d = 0; d < spec->rank; d++)
             longest[d] = MR_MAX(longest[d], mr_slot_dims(&ld->layout, slot, row, f)[d]);
+    for (int d = 0; d < spec->rank; d++)
+        if (spec->var_dims >> d & 1)
+            longest[d] = mr_round_up(longest[d], ld->opts.pad_multiple);
 }
 
 /* Values end to end: only the first dimension varies (checked at open). */
@@ -99,11 +104,41 @@ static void measure_ragged(const struct mr_loader *ld, struct mr_slot *slot, int
     spec->dim[0] = total;
 }
 
+static void measure_packed(const struct mr_loader *ld, struct mr_slot *slot, int f)
+{
+    uint64_t dim[MR_MAX_RANK];
+    memcpy(dim, ld->layout.field[f].out.dim, sizeof dim);
+    dim[0] = ld->opts.pack_length;
+    mr_batch_spec(slot, f, &ld->layout.field[f].out, dim);
+    slot->spec[f].dim[0] = slot->packing.n_rows;
+}
+
+static void write_packed(const struct mr_loader *ld, struct mr_slot *slot, int f)
+{
+    const struct mr_field *fp = &ld->layout.field[f];
+    unsigned char *base = slot->host + slot->place[f];
+    size_t element = mr_dtype_size(fp->out.dtype);
+    uint64_t each = elements(fp->out.dim + 1, fp->out.rank - 1);
+    struct mr_pack_walk walk;
+    struct mr_pack_step step;
+    mr_pack_walk_begin(ld, slot, &walk);
+    while (mr_pack_walk_next(&walk, &step)) {
+        unsigned char *to = base + step.cell * each * element;
+        if (step.row == UINT64_MAX)
+            fill_elements(to, step.n * each, element, fp->fill);
+        else
+            memcpy(to, *mr_slot_kept(&ld->layout, slot, step.row, f) + step.from * each * element,
+                   step.n * each * element);
+    }
+}
+
 int mr_collated_measure(struct mr_loader *ld, struct mr_slot *slot, int f)
 {
     uint64_t longest[MR_MAX_RANK];
-    if (ld->opts.collate == MR_COLLATE_RAGGED) {
+    if (ld->layout.field[f].collate == MR_COLLATE_RAGGED) {
         measure_ragged(ld, slot, f);
+    } else if (ld->layout.field[f].collate == MR_COLLATE_PACK) {
+        measure_packed(ld, slot, f);
     } else {
         find_longest(ld, slot, f, longest);
         mr_batch_spec(slot, f, &ld->layout.field[f].out, longest);
@@ -114,14 +149,17 @@ int mr_collated_measure(struct mr_loader *ld, struct mr_slot *slot, int f)
 void mr_collated_write(struct mr_loader *ld, struct mr_slot *slot, int f)
 {
     const struct mr_field *fp = &ld->layout.field[f];
-    unsigned char *base = slot->host + slot->place[f], fill[16];
-    bool ragged = ld->opts.collate == MR_COLLATE_RAGGED;
+    unsigned char *base = slot->host + slot->place[f];
+    bool ragged = fp->collate == MR_COLLATE_RAGGED;
     uint64_t each = slot->size > 0 ? slot->bytes[f] / slot->size : 0;
-    mr_fill_element(fp->out.dtype, ld->opts.pad_value, fill);
+    if (fp->collate == MR_COLLATE_PACK) {
+        write_packed(ld, slot, f);
+        return;
+    }
     for (uint64_t row = 0; row < slot->size; row++) {
         const uint64_t *dim = mr_slot_dims(&ld->layout, slot, row, f);
         const unsigned char *kept = *mr_slot_kept(&ld->layout, slot, row, f);
-        mr_place(&fp->out, kept, dim, base, ragged ? dim : slot->spec[f].dim + 1, fill);
+        mr_place(&fp->out, kept, dim, base, ragged ? dim : slot->spec[f].dim + 1, fp->fill);
         base += ragged ? elements(dim, fp->out.rank) * mr_dtype_size(fp->out.dtype) : each;
     }
 }

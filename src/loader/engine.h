@@ -15,7 +15,10 @@
  *   worker.h   the threads, and how far they read ahead     worker.c, ahead.c
  *   backends/  how a row gets its bytes: one family         host.c, gds.c, resident.c, jpeg.c
  *   slot.h     the place a batch is made in                 slot.c
- *   rows.h     rows that wait for their batch               rows.c, collate.c, grown.c
+ *   rows.h     rows that wait for their batch               rows.c
+ *   collate.h  how rows become a batch                      collate.c, collated.c, padding.c, grown.c
+ *   pack.h     samples end to end in rows of one length     pack.c
+ *   added.h    masks, lengths, positions                    added.c
  *   ring.h     slots in turn: opened, written, ready        ring.c
  *   hold.h     held batches, whose slots are replaced       hold.c
  *   lease.h    holds that outlive batch and loader          lease.c, dlpack.c
@@ -173,6 +176,10 @@ int mr_loader_opts_read(const struct mr_loader_opts *opts, struct mr_loader_opts
 int mr_fields_plan(struct mr_loader *ld);
 /* Where fields are in a slot, and how many slots. Once backends are planned. */
 int mr_layout_make(struct mr_loader *ld);
+
+/* ---- padding.c ---- */
+/* What each field is padded with. Returns 0, MR_EOPTION. */
+int mr_padding_plan(struct mr_loader *ld);
 
 /* ---- sizes.c ---- */
 /* How much is read ahead. Refuses now, not half-way through an epoch, what would exceed max_memory;

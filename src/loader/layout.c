@@ -8,40 +8,25 @@
 #define GUESSED_ROW         1024       /* bytes of a varying row, before one has been made */
 #define GUESSED_PICTURE     (224 * 224 * 3)
 
-static int check_collate(const struct mr_loader *ld, const struct mr_field *fp)
+static int check_collate(const struct mr_field *fp)
 {
     char text[160];
     mr_spec_format(&fp->out, text, sizeof text);
-    if (fp->varies && ld->opts.collate == MR_COLLATE_STACK)
+    if (fp->varies && fp->collate == MR_COLLATE_STACK)
         return mr_error_set(
             MR_ESHAPE,
             "%s: samples differ in shape: make them one size by a transform (pictures: "
             "resize(224,224), random_resized_crop(224), or resize(256),center_crop(224)), "
-            "or collate by pad, fixed or ragged",
+            "or collate by pad, fixed, ragged or pack",
             text);
-    if (fp->varies && ld->opts.collate == MR_COLLATE_RAGGED && fp->out.var_dims != 1)
-        return mr_error_set(MR_ESHAPE,
-                            "%s: ragged collation needs the first dimension alone to vary", text);
+    bool first = fp->collate == MR_COLLATE_RAGGED || fp->collate == MR_COLLATE_PACK;
+    if (fp->varies && first && fp->out.var_dims != 1)
+        return mr_error_set(MR_ESHAPE, "%s: %s collation needs the first dimension alone to vary",
+                            text, fp->collate == MR_COLLATE_PACK ? "pack" : "ragged");
     if (fp->out.rank == MR_MAX_RANK)
         return mr_error_set(MR_ESHAPE, "%s: a batch of it would have more than %d dimensions", text,
                             MR_MAX_RANK);
     return 0;
-}
-
-/* The value to pad with becomes an element as it is, or the loader does not open. */
-static int check_padding(const struct mr_loader *ld, const struct mr_field *fp)
-{
-    enum mr_collate collate = ld->opts.collate;
-    enum mr_dtype dtype = fp->out.dtype;
-    if (!fp->varies || (collate != MR_COLLATE_PAD && collate != MR_COLLATE_FIXED) ||
-        mr_element_holds(dtype, ld->opts.pad_value))
-        return 0;
-    char text[160];
-    mr_spec_format(&fp->out, text, sizeof text);
-    return mr_error_set(MR_EOPTION,
-                        "%s: pad_value is %.17g: expected a number that %s can hold; choose "
-                        "another, or cast the field",
-                        text, ld->opts.pad_value, mr_dtype_name(dtype));
 }
 
 /* Rows of a batch need a size: of pictures whose size nobody knows the chain has to give one. */
@@ -66,7 +51,8 @@ static int plan_field(struct mr_loader *ld, int f)
     fp->out = ld->chain ? mr_transform_specs(ld->chain)[f] : fp->in;
     fp->identity = !ld->chain || mr_transform_is_identity(ld->chain, f);
     fp->varies = fp->out.var_dims != 0;
-    fp->collated = fp->varies && ld->opts.collate != MR_COLLATE_FIXED;
+    fp->collate = ld->opts.collate;
+    fp->collated = fp->varies && fp->collate != MR_COLLATE_FIXED;
     ld->layout.varies |= fp->varies;
     ld->layout.collates |= fp->collated;
     int rc = mr_spec_bytes(&fp->in, &fp->in_bytes);
@@ -75,10 +61,7 @@ static int plan_field(struct mr_loader *ld, int f)
     rc = mr_spec_bytes(&fp->out, &fp->row_bytes);
     if (rc < 0)
         return rc;
-    rc = check_collate(ld, fp);
-    if (rc < 0)
-        return rc;
-    rc = check_padding(ld, fp);
+    rc = check_collate(fp);
     return rc < 0 ? rc : mr_device_chain_plan(ld, f);
 }
 
@@ -96,6 +79,16 @@ int mr_fields_plan(struct mr_loader *ld)
         if (rc < 0)
             return rc;
     }
+    ld->layout.packs = ld->opts.collate == MR_COLLATE_PACK;
+    int rc = mr_pack_check(ld);
+    if (rc < 0)
+        return rc;
+    rc = mr_padding_plan(ld);
+    if (rc < 0)
+        return rc;
+    rc = mr_added_plan(ld);
+    if (rc < 0)
+        return rc;
     if (ld->chain) {
         int picture = ld->ds->picture;
         ld->windows = picture >= 0 && mr_transform_has_window(ld->chain, picture);
@@ -155,6 +148,8 @@ static int lay_out_collated(struct mr_loader *ld)
             return too_large(ld);
     }
     layout->rows_bytes = guess;
+    for (int k = 0; k < layout->n_added; k++) /* it grows if that is too little */
+        guess += mr_round_up((ld->opts.batch_size + 1) * 4, 256);
     layout->bound_bytes = layout->slot_bytes + bound;
     layout->slot_bytes += guess;
     return 0;

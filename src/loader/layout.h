@@ -20,7 +20,9 @@
 #define MR_LOADER_LAYOUT_H
 
 #include "base/base.h"
+#include "loader/added.h"
 #include "transform/device_part.h"
+#include <millrace/loader.h>
 
 struct mr_field {
     struct mr_spec in, out; /* of one sample: as decoded, as delivered */
@@ -28,10 +30,12 @@ struct mr_field {
     uint64_t offset; /* in the slot's halves */
     bool identity;   /* what the workers do leaves it as it is */
     bool varies;
-    bool collated; /* its rows are kept aside (rows.h) until the batch is complete */
-    bool direct;   /* a backend writes its rows in the device half; the slot's copy leaves it out */
+    enum mr_collate collate; /* how, if it varies */
+    bool collated;           /* its rows are kept aside (rows.h) until the batch is complete */
+    bool direct; /* a backend writes its rows in the device half; the slot's copy leaves it out */
     bool device_only;                   /* a batch's rows are complete on the device alone */
     struct mr_device_part *device_part; /* of its chain; NULL: none */
+    unsigned char fill[16];             /* what its rows are padded with */
     uint64_t out_bytes;                 /* of a row as delivered */
     uint64_t out_offset;                /* in the slot's output */
     uint64_t
@@ -41,8 +45,10 @@ struct mr_field {
 struct mr_layout {
     int n_fields;
     struct mr_field field[MR_MAX_FIELDS];
+    int n_added; /* fields of a batch behind these */
+    struct mr_added added[MR_MAX_FIELDS];
     bool varies;          /* some field does */
-    bool collates;        /* some field is collated */
+    bool collates;        /* some field is collated or added */
     uint64_t fixed_bytes; /* of each half: all but collated fields */
     uint64_t rows_bytes;  /* of a slot's collated rows, at first */
     uint64_t slot_bytes;  /* of each half, at first */
@@ -53,6 +59,7 @@ struct mr_layout {
     uint64_t scratch_bytes;  /* a worker's, for the chain */
     uint64_t partner_offset; /* in the halves, a u32 a row, when device parts mix rows */
     bool mixes;              /* they do */
+    bool packs;              /* batches are packed */
     bool flips;              /* some device part has an hflip */
 };
 

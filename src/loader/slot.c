@@ -59,6 +59,10 @@ static int create_arrays(struct mr_slot *slot, const struct mr_layout *layout, u
         slot->kept = calloc(rows * (uint64_t)layout->n_fields, sizeof *slot->kept);
         got = slot->kept && mr_rows_create(&slot->rows, layout->rows_bytes) == 0;
     }
+    if (layout->packs && got) {
+        slot->packing.part = calloc(rows, sizeof *slot->packing.part);
+        got = slot->packing.part;
+    }
     for (int f = 0; f < layout->n_fields && got; f++) {
         if (!layout->field[f].varies)
             continue;
@@ -76,6 +80,7 @@ static void free_arrays(struct mr_slot *slot)
     free(slot->maker);
     free(slot->dims);
     free((void *)slot->kept);
+    free(slot->packing.part);
     mr_rows_destroy(&slot->rows);
     for (int f = 0; f < MR_MAX_FIELDS; f++) {
         free(slot->lengths[f]);

@@ -14,6 +14,7 @@
 #include "base/base.h"
 #include "device/device.h"
 #include "loader/layout.h"
+#include "loader/pack.h"
 #include "loader/plan.h"
 #include "loader/rows.h"
 #include "transform/device_part.h"
@@ -78,6 +79,8 @@ struct mr_slot {
     struct mr_rows rows;  /* of collated fields, until the batch is complete */
     unsigned char **kept; /* [row][field]: where in these; NULL: no field is collated */
     uint64_t capacity;    /* of each half, if a field is collated */
+    uint64_t end;         /* of what is collated, in each half */
+    struct mr_packing packing;
     struct mr_spec spec[MR_MAX_FIELDS]; /* of the batch as delivered */
     uint64_t bytes[MR_MAX_FIELDS];
     uint64_t place[MR_MAX_FIELDS]; /* in the halves */

@@ -119,16 +119,6 @@ int mr_host_decode(struct mr_worker *w, const struct mr_row *row, struct mr_run_
     return rc;
 }
 
-/* Puts a field of varying shape into its row: padded to the bound, or dense for collating. */
-static void place_varying(const struct mr_loader *ld, const struct mr_field *fp, const void *data,
-                          const uint64_t *dim, unsigned char *row)
-{
-    bool pad = ld->opts.collate == MR_COLLATE_FIXED;
-    unsigned char fill[16];
-    mr_fill_element(fp->out.dtype, ld->opts.pad_value, fill);
-    mr_place(&fp->out, data, dim, row, pad ? fp->out.dim : dim, fill);
-}
-
 /* What the transforms are to know of a sample besides its bytes. */
 static struct mr_at place_of(const struct mr_decoding *d, int f)
 {
@@ -156,8 +146,8 @@ static int put_row(struct mr_loader *ld, int f, const struct mr_row *row, const 
     if (fp->collated)
         return mr_collate_keep(ld, row->slot, row->at, f, data, dim);
     unsigned char *to = mr_field_row(fp, row->slot, row->at);
-    if (fp->varies)
-        place_varying(ld, fp, data, dim, to);
+    if (fp->varies) /* FIXED: padded to the bound */
+        mr_place(&fp->out, data, dim, to, fp->out.dim, fp->fill);
     else if (data != to)
         memcpy(to, data, fp->row_bytes);
     return 0;
@@ -257,15 +247,15 @@ static void host_move(struct mr_backend *b, struct mr_slot *slot, uint64_t to, u
 }
 
 /* Bytes of the slot that hold something: fields are in it smallest first, so that the last one's
- * unused end is not copied; direct ones are behind all others. */
+ * unused end is not copied; direct ones are behind all others, and so are collated ones. */
 static uint64_t used_bytes(const struct mr_loader *ld, const struct mr_slot *slot)
 {
-    uint64_t used = 0;
+    uint64_t used = ld->layout.collates ? slot->end : 0;
     for (int f = 0; f < ld->layout.n_fields; f++) {
         const struct mr_field *fp = &ld->layout.field[f];
         uint64_t bytes = fp->device_part ? slot->size * fp->row_bytes : slot->bytes[f];
-        if (!fp->direct)
-            used = MR_MAX(used, slot->place[f] + bytes);
+        if (!fp->direct && !fp->collated)
+            used = MR_MAX(used, fp->offset + bytes);
         if (fp->device_part && fp->device_part->flip)
             used = MR_MAX(used, fp->flip_offset + slot->size);
     }
