@@ -103,7 +103,7 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     const struct mr_loader_opts *o = &ld->opts;
     bool reads = kinds->n_path + kinds->n_null + kinds->n_remote > 0;
     uint64_t share = (o->batch_size + 4ull * ld->workers.n - 1) / (4ull * ld->workers.n);
-    uint64_t worthwhile = RUN_BYTES * o->batch_size / ld->layout.slot_bytes;
+    uint64_t worthwhile = RUN_BYTES * o->batch_size / ld->layout.bound_bytes;
     uint64_t most = MR_MIN((o->batch_size + ld->workers.n - 1) / ld->workers.n, MAX_RUN_ROWS);
     ld->sizes.run_rows = MR_MAX(1, MR_MIN(MR_MAX(share, worthwhile), most));
     if (reads && ld->sizes.n_whole == 0 && mr_sampler_is_sequential(ld->sampler) &&
@@ -123,14 +123,18 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 
 /* What a loader will hold, by part. */
 struct memory_sum {
-    uint64_t slot, device, reads, cache, files, workers, total;
+    uint64_t slot, device, grown, reads, cache, files, workers, total;
 };
 
 /* n_slots: slots that there are or shall be. */
 static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_files_kinds *kinds,
                                     uint64_t n_slots)
 {
-    struct memory_sum m = {.slot = ld->layout.host_bytes, .files = kinds->memory_bytes};
+    const struct mr_grown *grown = &ld->grown;
+    struct memory_sum m = {.slot = ld->layout.host_bytes + ld->layout.rows_bytes,
+                           .files = kinds->memory_bytes};
+    m.grown = mr_counted(&grown->host_bytes) + mr_counted(&grown->device_bytes) +
+              mr_counted(&grown->rows_bytes);
     m.device = ld->device_info.unified ? 0 : ld->layout.slot_bytes + ld->layout.output_bytes;
     uint64_t ahead = ld->workers.n * ld->sizes.runs_per_worker * ld->sizes.run_rows;
     m.reads = ahead * ((ld->sizes.depth ? ld->sizes.sample_bytes : 0) + mr_run_row_bytes(ld));
@@ -140,14 +144,16 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
     mr_backends_bytes(ld, n_slots, &device, &host);
     m.cache += device;
     m.reads += host;
-    m.total = (m.slot + m.device) * n_slots + m.reads + m.cache + m.workers + m.files;
+    m.total = (m.slot + m.device) * n_slots + m.grown + m.reads + m.cache + m.workers + m.files;
     return m;
 }
 
-/* What counts in the budget. Files of unknown size may fill the cache up to its own ceiling. */
+/* What is reserved in the budget, where slots that grow are counted apart. Files of unknown size
+ * may fill the cache up to its own ceiling. */
 static uint64_t claimed(const struct mr_loader *ld, const struct mr_files_kinds *kinds,
-                        uint64_t total)
+                        const struct memory_sum *m)
 {
+    uint64_t total = m->total - m->grown;
     return ld->caching && kinds->n_lazy > 0 ? MR_MAX(total, ld->opts.max_memory) : total;
 }
 
@@ -175,14 +181,13 @@ static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds
 {
     struct memory_sum m = sum_memory(ld, kinds, ld->ring.n_slots);
     uint64_t most = ld->opts.max_memory;
-    while ((most && m.total > most) ||
-           !mr_budget_reserve(&ld->share, claimed(ld, kinds, m.total))) {
+    while ((most && m.total > most) || !mr_budget_reserve(&ld->share, claimed(ld, kinds, &m))) {
         if (ld->opts.read_ahead == 0 && ld->sizes.runs_per_worker > 1 && m.reads > m.slot)
             ld->sizes.runs_per_worker /= 2;
         else if (ld->opts.prefetch == 0 && ld->ring.n_slots > 2)
             ld->ring.n_slots /= 2;
         else
-            return over_ceiling(ld, &m, claimed(ld, kinds, m.total));
+            return over_ceiling(ld, &m, claimed(ld, kinds, &m));
         m = sum_memory(ld, kinds, ld->ring.n_slots);
     }
     return 0;
@@ -195,6 +200,9 @@ int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
         return rc;
     plan_runs(ld, kinds);
     rc = check_memory(ld, kinds);
+    uint64_t n = ld->ring.n_slots;
+    ld->grown.planned_bytes = sum_memory(ld, kinds, n).total;
+    ld->grown.slot_bytes = sum_memory(ld, kinds, n + 1).total - ld->grown.planned_bytes;
     ld->sizes.start_runs = MR_MIN(ld->sizes.start_runs, ld->sizes.runs_per_worker);
     return rc;
 }
@@ -203,14 +211,15 @@ int mr_sizes_check_slot(struct mr_loader *ld)
 {
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
-    uint64_t n = atomic_load(&ld->ring.n_all) + 1ull, total = sum_memory(ld, &kinds, n).total;
-    uint64_t claim = claimed(ld, &kinds, total);
+    uint64_t n = atomic_load(&ld->ring.n_all) + 1ull;
+    struct memory_sum m = sum_memory(ld, &kinds, n);
+    uint64_t claim = claimed(ld, &kinds, &m);
     char parts[64];
     snprintf(parts, sizeof parts, "%llu slots and all else", (unsigned long long)n);
-    if (ld->opts.max_memory && total > ld->opts.max_memory)
+    if (ld->opts.max_memory && m.total > ld->opts.max_memory)
         return mr_error_set(MR_ELIMIT, "max_memory %llu bytes: %s need %llu",
                             (unsigned long long)ld->opts.max_memory, parts,
-                            (unsigned long long)total);
+                            (unsigned long long)m.total);
     return mr_budget_reserve(&ld->share, claim) ? 0 : mr_budget_over(&ld->share, claim, parts);
 }
 
