@@ -45,6 +45,7 @@ struct mr_layout {
     uint64_t partner_offset; /* in the halves, a u32 a row, when device parts mix rows */
     bool mixes;              /* they do */
     bool flips;              /* some device part has an hflip */
+    bool items;              /* slots keep the batch sampler's item of each row */
 };
 
 #endif
