@@ -56,6 +56,9 @@ enum mr_sampler_kind {
     /* Batches of samples of about the same length, of at most `budget` tokens with padding: windows
      * of the random order are sorted by length and cut into batches, which are then shuffled. */
     MR_SAMPLER_BUCKETS,
+    /* Documents packed into rows of `row_length` elements, `rows` of them a batch: windows of the
+     * random order by best-fit decreasing (Johnson and others, SIAM J. Comput. 3(4), 1974). */
+    MR_SAMPLER_PACK,
 };
 
 /* A sample of a batch. */
@@ -105,16 +108,24 @@ struct mr_sampler_opts {
     int (*batch)(void *user, uint64_t epoch, uint64_t batch, uint64_t max,
                  struct mr_batch_item *items);
     /* The most samples of a batch, 1 to 2^24: the loader's batches have space for so many. BUCKETS:
-     * 0 (default): as many as the budget allows of the shortest. */
+     * 0 (default): as many as the budget allows of the shortest. PACK: not used. */
     uint64_t max_batch;
-    const uint32_t *lengths; /* BUCKETS: of each sample, in tokens or any other unit; copied */
-    uint64_t n_lengths;      /* the data set's length */
+    /* BUCKETS, PACK: of each sample, in tokens or any other unit; copied. PACK: of the first
+     * dimension of the fields that are packed; samples of length 0 are left out. */
+    const uint32_t *lengths;
+    uint64_t n_lengths; /* the data set's length */
     /* BUCKETS: the most tokens of a batch, padding included: its number of samples times the length
      * of the longest. No sample may be longer. */
     uint64_t budget;
-    /* BUCKETS: samples that are sorted together. More: less padding, less random. 0 (default):
-     * 8,192. */
+    /* BUCKETS, PACK: samples that are sorted or packed together. More: less padding, less random. 0
+     * (default): 8,192 or 1,024. */
     uint64_t window;
+    uint32_t row_length; /* PACK: elements of a row */
+    uint32_t rows;       /* PACK: of a batch; an epoch's last batch may have fewer */
+    /* PACK: the most documents of a row; 0 (default): as many of the shortest as a row has space
+     * for. The loader has memory for rows * max_per_row documents a batch. */
+    uint32_t max_per_row;
+    int truncate; /* PACK: what is longer than a row is 0 (default): split, 1: cut off */
 };
 
 /* Sets opts to the defaults. C and C++ call mr_sampler_opts_init(); see millrace.h. */
@@ -164,7 +175,8 @@ MR_API uint64_t mr_sampler_max_batch(const struct mr_sampler *sampler);
 /*
  * The number of batches in an epoch, all ranks together.
  * BUCKETS sorts the epoch when it is first asked for: O(n log window) time and 8 bytes a sample, in
- * one thread while others that need the same epoch wait. The two latest epochs are kept.
+ * one thread while others that need the same epoch wait. The two latest epochs are kept. PACK packs
+ * it, in as much time, but keeps only the number of rows of each window, and the latest windows.
  * [out] out: on 0. Returns 0, MR_EMISUSE (no batch sampler), -ENOMEM, MR_ECALLBACK (the callback
  * gave none), or what the callback returned.
  */
@@ -181,8 +193,8 @@ MR_API int mr_sampler_batch(const struct mr_sampler *sampler, uint64_t epoch, ui
                             struct mr_batch_item *items, uint64_t max);
 
 /*
- * The share of an epoch's tokens that is no padding. BUCKETS, if each batch is padded to its
- * longest sample.
+ * The share of an epoch's elements that is no padding. BUCKETS: if each batch is padded to its
+ * longest sample. PACK: of its rows.
  * [out] out: on 0; above 0, at most 1. Returns 0, MR_EMISUSE (another kind), -ENOMEM.
  */
 MR_API int mr_sampler_fill(const struct mr_sampler *sampler, uint64_t epoch, double *out);

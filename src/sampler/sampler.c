@@ -13,6 +13,7 @@ static const struct mr_sampler_ops *const kinds[] = {
     [MR_SAMPLER_CUSTOM] = &mr_sampler_custom,
     [MR_SAMPLER_BATCHES] = &mr_sampler_custom_batches,
     [MR_SAMPLER_BUCKETS] = &mr_sampler_buckets,
+    [MR_SAMPLER_PACK] = &mr_sampler_pack,
 };
 
 void mr_sampler_opts_fill(struct mr_sampler_opts *opts, size_t size)

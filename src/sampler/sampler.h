@@ -39,12 +39,15 @@ struct mr_sampler {
     uint64_t n_samples; /* number of samples in the data set */
     uint64_t length;    /* positions per epoch */
     uint64_t max_batch; /* of a batch sampler; else 0 */
+    /* Of the packing sampler: rows of a batch, and elements of a row; else 0. */
+    uint64_t rows, row_length;
     uint64_t seed;
     char text[192];
 };
 
 extern const struct mr_sampler_ops mr_sampler_sequential, mr_sampler_random, mr_sampler_subset,
-    mr_sampler_weighted, mr_sampler_custom, mr_sampler_custom_batches, mr_sampler_buckets;
+    mr_sampler_weighted, mr_sampler_custom, mr_sampler_custom_batches, mr_sampler_buckets,
+    mr_sampler_pack;
 
 #define MR_MOST_BATCH   (1ull << 24) /* samples of a batch */
 #define MR_MOST_BATCHES (1ull << 40) /* of an epoch */
