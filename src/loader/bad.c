@@ -206,9 +206,11 @@ int mr_loader_bad(const struct mr_loader *ld, uint64_t i, struct mr_bad_sample *
 {
     if (!ld || !out)
         return mr_error_null("mr_loader_bad", "a loader and a place for the sample");
-    if (i >= ld->quarantine.n_listed)
+    mr_consumers_lock(ld);
+    const struct mr_bad *bad = i < ld->quarantine.n_listed ? ld->quarantine.listed[i] : NULL;
+    mr_consumers_unlock(ld);
+    if (!bad)
         return 0;
-    const struct mr_bad *bad = ld->quarantine.listed[i];
     *out = (struct mr_bad_sample){.index = bad->index,
                                   .epoch = bad->epoch,
                                   .position = bad->position,

@@ -172,6 +172,7 @@ static void free_parts(struct mr_loader *ld)
         free(ld->layout.field[f].device_part);
     mr_plan_end(&ld->plan);
     mr_gate_destroy(&ld->gate);
+    mr_consumers_destroy(&ld->consumers);
     free(ld);
     mr_error_put(&kept);
 }
@@ -233,7 +234,9 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     ld->handout.spare_processor = (int64_t)ld->workers.n < mr_cpu_count();
     pthread_mutex_init(&ld->ship.lock, NULL);
     mr_gate_init(&ld->gate);
-    rc = open_parts(ld, sampler, device);
+    rc = mr_consumers_init(&ld->consumers);
+    if (rc == 0)
+        rc = open_parts(ld, sampler, device);
     if (rc < 0) {
         free_parts(ld);
         return rc;

@@ -91,7 +91,7 @@ void mr_ring_stop(struct mr_ring *ring)
 /* Do workers have to wait for the consumer's last work on the slot? */
 static bool awaits_release(const struct mr_ring *ring, const struct mr_slot *slot)
 {
-    return (ring->awaits_release || slot->host_read) && slot->release_recorded;
+    return (ring->awaits_release || atomic_load(&slot->host_read)) && slot->release_recorded;
 }
 
 static bool is_released(const struct mr_ring *ring, const struct mr_slot *slot)

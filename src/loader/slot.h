@@ -56,8 +56,8 @@ struct mr_slot {
     struct mr_slot *next_released;
     struct mr_leases *leases;
     uint32_t n_ends; /* [leases.lock] ends of holds of this batch that `released` is behind */
-    bool host_read;  /* the consumer's work reads the host half, too */
-    uint32_t id;     /* slots are numbered as they are made */
+    _Atomic bool host_read;   /* the consumer's work reads the host half, too */
+    uint32_t id;              /* slots are numbered as they are made */
     struct mr_slot *next_all; /* one made before this one */
     struct mr_slot_memory *memory;
     /* Read for each row: not on a line that is written for each batch. */
