@@ -137,7 +137,7 @@ static void place(const struct pack *p, struct window *w, struct open_row *open)
 /* Items by row, the rows in a random order. */
 static int order_rows(struct window *w, uint64_t seed, uint64_t epoch)
 {
-    struct mr_batch_item *by_row = malloc(w->n * sizeof *by_row);
+    struct mr_batch_item *by_row = calloc(w->n, sizeof *by_row);
     w->first = calloc(w->n_rows + 2, sizeof *w->first);
     if (!by_row || !w->first) {
         free(by_row);

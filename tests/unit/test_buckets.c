@@ -1,5 +1,6 @@
-/* The bucket sampler: every sample once in each epoch, no batch over its budget, less padding than
- * without sorting, and the same batches whoever asks, in whatever order. */
+/* White-box (mr_mix64). The bucket sampler: every sample once in each epoch, no batch over its
+ * budget, less padding than without sorting, and the same batches whoever asks, in whatever
+ * order. */
 #include "base/base.h"
 #include <millrace/sampler.h>
 

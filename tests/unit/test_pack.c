@@ -1,5 +1,5 @@
-/* The packing sampler: every element of every document once in each epoch, in rows that hold it,
- * and the same rows whoever asks, in whatever order. */
+/* White-box (mr_mix64). The packing sampler: every element of every document once in each epoch,
+ * in rows that hold it, and the same rows whoever asks, in whatever order. */
 #include "base/base.h"
 #include <millrace/sampler.h>
 
