@@ -72,18 +72,19 @@ static struct mr_sampler *sampler_of(struct order *o)
     return s;
 }
 
-/* Sample i is the number i, after a time that differs. */
+/* Sample i is the number i, after a time that differs. user not NULL: every fifth is bad. */
 static int get(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
 {
-    (void)user;
     (void)dim;
+    if (user && index % 5 == 1)
+        return mr_error_set(MR_EFORMAT, "bad");
     if (index % 13 == 0)
         usleep(200);
     memcpy(row[0], &index, sizeof index);
     return 0;
 }
 
-static struct mr_dataset *dataset(void)
+static struct mr_dataset *dataset_of(void *user)
 {
     struct mr_callback_opts co;
     struct mr_dataset *ds;
@@ -93,14 +94,21 @@ static struct mr_dataset *dataset(void)
     co.n_fields = 1;
     co.field[0] = (struct mr_spec){.name = "number", .dtype = MR_I64, .rank = 0};
     co.get = get;
+    co.user = user;
     must(mr_dataset_open_callback(&co, &ds));
     return ds;
+}
+
+static struct mr_dataset *dataset(void)
+{
+    return dataset_of(NULL);
 }
 
 struct config {
     struct order order;
     uint32_t workers, world, prefetch;
     enum mr_remainder remainder;
+    struct mr_device *device; /* NULL: "cpu" */
 };
 
 static struct mr_loader *open_loader(const struct config *c, struct mr_dataset *ds,
@@ -116,7 +124,7 @@ static struct mr_loader *open_loader(const struct config *c, struct mr_dataset *
     lo.world = c->world;
     lo.remainder = c->remainder;
     lo.state = state;
-    must(mr_loader_open(ds, s, NULL, NULL, &lo, &ld));
+    must(mr_loader_open(ds, s, NULL, c->device, &lo, &ld));
     return ld;
 }
 
@@ -129,7 +137,7 @@ static void check_batch(struct config *c, const struct mr_batch *b, seen_t seen)
     uint64_t n = n_batches(&c->order, b->epoch), number = b->positions[0] / MAX;
     assert_true(number < n || c->remainder == MR_REMAINDER_PAD);
     assert_int_equal(b->size, batch(&c->order, b->epoch, number % n, MAX, items));
-    const int64_t *value = b->field[0].data;
+    const int64_t *value = b->field[0].host;
     for (uint64_t i = 0; i < b->size; i++) {
         assert_int_equal(b->indices[i], items[i].index);
         assert_int_equal(value[i], items[i].index);
@@ -201,6 +209,56 @@ static void every_batch_once(void **state)
             take(&c, r, NULL, UINT64_MAX, seen, NULL);
         check_seen(&c, seen);
     }
+}
+
+static void every_batch_once_on_a_device(void **state)
+{
+    (void)state;
+    struct mr_device *dev;
+    must(mr_device_open("sim:latency=1us", &dev));
+    for (uint64_t round = 0; round < 8; round++) {
+        struct config c = random_config(round + 60);
+        seen_t seen = {{0}};
+        c.device = dev;
+        for (uint32_t r = 0; r < c.world; r++)
+            take(&c, r, NULL, UINT64_MAX, seen, NULL);
+        check_seen(&c, seen);
+    }
+    mr_device_close(dev);
+}
+
+/* Batches without their bad samples; one of bad samples alone is left out. */
+static void bad_samples_are_skipped(void **state)
+{
+    (void)state;
+    struct config c = {.order = {.seed = 21}, .workers = 3, .world = 1};
+    struct mr_dataset *ds = dataset_of(&c);
+    struct mr_sampler *s = sampler_of(&c.order);
+    struct mr_loader_opts lo;
+    struct mr_loader *ld;
+    struct mr_batch b;
+    mr_loader_opts_init(&lo);
+    lo.workers = 3;
+    lo.bad = MR_BAD_SKIP;
+    must(mr_loader_open(ds, s, NULL, NULL, &lo, &ld));
+    for (uint64_t k = 0, n = n_batches(&c.order, 0); k < n; k++) {
+        struct mr_batch_item items[MAX] = {{0}};
+        int got = batch(&c.order, 0, k, MAX, items), kept = 0;
+        for (int i = 0; i < got; i++)
+            if (items[i].index % 5 != 1)
+                items[kept++].index = items[i].index;
+        if (kept == 0)
+            continue;
+        assert_int_equal(mr_loader_next(ld, NULL, &b), 1);
+        assert_true(b.index == k && b.size == (uint64_t)kept && b.last == (k + 1 == n));
+        for (int i = 0; i < kept; i++)
+            assert_int_equal(b.indices[i], items[i].index);
+        must(mr_loader_release(ld, &b, NULL));
+    }
+    assert_int_equal(mr_loader_next(ld, NULL, &b), 0);
+    mr_loader_close(ld);
+    mr_sampler_destroy(s);
+    mr_dataset_close(ds);
 }
 
 /* All ranks stop after as many batches, and another number of ranks goes on. */
@@ -425,6 +483,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_batch_once),
+        cmocka_unit_test(every_batch_once_on_a_device),
+        cmocka_unit_test(bad_samples_are_skipped),
         cmocka_unit_test(a_resume_goes_on),
         cmocka_unit_test(wrong_callbacks_end_the_run),
         cmocka_unit_test(options_are_checked),

@@ -265,7 +265,7 @@ static void samplers_and_chains(void **state)
     misuse(mr_sampler_open("random", 10, 0, NULL));
     misuse(mr_sampler_create(NULL, 10, &s));
     misuse(mr_sampler_create(&so, 10, NULL));
-    for (int kind = MR_SAMPLER_SUBSET; kind <= MR_SAMPLER_CUSTOM;
+    for (int kind = MR_SAMPLER_SUBSET; kind <= MR_SAMPLER_PACK;
          kind++) { /* without what it needs */
         so.kind = (enum mr_sampler_kind)kind;
         so.n_indices = so.n_weights = so.length = 10;
