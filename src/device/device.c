@@ -185,15 +185,14 @@ int mr_device_query(struct mr_device *dev, struct mr_device_info *out)
     int rc = mr_device_check(dev, "mr_device_query");
     if (rc < 0)
         return rc;
-    rc = mr_out_check(out, "mr_device_query");
+    rc = mr_info_check("device_info", out, sizeof info);
     if (rc < 0)
         return rc;
     snprintf(info.name, sizeof info.name, "%s", dev->ops->name);
     rc = dev->ops->query(dev, &info);
     if (rc < 0)
         return rc;
-    *out = info;
-    return 0;
+    return mr_info_give("device_info", out, &info, sizeof info);
 }
 
 int mr_device_processes(struct mr_device *dev, struct mr_device_process *out, int max)
@@ -271,10 +270,23 @@ void mr_stream_destroy(struct mr_stream *stream)
     free(stream);
 }
 
+static int synchronize_any(struct mr_device *dev)
+{
+    struct mr_event *event;
+    int rc = mr_event_create(dev, 0, &event);
+    if (rc < 0)
+        return rc;
+    rc = mr_any_record(event);
+    if (rc >= 0)
+        rc = mr_event_synchronize(event);
+    mr_event_destroy(event);
+    return rc;
+}
+
 int mr_stream_synchronize(struct mr_stream *stream)
 {
     if (stream && mr_stream_is_any(stream))
-        return mr_any_synchronize(stream->dev);
+        return synchronize_any(stream->dev);
     int rc = mr_stream_check(stream, "mr_stream_synchronize");
     if (rc < 0)
         return rc;
