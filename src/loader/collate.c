@@ -22,6 +22,8 @@ static void move_row(struct mr_loader *ld, struct mr_slot *slot, uint64_t to, ui
     }
     slot->indices[to] = slot->indices[from];
     slot->positions[to] = slot->positions[from];
+    if (slot->items)
+        slot->items[to] = slot->items[from];
     mr_backends_move(ld, slot, to, from);
 }
 

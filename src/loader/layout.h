@@ -61,6 +61,7 @@ struct mr_layout {
     bool mixes;              /* they do */
     bool packs;              /* batches are packed */
     bool flips;              /* some device part has an hflip */
+    bool items;              /* slots keep the batch sampler's item of each row */
 };
 
 /* Is the field decoded straight into its row of the slot? */
