@@ -50,7 +50,7 @@ static int save_state(const struct mr_loader *loader, const char *path)
 /* Consumes batches until Ctrl-C. Returns 0 or the error that ended the run. */
 static int run(struct mr_loader *loader)
 {
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     uint64_t n = 0;
     int rc;
     running = loader;

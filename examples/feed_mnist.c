@@ -34,7 +34,7 @@ int main(int argc, char **argv)
     if (rc < 0)
         goto done;
 
-    struct mr_batch batch;
+    struct mr_batch batch = {.size = sizeof batch};
     while ((rc = mr_loader_next(loader, NULL, &batch)) > 0) {
         /* Train here. field[0].data: float[size][28][28]; field[1].data: uint8_t[size]. */
         if (batch.last)

@@ -116,7 +116,7 @@ static int feed(struct mr_dataset *ds, FILE *out)
 {
     struct mr_loader_opts o;
     struct mr_loader *loader;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     mr_loader_opts_init(&o);
     o.batch_size = 64;
     o.epochs = 1;
@@ -125,8 +125,8 @@ static int feed(struct mr_dataset *ds, FILE *out)
     if (rc < 0)
         return rc;
     while ((rc = mr_loader_next(loader, NULL, &b)) > 0) {
-        printf("batch %" PRIu64 ": %" PRIu64 " sequences, %" PRIu64 " tokens\n", b.index, b.size,
-               b.field[0].offsets[b.size]);
+        printf("batch %" PRIu64 ": %" PRIu64 " sequences, %" PRIu64 " tokens\n", b.index, b.n,
+               b.field[0].offsets[b.n]);
         if (out)
             fwrite(b.field[0].data, 1, b.field[0].bytes, out);
         mr_loader_release(loader, &b, NULL);

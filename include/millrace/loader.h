@@ -6,8 +6,9 @@
  *     mr_loader_opts_init(&opts);
  *     opts.batch_size = 64;
  *     mr_loader_open(dataset, sampler, chain, device, &opts, &loader);
+ *     struct mr_batch batch = {.size = sizeof batch};
  *     while ((rc = mr_loader_next(loader, stream, &batch)) > 0) {
- *         train_on(batch.field[0].data, batch.size);      // enqueued to stream
+ *         train_on(batch.field[0].data, batch.n);         // enqueued to stream
  *         mr_loader_release(loader, &batch, stream);      // does not wait either
  *     }
  *     mr_loader_close(loader);
@@ -208,25 +209,27 @@ struct mr_batch_field {
     void *data;       /* on the loader's device; on "cpu" in host memory */
     const void *host; /* the same bytes in host memory; NULL: they were made on the device */
     uint64_t bytes;
-    /* RAGGED, variable dimensions: size + 1 offsets, in elements of the first dimension. In host
+    /* RAGGED, variable dimensions: n + 1 offsets, in elements of the first dimension. In host
      * memory. Else NULL. */
     const uint64_t *offsets;
     /* Fields that vary: the first dimension of each sample. In host memory. Else NULL. */
     const uint64_t *lengths;
+    uint64_t reserved[11]; /* 0; the struct has 256 bytes for good */
 };
 
 /* A batch. All that it points to belongs to the loader and is valid until the batch is released. */
 struct mr_batch {
-    uint64_t size;  /* samples */
+    size_t size;    /* of this struct, set by the caller before the first mr_loader_next() */
+    uint64_t n;     /* samples */
     uint64_t epoch; /* from 0 */
     uint64_t index; /* of this batch in its epoch, from 0 */
     int last;       /* 1: the last batch of its epoch */
     int n_fields;
-    struct mr_batch_field field[MR_MAX_FIELDS];
     const uint64_t *indices;   /* each sample's index in the data set */
     const uint64_t *positions; /* each sample's global position in the epoch; padding wraps */
     void *slot;                /* private */
     uint64_t number;           /* private */
+    struct mr_batch_field field[MR_MAX_FIELDS]; /* the first n_fields are set */
 };
 
 /*
@@ -234,14 +237,14 @@ struct mr_batch {
  * stream: work enqueued to it after this call sees the batch's bytes; the host does not wait for
  * the copy. It is of the loader's device, your own by mr_stream_wrap(). NULL: the call returns when
  * the bytes have arrived.
- * [out] out: on 1; valid until mr_loader_release(). Any number of batches may be held. A batch that
- * is held while more than prefetch / 2 later ones are handed out keeps its memory, and the loader
- * takes memory for another slot, within max_memory. The extra slot is reused once the held batch is
- * released.
+ * [out] out: on 1, all but size; valid until mr_loader_release(). Any number of batches may be
+ * held. A batch that is held while more than prefetch / 2 later ones are handed out keeps its
+ * memory, and the loader takes memory for another slot, within max_memory. The extra slot is reused
+ * once the held batch is released.
  * Returns 1, or 0 after the last epoch, or the error that ended the run, again on later calls: the
  * error of a sample, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE. Two errors don't end the run:
- * MR_EMISUSE (the stream belongs to another device), and MR_ELIMIT (held batches leave no memory
- * for the next one; the text has their number): release some and call again.
+ * MR_EMISUSE (a wrong out->size, or a stream of another device), and MR_ELIMIT (held batches leave
+ * no memory for the next one; the text has their number): release some and call again.
  * A run fails with MR_EBADSAMPLES when max_bad or max_bad_fraction is exceeded, or after `world`
  * consecutive epochs in which every sample that this rank received was bad.
  */
@@ -318,14 +321,15 @@ MR_API int mr_loader_state_released(const struct mr_loader *loader, char *buf, s
 
 /* A bad sample: which, where, why. The strings live as long as the loader. */
 struct mr_bad_sample {
+    size_t size; /* of this struct, set by the caller */
     uint64_t index, epoch, position;
     const char *file; /* or the data set's name */
     uint64_t offset;  /* in the file, in bytes */
     const char *reason;
 };
 
-/* Returns 1 and the i-th bad sample in delivery order, or 0 if there are fewer. The first 100,000
- * are kept. [out] out: on 1. */
+/* Returns 1 and the i-th bad sample in delivery order, 0 if there are fewer, or MR_EMISUSE (a
+ * wrong out->size). The first 100,000 are kept. [out] out: on 1, all but size. */
 MR_API int mr_loader_bad(const struct mr_loader *loader, uint64_t i, struct mr_bad_sample *out);
 
 /* ---- statistics ---- */
@@ -342,11 +346,13 @@ enum mr_stage {
 /* The name of a stage: "read", "decode". Constant. */
 MR_API const char *mr_stage_name(enum mr_stage stage);
 
+/* Without a size: part of mr_loader_stats; it stays as it is. */
 struct mr_percentiles {
     uint64_t n, p50_ns, p95_ns, p99_ns, max_ns;
 };
 
 struct mr_loader_stats {
+    size_t size;                      /* of this struct, set by the caller */
     uint64_t samples, batches, bytes; /* delivered */
     uint64_t bad_samples;
     uint64_t read_bytes, reads; /* from storage */
@@ -409,8 +415,9 @@ struct mr_loader_stats {
     char reason[192]; /* why, in one sentence with numbers */
 };
 
-/* Reads the statistics so far. [out] out: always written. Any thread. */
-MR_API void mr_loader_stats(struct mr_loader *loader, struct mr_loader_stats *out);
+/* Reads the statistics so far. [out] out: on success, all but size. Returns 0, MR_EMISUSE
+ * (NULL, or a wrong size). Any thread. */
+MR_API int mr_loader_stats(struct mr_loader *loader, struct mr_loader_stats *out);
 
 #ifdef __cplusplus
 }

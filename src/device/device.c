@@ -185,15 +185,14 @@ int mr_device_query(struct mr_device *dev, struct mr_device_info *out)
     int rc = mr_device_check(dev, "mr_device_query");
     if (rc < 0)
         return rc;
-    rc = mr_out_check(out, "mr_device_query");
+    rc = mr_info_check("device_info", out, sizeof info);
     if (rc < 0)
         return rc;
     snprintf(info.name, sizeof info.name, "%s", dev->ops->name);
     rc = dev->ops->query(dev, &info);
     if (rc < 0)
         return rc;
-    *out = info;
-    return 0;
+    return mr_info_give("device_info", out, &info, sizeof info);
 }
 
 int mr_device_processes(struct mr_device *dev, struct mr_device_process *out, int max)

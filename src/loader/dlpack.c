@@ -35,7 +35,7 @@ static int look_at_part(const struct mr_batch *batch, const struct mr_batch_fiel
     *out = (struct view){.spec = bf->spec, .read_only = part != MR_DLPACK_DATA};
     bool numbers = part == MR_DLPACK_OFFSETS || part == MR_DLPACK_LENGTHS;
     if (numbers) {
-        uint64_t n = batch->size + (part == MR_DLPACK_OFFSETS);
+        uint64_t n = batch->n + (part == MR_DLPACK_OFFSETS);
         const uint64_t *at = part == MR_DLPACK_OFFSETS ? bf->offsets : bf->lengths;
         if (!at)
             return refuse(bf, "no offsets or lengths: they are of fields whose samples vary, "

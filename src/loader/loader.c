@@ -45,6 +45,7 @@ static int open_device(struct mr_loader *ld, struct mr_device *device)
             return rc;
     }
     ld->device = device ? device : ld->own_device;
+    ld->device_info.size = sizeof ld->device_info;
     return mr_device_query(ld->device, &ld->device_info);
 }
 

@@ -280,15 +280,8 @@ static struct steady steady_of(const struct mr_loader *ld, const struct mr_loade
     return steady;
 }
 
-void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
+static void fill_stats(struct mr_loader *ld, struct mr_loader_stats *st)
 {
-    if (!out)
-        return;
-    if (!ld) {
-        *out = (struct mr_loader_stats){.bottleneck = "none"};
-        return;
-    }
-    struct mr_loader_stats *st = out;
     if (!mr_process_is(
             &ld->gate.process)) { /* locks of workers that do not exist here may be held */
         *st = (struct mr_loader_stats){.bottleneck = "none"};
@@ -333,4 +326,16 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
     list_device_ops(ld, st);
     struct steady steady = steady_of(ld, st);
     find_bottleneck(ld, st, &steady);
+}
+
+int mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
+{
+    struct mr_loader_stats now;
+    if (!ld)
+        return mr_error_null("mr_loader_stats", "a loader");
+    int rc = mr_info_check("loader_stats", out, sizeof now);
+    if (rc < 0)
+        return rc;
+    fill_stats(ld, &now);
+    return mr_info_give("loader_stats", out, &now, sizeof now);
 }

@@ -47,7 +47,7 @@ static struct mr_loader *open_loader(struct mr_device *dev, struct mr_dataset **
 static uint64_t copy_late(struct mr_device *dev, struct mr_loader *ld, struct mr_stream *own,
                           struct mr_stream *stream)
 {
-    struct mr_batch batch;
+    struct mr_batch batch = {.size = sizeof batch};
     unsigned char *far = gpu_take(dev, MR_DEVICE, BYTES), *back = gpu_take(dev, MR_PINNED, BYTES);
     uint64_t wrong = 0;
     must(mr_loader_next(ld, NULL, &batch));

@@ -72,7 +72,7 @@ static void busy(struct box *box, uint64_t ns)
 
 static void pass_batches(struct box *box, int n)
 {
-    struct mr_batch batch;
+    struct mr_batch batch = {.size = sizeof batch};
     for (int i = 0; i < n; i++) {
         must(mr_loader_next(box->ld, NULL, &batch));
         must(mr_loader_release(box->ld, &batch, NULL));
@@ -121,7 +121,7 @@ static void event_covers_all_streams(void **state)
 static void released_slots_wait(void **state)
 {
     struct box *box = *state;
-    struct mr_batch batch;
+    struct mr_batch batch = {.size = sizeof batch};
     for (int i = 0; i < 3; i++) {
         unsigned char expected = copy_later(box, &batch);
         must(mr_loader_release(box->ld, &batch, box->any));
@@ -137,7 +137,7 @@ static void released_slots_wait(void **state)
 static void tensors_wait(void **state)
 {
     struct box *box = *state;
-    struct mr_batch batch;
+    struct mr_batch batch = {.size = sizeof batch};
     struct mr_dlpack *tensor;
     unsigned char expected = copy_later(box, &batch);
     must(mr_batch_to_dlpack(&batch, 0, MR_DLPACK_HOST, box->any, &tensor));
@@ -151,7 +151,7 @@ static void tensors_wait(void **state)
 static void captures_put_it_off(void **state)
 {
     struct box *box = *state;
-    struct mr_batch batch[6];
+    struct mr_batch batch[6] = {{0}};
     struct mr_dlpack *tensor;
     struct mr_event *event;
     unsigned char expected[6];
@@ -161,6 +161,7 @@ static void captures_put_it_off(void **state)
     assert_int_equal(mr_event_record(event, box->any), MR_EMISUSE);
     assert_non_null(strstr(mr_last_error(), "captured"));
     for (int i = 0; i < 6; i++) {
+        batch[i].size = sizeof batch[i];
         must(mr_loader_next(box->ld, NULL, &batch[i]));
         const unsigned char *host = batch[i].field[0].host;
         expected[i] = *host;
@@ -191,7 +192,7 @@ static void closing_during_a_capture(void **state)
         void *mine = NULL;
         open_box(&mine);
         struct box *box = mine;
-        struct mr_batch batch;
+        struct mr_batch batch = {.size = sizeof batch};
         must(mr_device_capture_begin(box->dev));
         copy_later(box, &batch);
         must(mr_loader_release(box->ld, &batch, box->any));
@@ -208,7 +209,7 @@ static void other_calls_refuse_it(void **state)
     struct box *box = *state;
     struct mr_graph *graph;
     struct mr_event *event;
-    struct mr_batch batch;
+    struct mr_batch batch = {.size = sizeof batch};
     uint64_t ns = 1;
     void *native;
     must(mr_event_create(box->dev, 0, &event));

@@ -46,7 +46,7 @@ static void close_cpu(struct mr_device *dev)
 static int query(struct mr_device *dev, struct mr_device_info *out)
 {
     (void)dev;
-    struct mr_host_memory_info memory;
+    struct mr_host_memory_info memory = {.size = sizeof memory};
     mr_host_memory_query(&memory);
     out->unified = 1;
     out->free_bytes = memory.available_bytes;
