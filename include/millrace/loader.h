@@ -34,6 +34,7 @@
 #ifndef MILLRACE_LOADER_H
 #define MILLRACE_LOADER_H
 
+#include <millrace/collate.h>
 #include <millrace/dataset.h>
 #include <millrace/device.h>
 #include <millrace/json.h>
@@ -146,6 +147,9 @@ struct mr_loader_opts {
      * and the end. NULL (default): none. Borrowed likewise. */
     const char *cu_seqlens;
     uint64_t pack_length; /* PACK: elements of a row, 1 to 2^31 - 1; default 0: none */
+    /* A callback that makes a batch from its samples (collate.h); read by mr_loader_open() and not
+     * kept. NULL (default): none. collate is then STACK. */
+    const struct mr_collate_fn *collate_fn;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_loader_opts_init(); see millrace.h. */

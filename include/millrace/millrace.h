@@ -55,6 +55,7 @@
 
 #include <millrace/callback.h>
 #include <millrace/checkpoint.h>
+#include <millrace/collate.h>
 #include <millrace/dataset.h>
 #include <millrace/device.h>
 #include <millrace/dlpack.h>
