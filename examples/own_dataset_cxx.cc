@@ -97,7 +97,8 @@ try {
     Squares squares(20); /* outlives the data set, and that the loader */
     const auto ds = open_squares(squares, 20);
     const auto loader = load(ds.get());
-    mr_batch batch;
+    mr_batch batch = {};
+    batch.size = sizeof batch;
     int rc;
     while ((rc = mr_loader_next(loader.get(), nullptr, &batch)) > 0) {
         const double *value = static_cast<const double *>(batch.field[0].data);
