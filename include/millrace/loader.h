@@ -35,6 +35,7 @@
 #define MILLRACE_LOADER_H
 
 #include <millrace/budget.h>
+#include <millrace/collate.h>
 #include <millrace/dataset.h>
 #include <millrace/device.h>
 #include <millrace/json.h>
@@ -151,6 +152,9 @@ struct mr_loader_opts {
     uint64_t pack_length; /* PACK: elements of a row, 1 to 2^31 - 1; default 0: none */
     /* Threads and memory shared with other loaders (budget.h); NULL (default): its own. */
     struct mr_budget *budget;
+    /* A callback that makes a batch from its samples (collate.h); read by mr_loader_open() and not
+     * kept. NULL (default): none. collate is then STACK. */
+    const struct mr_collate_fn *collate_fn;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_loader_opts_init(); see millrace.h. */

@@ -206,6 +206,9 @@ static int open_parts(struct mr_loader *ld, struct mr_sampler *sampler, struct m
     rc = mr_leases_create(ld);
     if (rc < 0)
         return rc;
+    rc = ld->opts.collate_fn ? mr_user_collate_plan(ld) : 0;
+    if (rc < 0)
+        return rc;
     rc = open_order(ld, sampler);
     if (rc < 0)
         return rc;
@@ -292,8 +295,8 @@ const struct mr_spec *mr_loader_field(const struct mr_loader *ld, int field)
     if (!ld)
         return NULL;
     const struct mr_layout *layout = &ld->layout;
-    if (field < 0 || field >= layout->n_fields + layout->n_added)
+    int added = mr_layout_first_added(layout);
+    if (field < 0 || field >= mr_layout_n_out(layout))
         return NULL;
-    return field < layout->n_fields ? &layout->field[field].out
-                                    : &layout->added[field - layout->n_fields].spec;
+    return field < added ? &layout->field[field].out : &layout->added[field - added].spec;
 }
