@@ -14,7 +14,7 @@
  * the same time; the others sleep. A worker that waits, for a read or for a free slot, lets another
  * one work, and so does one that has worked for a millisecond while others wait. Workers are served
  * in the order in which they asked, so no loader starves, and a loader whose batches are not taken
- * costs the others nothing. A callback (of a data set, sampler or op) counts as work even while it
+ * costs the others nothing. A callback (of a data set, sampler, op or batch) counts as work even while it
  * sleeps, so it must not wait for another loader of the same budget. Not limited: init and exit
  * hooks, and samples made on the consumer's thread (replacements of bad ones).
  *

@@ -57,6 +57,7 @@
 #include <millrace/budget.h>
 #include <millrace/callback.h>
 #include <millrace/checkpoint.h>
+#include <millrace/collate.h>
 #include <millrace/dataset.h>
 #include <millrace/device.h>
 #include <millrace/dlpack.h>

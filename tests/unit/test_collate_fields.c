@@ -114,10 +114,10 @@ static void check_sums(const struct seen *s, int f)
 {
     const int32_t *sums = s->field[f];
     int32_t sum = 0;
-    expect_shape(s, f, "cu_seqlens", 1, s->b->size + 1, 0);
-    for (uint64_t i = 0; i <= s->b->size; i++) {
+    expect_shape(s, f, "cu_seqlens", 1, s->b->n + 1, 0);
+    for (uint64_t i = 0; i <= s->b->n; i++) {
         assert_int_equal(sums[i], sum);
-        sum += i < s->b->size ? (int32_t)length_of(s->b->indices[i]) : 0;
+        sum += i < s->b->n ? (int32_t)length_of(s->b->indices[i]) : 0;
     }
 }
 
@@ -129,20 +129,20 @@ static void check_padded(const struct seen *s, const struct mr_loader_opts *o)
     const uint8_t *mask = s->field[3];
     bool fixed = o->collate == MR_COLLATE_FIXED;
     uint64_t length = fixed ? BOUND : 0;
-    for (uint64_t i = 0; i < b->size; i++)
+    for (uint64_t i = 0; i < b->n; i++)
         length = MR_MAX(length, length_of(b->indices[i]));
     length = (length + o->pad_multiple - 1) / o->pad_multiple * o->pad_multiple;
-    expect_shape(s, 0, "ids", 2, b->size, length);
-    expect_shape(s, 1, "labels", 2, b->size, length);
-    expect_shape(s, 3, "ids_mask", 2, b->size, length);
-    for (uint64_t i = 0; i < b->size * length; i++) {
+    expect_shape(s, 0, "ids", 2, b->n, length);
+    expect_shape(s, 1, "labels", 2, b->n, length);
+    expect_shape(s, 3, "ids_mask", 2, b->n, length);
+    for (uint64_t i = 0; i < b->n * length; i++) {
         uint64_t index = b->indices[i / length], at = i % length;
         bool data = at < length_of(index);
         assert_int_equal(ids[i], data ? id_of(index, at) : 9);
         assert_int_equal(labels[i], data ? -id_of(index, at) : LABEL);
         assert_int_equal(mask[i], data);
     }
-    assert_memory_equal(s->field[3], s->field[4], b->size * length);
+    assert_memory_equal(s->field[3], s->field[4], b->n * length);
     assert_string_equal(b->field[4].spec.name, "labels_mask");
     check_sums(s, 5);
 }
@@ -151,7 +151,7 @@ static void check_ragged(const struct seen *s)
 {
     const int32_t *ids = s->field[0];
     uint64_t at = 0;
-    for (uint64_t i = 0; i < s->b->size; i++)
+    for (uint64_t i = 0; i < s->b->n; i++)
         for (uint64_t k = 0; k < length_of(s->b->indices[i]); k++)
             assert_int_equal(ids[at++], id_of(s->b->indices[i], k));
     check_sums(s, 3);
@@ -172,7 +172,7 @@ static void check_packed(const struct seen *s, uint64_t length)
         if (names[f])
             expect_shape(s, f, names[f], 2, rows, length);
     uint8_t *used = calloc(rows, length);
-    for (uint64_t i = 0; i < b->size; i++) {
+    for (uint64_t i = 0; i < b->n; i++) {
         uint64_t have = length_of(b->indices[i]);
         if (at + have > length) {
             if (at < length)
@@ -232,7 +232,7 @@ static void run(const char *device, const struct mr_loader_opts *o)
     struct mr_device *dev;
     struct mr_stream *stream;
     struct mr_loader *ld;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     struct seen s;
     uint64_t n = 0, good = 0;
     must(mr_device_open(device, &dev));
@@ -244,7 +244,7 @@ static void run(const char *device, const struct mr_loader_opts *o)
         for (int f = 0; f < b.n_fields; f++)
             assert_string_equal(mr_loader_field(ld, f)->name, b.field[f].spec.name);
         assert_null(mr_loader_field(ld, b.n_fields));
-        for (uint64_t i = 0; i < b.size; i++)
+        for (uint64_t i = 0; i < b.n; i++)
             assert_int_equal(((uint16_t *)s.field[2])[i], b.indices[i]);
         if (o->collate == MR_COLLATE_PACK)
             check_packed(&s, o->pack_length);
@@ -253,7 +253,7 @@ static void run(const char *device, const struct mr_loader_opts *o)
         else
             check_padded(&s, o);
         drop(&s);
-        n += b.size;
+        n += b.n;
         must(mr_loader_release(ld, &b, stream));
     }
     must(rc);

@@ -105,7 +105,7 @@ static void check_x(const struct mr_batch *b, enum mr_collate collate, struct mr
 {
     uint64_t longest = collate == MR_COLLATE_FIXED ? ROWS : 0, total = 0;
     bool ragged = collate == MR_COLLATE_RAGGED;
-    for (uint64_t i = 0; i < b->size; i++) {
+    for (uint64_t i = 0; i < b->n; i++) {
         uint64_t length = length_of(b->indices[i]);
         assert_int_equal(b->field[0].lengths[i], length);
         longest = MR_MAX(longest, length);
@@ -113,15 +113,15 @@ static void check_x(const struct mr_batch *b, enum mr_collate collate, struct mr
             assert_int_equal(b->field[0].offsets[i], total);
         total += length;
     }
-    uint64_t n = (ragged ? total : b->size * longest) * COLS, at = 0;
+    uint64_t n = (ragged ? total : b->n * longest) * COLS, at = 0;
     uint16_t *want = malloc(n * sizeof *want + 1);
-    for (uint64_t i = 0; i < b->size; i++) {
+    for (uint64_t i = 0; i < b->n; i++) {
         uint64_t length = length_of(b->indices[i]);
         for (uint64_t r = 0; r < (ragged ? length : longest); r++)
             for (uint64_t c = 0; c < COLS; c++)
                 want[at++] = r < length ? x_of(b->indices[i], r, c) : PAD_X;
     }
-    assert_int_equal(b->field[0].spec.dim[0], ragged ? total : b->size);
+    assert_int_equal(b->field[0].spec.dim[0], ragged ? total : b->n);
     assert_int_equal(b->field[0].spec.dim[1], ragged ? COLS : longest);
     check_field(b, 0, stream, want, n * sizeof *want);
     free(want);
@@ -130,13 +130,13 @@ static void check_x(const struct mr_batch *b, enum mr_collate collate, struct mr
 static void check_y(const struct mr_batch *b, enum mr_collate collate, struct mr_stream *stream)
 {
     uint64_t most[2] = {0, 0}, at = 0;
-    for (uint64_t i = 0; i < b->size; i++)
+    for (uint64_t i = 0; i < b->n; i++)
         for (int d = 0; d < 2; d++)
             most[d] = MR_MAX(most[d], side_of(b->indices[i], d));
     if (collate == MR_COLLATE_FIXED)
         most[0] = most[1] = SIDES;
-    double *want = malloc((b->size + 1) * SIDES * SIDES * sizeof *want);
-    for (uint64_t i = 0; i < b->size; i++) {
+    double *want = malloc((b->n + 1) * SIDES * SIDES * sizeof *want);
+    for (uint64_t i = 0; i < b->n; i++) {
         uint64_t rows = side_of(b->indices[i], 0), cols = side_of(b->indices[i], 1);
         for (uint64_t r = 0; r < (collate == MR_COLLATE_RAGGED ? rows : most[0]); r++)
             for (uint64_t c = 0; c < most[1]; c++)
@@ -150,13 +150,13 @@ static void check_y(const struct mr_batch *b, enum mr_collate collate, struct mr
 static void check_order(const struct mr_batch *b, bool skip, uint64_t *next, struct mr_stream *s)
 {
     int32_t want[BATCH];
-    for (uint64_t i = 0; i < b->size; i++, ++*next) {
+    for (uint64_t i = 0; i < b->n; i++, ++*next) {
         while (skip && is_bad(*next))
             ++*next;
         assert_int_equal(b->indices[i], *next);
         want[i] = (int32_t)*next;
     }
-    check_field(b, 2, s, want, b->size * sizeof *want);
+    check_field(b, 2, s, want, b->n * sizeof *want);
 }
 
 struct setting {
@@ -182,7 +182,9 @@ static void run_setting(const struct setting *s)
     must(mr_device_open(s->device, &dev));
     must(mr_stream_create(dev, "consumer", &stream));
     must(mr_loader_open(ds, NULL, NULL, dev, &opts, &ld));
-    struct mr_batch held[8];
+    struct mr_batch held[8] = {{0}};
+    for (int i = 0; i < 8; i++)
+        held[i].size = sizeof held[i];
     uint64_t next = 0;
     uint32_t n = 0;
     int rc = 1;
