@@ -47,6 +47,7 @@ void mr_slot_memory_destroy(struct mr_slot_memory *m)
 /* One number a row for each of these. */
 static int create_arrays(struct mr_slot *slot, const struct mr_layout *layout, uint64_t rows)
 {
+    slot->most_rows = rows;
     slot->indices = calloc(rows, sizeof *slot->indices);
     slot->positions = calloc(rows, sizeof *slot->positions);
     slot->maker = calloc(rows, sizeof *slot->maker);

@@ -11,7 +11,7 @@
 
 #define STATE_VERSION 1
 #define CHAIN_SHOWN   160 /* bytes of a chain's text */
-#define CHAIN_BYTES   (CHAIN_SHOWN + 32)
+#define CHAIN_BYTES   (CHAIN_SHOWN + 160)
 
 /* The same behind batch t, which was found when it was made. */
 static void place_found(const struct mr_plan *plan, uint64_t t, uint64_t *epoch, uint64_t *position)
@@ -59,6 +59,9 @@ static void chain_text(const struct mr_loader *ld, char out[CHAIN_BYTES])
     if (!whole)
         snprintf(out + shown, CHAIN_BYTES - shown, "... #%016" PRIx64,
                  mr_hash(MR_HASH_START, text, n));
+    shown = strlen(out);
+    if (ld->layout.by_user)
+        mr_user_collate_text(ld, out + shown, CHAIN_BYTES - shown);
 }
 
 /* next: the first batch after a resume; bad: bad samples before it. */
