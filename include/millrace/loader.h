@@ -64,12 +64,14 @@ enum mr_collate {
 
 /* What happens when a sample cannot be read or decoded. */
 enum mr_bad_policy {
-    MR_BAD_FAIL,    /* the run ends with the sample's error */
-    MR_BAD_SKIP,    /* its batch is smaller */
-    MR_BAD_REPLACE, /* the sample at the next position that decodes takes its place */
+    MR_BAD_FAIL, /* the run ends with the sample's error */
+    MR_BAD_SKIP, /* its batch is smaller */
+    /* The sample at the next position that decodes takes its place. Not with a batch sampler. */
+    MR_BAD_REPLACE,
 };
 
-/* What happens when the number of ranks does not divide the epoch. */
+/* What happens when the number of ranks does not divide the epoch, or the epoch's batches if a
+ * batch sampler chooses them. */
 enum mr_remainder {
     MR_REMAINDER_DROP, /* each rank has floor(length / world) samples */
     MR_REMAINDER_PAD,  /* each rank has ceil(length / world): positions wrap to the epoch's start */
@@ -89,7 +91,7 @@ enum mr_device_transforms {
 
 struct mr_loader_opts {
     size_t size;         /* of this struct, set by mr_loader_opts_init() */
-    uint64_t batch_size; /* samples; default 64 */
+    uint64_t batch_size; /* samples; default 64. Not used with a batch sampler (sampler.h) */
     int drop_last;       /* 1: leave out an epoch's last batch if it is not full */
     uint64_t epochs;     /* 0: endless; default 1 */
     uint64_t seed;       /* of random transforms; the sampler has its own */
@@ -146,7 +148,8 @@ struct mr_loader_opts {
      * field "cu_seqlens", i32 [samples + 1]: where each sample begins if all are put end to end,
      * and the end. NULL (default): none. Borrowed likewise. */
     const char *cu_seqlens;
-    uint64_t pack_length; /* PACK: elements of a row, 1 to 2^31 - 1; default 0: none */
+    /* PACK: elements of a row, 1 to 2^31 - 1. 0 (default): what the packing sampler makes. */
+    uint64_t pack_length;
     /* A callback that makes a batch from its samples (collate.h); read by mr_loader_open() and not
      * kept. NULL (default): none. collate is then STACK. */
     const struct mr_collate_fn *collate_fn;
@@ -229,10 +232,13 @@ struct mr_batch {
     uint64_t index; /* of this batch in its epoch, from 0 */
     int last;       /* 1: the last batch of its epoch */
     int n_fields;
-    const uint64_t *indices;   /* each sample's index in the data set */
-    const uint64_t *positions; /* each sample's global position in the epoch; padding wraps */
-    void *slot;                /* private */
-    uint64_t number;           /* private */
+    const uint64_t *indices; /* each sample's index in the data set */
+    /* Each sample's global position in the epoch; padding wraps. With a batch sampler: the
+     * number of the batch in the epoch, all ranks together, times max_batch, plus the sample's
+     * place in it. */
+    const uint64_t *positions;
+    void *slot;                                 /* private */
+    uint64_t number;                            /* private */
     struct mr_batch_field field[MR_MAX_FIELDS]; /* the first n_fields are set */
 };
 
@@ -296,7 +302,9 @@ MR_API int mr_loader_release(struct mr_loader *loader, struct mr_batch *batch,
  * Any thread; async-signal-safe. */
 MR_API void mr_loader_cancel(struct mr_loader *loader);
 
-/* The number of batches, and of samples, in one epoch of this rank. */
+/* The number of batches, and of samples, in one epoch of this rank. With a batch sampler: of
+ * batches in the run's first epoch, which may differ from later ones; 0 samples, since they are not
+ * known. */
 MR_API uint64_t mr_loader_batches(const struct mr_loader *loader);
 MR_API uint64_t mr_loader_samples(const struct mr_loader *loader);
 

@@ -22,6 +22,8 @@ static void move_row(struct mr_loader *ld, struct mr_slot *slot, uint64_t to, ui
     }
     slot->indices[to] = slot->indices[from];
     slot->positions[to] = slot->positions[from];
+    if (slot->items)
+        slot->items[to] = slot->items[from];
     mr_backends_move(ld, slot, to, from);
 }
 
@@ -153,6 +155,7 @@ int mr_collate(struct mr_worker *w, struct mr_slot *slot)
 {
     struct mr_loader *ld = w->ld;
     slot->size = slot->info.rows;
+    mr_pack_begin(ld, slot);
     /* Replaced samples have good rows; under FAIL the batch is not delivered. */
     if (slot->bad && ld->opts.bad != MR_BAD_REPLACE)
         slot->size = drop_bad_rows(ld, slot);

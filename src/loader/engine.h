@@ -10,8 +10,9 @@
  * part writes, and a file or two:
  *
  *   plan.h     which samples make up batch number t         plan.c
+ *   epochs.h   where epochs of a batch sampler begin        epochs.c
  *   layout.h   where a row's fields are in a slot           layout.c, device_chain.c
- *   run.h      a claimed run: order, extents, reads         run.c
+ *   run.h      a claimed run: order, extents, reads         run.c, find.c
  *   worker.h   the threads, and how far they read ahead     worker.c, ahead.c
  *   backends/  how a row gets its bytes: one family         host.c, gds.c, resident.c, jpeg.c
  *   slot.h     the place a batch is made in                 slot.c

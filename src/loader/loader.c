@@ -49,6 +49,18 @@ static int open_device(struct mr_loader *ld, struct mr_device *device)
     return mr_device_query(ld->device, &ld->device_info);
 }
 
+/* A batch sampler says how large batches are. */
+static int take_batches(struct mr_loader *ld)
+{
+    if (ld->opts.bad == MR_BAD_REPLACE)
+        return mr_error_set(MR_EOPTION,
+                            "bad=replace: with a batch sampler there is no next position whose "
+                            "sample could replace a bad one: use fail or skip");
+    ld->opts.batch_size = ld->sampler->max_batch;
+    ld->layout.items = true;
+    return 0;
+}
+
 static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
 {
     if (!sampler) {
@@ -63,13 +75,18 @@ static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
         return mr_error_set(
             MR_EOPTION, "the sampler was made for %llu samples, the data set has %llu",
             (unsigned long long)ld->sampler->n_samples, (unsigned long long)ld->ds->n);
+    int rc = ld->sampler->max_batch > 0 ? take_batches(ld) : 0;
+    if (rc < 0)
+        return rc;
     struct mr_state state = {0};
-    int rc = ld->opts.state ? mr_state_load(ld, ld->opts.state, &state) : 0;
+    rc = ld->opts.state ? mr_state_load(ld, ld->opts.state, &state) : 0;
     ld->opts.state = NULL; /* borrowed for this call only */
     ld->quarantine.n_bad_before = state.bad_samples;
     if (rc < 0)
         return rc;
-    rc = mr_plan_init(&ld->plan, &ld->opts, ld->sampler->length, state.epoch, state.position);
+    rc = ld->sampler->max_batch > 0
+             ? mr_plan_init_batches(&ld->plan, &ld->opts, ld->sampler, state.epoch, state.position)
+             : mr_plan_init(&ld->plan, &ld->opts, ld->sampler->length, state.epoch, state.position);
     if (rc < 0)
         return rc;
     mr_ring_end(&ld->ring, ld->plan.total);
@@ -154,6 +171,7 @@ static void free_parts(struct mr_loader *ld)
         mr_device_close(ld->own_device);
     for (int f = 0; f < MR_MAX_FIELDS; f++)
         free(ld->layout.field[f].device_part);
+    mr_plan_end(&ld->plan);
     mr_gate_destroy(&ld->gate);
     mr_consumers_destroy(&ld->consumers);
     free(ld);
@@ -253,6 +271,8 @@ uint64_t mr_loader_samples(const struct mr_loader *ld)
     if (!ld)
         return 0;
     uint64_t rows = mr_shard_length(&ld->plan.shard);
+    if (ld->plan.finds)
+        return 0;
     return ld->plan.drop_last ? rows / ld->plan.batch_size * ld->plan.batch_size : rows;
 }
 

@@ -74,7 +74,8 @@ struct mr_slot {
     struct mr_mixture mixture; /* a chain that mixes rows: how those of this batch */
     uint64_t size;             /* rows delivered: info.rows less the skipped */
     uint64_t *indices, *positions;
-    uint8_t *maker; /* of each row: the number of the backend that made it */
+    struct mr_batch_item *items; /* of each row, from a batch sampler; else NULL */
+    uint8_t *maker;              /* of each row: the number of the backend that made it */
     uint64_t most_rows;
     uint64_t *dims; /* [field][row][MR_MAX_RANK], when some field varies; else NULL */
     uint64_t *lengths[MR_MAX_FIELDS], *offsets[MR_MAX_FIELDS];

@@ -36,7 +36,7 @@ static uint64_t row_buffer_bytes(const struct mr_loader *ld)
 uint64_t mr_worker_bytes(const struct mr_loader *ld)
 {
     uint64_t sum = row_buffer_bytes(ld) + mr_round_up(ld->layout.scratch_bytes + 1, MR_CACHE_LINE) +
-                   ld->sizes.run_rows * sizeof(uint64_t) + mr_get_bytes(ld);
+                   ld->sizes.run_rows * sizeof(uint64_t) + mr_get_bytes(ld) + mr_found_bytes(ld);
     for (int f = 0; f < ld->layout.n_fields; f++)
         sum +=
             f == ld->ds->picture ? 0 : mr_round_up(ld->layout.field[f].in_bytes + 1, MR_CACHE_LINE);
@@ -51,6 +51,9 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     w->order = calloc(ld->sizes.run_rows, sizeof *w->order);
     int rc = w->order ? mr_runs_create(w)
                       : mr_error_nomem("worker", ld->sizes.run_rows * sizeof *w->order);
+    if (rc < 0)
+        return rc;
+    rc = mr_found_create(w);
     if (rc < 0)
         return rc;
     for (int f = 0; f < ld->layout.n_fields; f++) {
@@ -92,6 +95,7 @@ void mr_worker_free(struct mr_worker *w)
         mr_reader_close(w->reader);
     mr_runs_free(w);
     mr_get_free(w);
+    mr_found_free(w);
     free(w->order);
     free(w->row_buffer);
     free(w->scratch);

@@ -52,6 +52,7 @@ struct mr_worker {
     bool *run_landed;
     unsigned char *run_buffers;
     uint64_t *order; /* for mapping: run_rows indices */
+    struct mr_found found;
     struct mr_ahead ahead;
 
     /* Claims. */
