@@ -22,6 +22,8 @@ static int first_packed(const struct mr_loader *ld)
 int mr_pack_check(struct mr_loader *ld)
 {
     uint64_t length = ld->opts.pack_length, of_sampler = ld->sampler->row_length;
+    if (of_sampler > 0 && ld->opts.collate != MR_COLLATE_PACK && !ld->layout.by_user)
+        return mr_error_set(MR_EOPTION, "the sampler packs rows: expected collate pack");
     if (ld->opts.collate != MR_COLLATE_PACK)
         return length == 0 ? 0
                            : mr_error_set(MR_EOPTION, "pack_length %llu: expected collate pack",
