@@ -34,6 +34,7 @@
 #ifndef MILLRACE_LOADER_H
 #define MILLRACE_LOADER_H
 
+#include <millrace/budget.h>
 #include <millrace/collate.h>
 #include <millrace/dataset.h>
 #include <millrace/device.h>
@@ -98,10 +99,10 @@ struct mr_loader_opts {
     uint32_t rank;       /* this process among `world` processes; default 0 of 1 */
     uint32_t world;
     enum mr_remainder remainder; /* default DROP */
-    uint32_t workers;            /* threads; 0 (default): mr_cpu_count() */
-    uint32_t prefetch;           /* batches prepared ahead; 0 (default): 4 to 64, by their size */
-    uint64_t read_ahead;         /* samples read ahead of decoding; 0 (default): automatic */
-    uint32_t queue_depth;        /* reads in flight, of all workers; 0 (default): automatic */
+    uint32_t workers;     /* threads; 0 (default): mr_cpu_count(), or as many as the budget has */
+    uint32_t prefetch;    /* batches prepared ahead; 0 (default): 4 to 64, by their size */
+    uint64_t read_ahead;  /* samples read ahead of decoding; 0 (default): automatic */
+    uint32_t queue_depth; /* reads in flight, of all workers; 0 (default): automatic */
     /* Bytes of slots, read buffers and caches; 0 (default): no limit. Slots of held batches that
      * had to be replaced count as well. */
     uint64_t max_memory;
@@ -150,6 +151,8 @@ struct mr_loader_opts {
     const char *cu_seqlens;
     /* PACK: elements of a row, 1 to 2^31 - 1. 0 (default): what the packing sampler makes. */
     uint64_t pack_length;
+    /* Threads and memory shared with other loaders (budget.h); NULL (default): its own. */
+    struct mr_budget *budget;
     /* A callback that makes a batch from its samples (collate.h); read by mr_loader_open() and not
      * kept. NULL (default): none. collate is then STACK. */
     const struct mr_collate_fn *collate_fn;
@@ -190,7 +193,8 @@ MR_API int mr_loader_opts_parse(const char *text, struct mr_loader_opts *opts);
  * [out] out: on success; close it with mr_loader_close().
  * May block: on headers, with MR_CACHE_DEVICE on all samples, with MR_GPU_DECODE_AUTO on some.
  * Returns 0, MR_EOPTION, MR_EMISUSE, MR_ESHAPE, MR_ELIMIT (over max_memory; the text has the sum),
- * MR_ESTATE (the state is of another data set, sampler, chain or seed), MR_EUNSUPPORTED,
+ * or over the budget's), MR_ESTATE (the state is of another data set, sampler, chain or seed),
+ * MR_EUNSUPPORTED,
  * MR_EDEVICE, MR_EDEVICEMEM, -ENOMEM, -errno; with MR_CACHE_DEVICE also the error of a bad sample.
  */
 MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler,
@@ -381,7 +385,7 @@ struct mr_loader_stats {
     char storage[16]; /* "uring", "pread", "gds", "memory", "null" (simulated latency), "none" */
 
     uint64_t stage_ns[MR_N_STAGES]; /* sums over all workers */
-    uint64_t worker_ns;             /* lifetime of all workers */
+    uint64_t worker_ns;             /* lifetime of all workers, without budget_wait_ns */
     uint64_t consumer_wait_ns;      /* a thread was waiting in mr_loader_next() */
     uint64_t consumer_busy_ns;      /* none was, between the first and the last batch */
 
@@ -422,9 +426,12 @@ struct mr_loader_stats {
     uint64_t pageable_bytes, pinned_bytes, device_bytes;
     uint64_t cache_bytes; /* files in host memory, shared by the loaders of a data set */
 
-    /* "consumer", "read", "decode", "transform", "collate", "copy", "prefetch" or "none". */
+    /* "consumer", "read", "decode", "transform", "collate", "copy", "prefetch", "budget" or
+     * "none". */
     char bottleneck[16];
     char reason[192]; /* why, in one sentence with numbers */
+
+    uint64_t budget_wait_ns; /* workers waited for others of their budget; in no stage */
 };
 
 /* Reads the statistics so far. [out] out: on success, all but size. Returns 0, MR_EMISUSE

@@ -30,6 +30,7 @@
  *   watch.h    what each worker does at the moment          watch.c
  *   gate.h     who may call it, and closing during a call   gate.c
  *   consumers.h  threads that take batches, in turns        consumers.c
+ *   budget.h   permits and a ceiling shared with others       budget.c
  *
  * loader.c opens and closes; handout.c is the consumer's side; state.c saves and loads a run's
  * place.
@@ -48,6 +49,7 @@
 #include "loader/bad.h"
 #include "loader/collate.h"
 #include "loader/consumers.h"
+#include "loader/budget.h"
 #include "loader/gate.h"
 #include "loader/hold.h"
 #include "loader/layout.h"
@@ -130,6 +132,7 @@ struct mr_loader {
     struct mr_hold hold;
     struct mr_gate gate;
     struct mr_consumers consumers;
+    struct mr_budget_share share;
     struct mr_counters stats;
 };
 
@@ -193,7 +196,7 @@ int mr_padding_plan(struct mr_loader *ld);
  * numbers that were chosen here give way first. kinds: what workers read. */
 int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds);
 /* May one more slot be made? Returns 0, MR_ELIMIT. */
-int mr_sizes_check_slot(const struct mr_loader *ld);
+int mr_sizes_check_slot(struct mr_loader *ld);
 /* What the ceiling leaves to the host cache; 0: there is no ceiling. Files of unknown size are not
  * in the sum: without this limit they could take the ceiling a second time. */
 uint64_t mr_sizes_cache_limit(const struct mr_loader *ld, const struct mr_files_kinds *kinds);

@@ -138,6 +138,7 @@ static int start_workers(struct mr_loader *ld)
 static void stop_workers(struct mr_loader *ld)
 {
     mr_ring_stop(&ld->ring);
+    mr_budget_stop(&ld->share);
     for (uint32_t i = 0; i < ld->workers.n_started; i++)
         pthread_join(ld->workers.worker[i].thread, NULL);
     for (uint32_t i = 0; ld->workers.worker && i < ld->workers.n; i++)
@@ -174,8 +175,17 @@ static void free_parts(struct mr_loader *ld)
     mr_plan_end(&ld->plan);
     mr_gate_destroy(&ld->gate);
     mr_consumers_destroy(&ld->consumers);
+    mr_budget_leave(&ld->share);
     free(ld);
     mr_error_put(&kept);
+}
+
+static uint32_t count_workers(const struct mr_loader *ld)
+{
+    uint32_t cpus = (uint32_t)MR_MIN(mr_cpu_count(), MR_MAX_WORKERS);
+    if (ld->opts.workers > 0)
+        return ld->opts.workers;
+    return ld->share.budget ? mr_budget_workers(&ld->share, MR_MAX_WORKERS) : cpus;
 }
 
 /* Each part needs those before it. free_parts() undoes what there is. */
@@ -184,6 +194,12 @@ static int open_parts(struct mr_loader *ld, struct mr_sampler *sampler, struct m
     int rc = mr_ring_init(&ld->ring);
     if (rc < 0)
         return rc;
+    rc = mr_budget_join(ld->opts.budget, &ld->share, mr_dataset_text(ld->ds));
+    if (rc < 0)
+        return rc;
+    ld->workers.n = count_workers(ld);
+    ld->handout.spare_processor =
+        (int64_t)mr_budget_workers(&ld->share, ld->workers.n) < mr_cpu_count();
     rc = open_device(ld, device);
     if (rc < 0)
         return rc;
@@ -234,8 +250,6 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     ld->ds = ds;
     ld->chain = chain;
     ld->stats.open_ns = start;
-    ld->workers.n = full.workers ? full.workers : (uint32_t)MR_MIN(mr_cpu_count(), MR_MAX_WORKERS);
-    ld->handout.spare_processor = (int64_t)ld->workers.n < mr_cpu_count();
     pthread_mutex_init(&ld->ship.lock, NULL);
     mr_gate_init(&ld->gate);
     rc = mr_consumers_init(&ld->consumers);

@@ -419,6 +419,15 @@ static void loaders(void **state)
     struct mr_bad_sample bad = {.size = sizeof bad};
     struct mr_batch b = {.size = sizeof b};
     struct mr_loader *other;
+    struct mr_budget *budget;
+    struct mr_budget_info info = {.size = sizeof info};
+    mr_budget_opts_fill(NULL, sizeof(struct mr_budget_opts));
+    misuse(mr_budget_create(NULL, NULL));
+    must(mr_budget_create(NULL, &budget)); /* all defaults */
+    misuse(mr_budget_query(budget, NULL));
+    misuse(mr_budget_query(NULL, &info));
+    mr_budget_destroy(budget);
+    mr_budget_destroy(NULL);
     mr_loader_opts_fill(NULL, sizeof opts);
     mr_loader_opts_init(&opts);
     misuse(mr_loader_opts_parse(NULL, &opts));

@@ -141,6 +141,7 @@ static int open_reader(const struct mr_loader *ld, struct mr_loader **out)
     opts.storage = ld->opts.storage == MR_STORAGE_GDS ? MR_STORAGE_AUTO : ld->opts.storage;
     opts.prefetch = MR_MIN(ld->ring.n_slots, 4);
     opts.pin = ld->opts.pin;
+    opts.budget = ld->share.budget;
     return mr_loader_open(ld->ds, NULL, NULL, ld->device, &opts, out);
 }
 
