@@ -47,9 +47,9 @@
 #include "device/device.h"
 #include "loader/backends/backend.h"
 #include "loader/bad.h"
+#include "loader/budget.h"
 #include "loader/collate.h"
 #include "loader/consumers.h"
-#include "loader/budget.h"
 #include "loader/gate.h"
 #include "loader/hold.h"
 #include "loader/layout.h"
@@ -83,6 +83,8 @@ struct mr_sizes {
 
 /* By how much slots have grown beyond the sizes of struct mr_layout, all together. */
 struct mr_grown {
+    pthread_mutex_t
+        lock; /* changes, with the budget's share; the budget's lock is taken under it */
     uint64_t planned_bytes, slot_bytes;        /* all memory at the start; one more slot's */
     _Atomic uint64_t host_bytes, device_bytes; /* their halves */
     _Atomic uint64_t rows_bytes;               /* rows of collated fields */

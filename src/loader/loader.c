@@ -176,6 +176,7 @@ static void free_parts(struct mr_loader *ld)
     mr_gate_destroy(&ld->gate);
     mr_consumers_destroy(&ld->consumers);
     mr_budget_leave(&ld->share);
+    pthread_mutex_destroy(&ld->grown.lock);
     free(ld);
     mr_error_put(&kept);
 }
@@ -251,6 +252,7 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     ld->chain = chain;
     ld->stats.open_ns = start;
     pthread_mutex_init(&ld->ship.lock, NULL);
+    pthread_mutex_init(&ld->grown.lock, NULL);
     mr_gate_init(&ld->gate);
     rc = mr_consumers_init(&ld->consumers);
     if (rc == 0)

@@ -206,7 +206,7 @@ int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     return rc;
 }
 
-int mr_sizes_check_slot(struct mr_loader *ld)
+static int check_slot(struct mr_loader *ld)
 {
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
@@ -219,6 +219,14 @@ int mr_sizes_check_slot(struct mr_loader *ld)
                             (unsigned long long)ld->opts.max_memory, parts,
                             (unsigned long long)total);
     return mr_budget_reserve(&ld->share, claim) ? 0 : mr_budget_over(&ld->share, claim, parts);
+}
+
+int mr_sizes_check_slot(struct mr_loader *ld)
+{
+    pthread_mutex_lock(&ld->grown.lock); /* slots grow meanwhile */
+    int rc = check_slot(ld);
+    pthread_mutex_unlock(&ld->grown.lock);
+    return rc;
 }
 
 /* Without a ceiling of its own, a loader in a budget caches what it has reserved. */
