@@ -150,7 +150,7 @@ struct mr_loader_opts {
      * field "cu_seqlens", i32 [samples + 1]: where each sample begins if all are put end to end,
      * and the end. NULL (default): none. Borrowed likewise. */
     const char *cu_seqlens;
-    /* PACK: elements of a row, 1 to 2^31 - 1; default 0: the sampler's row_length, if it packs. */
+    /* PACK: elements of a row, 1 to 2^31 - 1. 0 (default): what the packing sampler makes. */
     uint64_t pack_length;
     /* Threads and memory shared with other loaders (budget.h); NULL (default): its own. */
     struct mr_budget *budget;
