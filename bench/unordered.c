@@ -39,8 +39,8 @@ static int measure(struct mr_dataset *ds, const struct mr_loader_opts *o, double
 {
     struct mr_sampler *order;
     struct mr_loader *loader = NULL;
-    struct mr_loader_stats st;
-    struct mr_batch b;
+    struct mr_loader_stats st = {.size = sizeof st};
+    struct mr_batch b = {.size = sizeof b};
     int rc = mr_sampler_open("random", N, 1, &order);
     if (rc < 0)
         return rc;

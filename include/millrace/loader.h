@@ -6,8 +6,9 @@
  *     mr_loader_opts_init(&opts);
  *     opts.batch_size = 64;
  *     mr_loader_open(dataset, sampler, chain, device, &opts, &loader);
+ *     struct mr_batch batch = {.size = sizeof batch};
  *     while ((rc = mr_loader_next(loader, stream, &batch)) > 0) {
- *         train_on(batch.field[0].data, batch.size);      // enqueued to stream
+ *         train_on(batch.field[0].data, batch.n);         // enqueued to stream
  *         mr_loader_release(loader, &batch, stream);      // does not wait either
  *     }
  *     mr_loader_close(loader);
@@ -55,6 +56,9 @@ enum mr_collate {
     MR_COLLATE_PAD,   /* variable dimensions are padded to the longest of the batch */
     MR_COLLATE_FIXED, /* variable dimensions are padded to their bound: one shape for all batches */
     MR_COLLATE_RAGGED, /* values are put end to end, with offsets */
+    /* Samples end to end in rows of pack_length elements, padded at the end of a row. The batch
+     * also has positions, segments and cu_seqlens: docs/data.md. */
+    MR_COLLATE_PACK,
 };
 
 /* What happens when a sample cannot be read or decoded. */
@@ -126,6 +130,22 @@ struct mr_loader_opts {
     /* 1: continues from the position of a state that another sampler or chain made. The data set,
      * seed and length of an epoch must still be the state's. */
     int force_state;
+    /* PAD, FIXED: values for single fields, "ids=0,labels=-100"; the others take pad_value. NULL:
+     * none. Read by mr_loader_open() and not kept. mr_loader_opts_parse() makes a copy, which
+     * mr_options_free(mr_loader_options(), &opts) frees. */
+    const char *pad_values;
+    /* PAD: dimensions that vary are padded to the longest sample, rounded up to a multiple of this,
+     * which may be above the field's bound. Default 1. */
+    uint64_t pad_multiple;
+    /* PAD, FIXED, PACK: fields that get a mask, "ids" or "ids,labels"; "auto": the first that
+     * varies. A batch gets a field "ids_mask", bool [rows, padded length], 1 where there is data.
+     * NULL (default): none. Borrowed as pad_values is. */
+    const char *mask;
+    /* PAD, FIXED, RAGGED: a field whose lengths are wanted on the device, or "auto". A batch gets a
+     * field "cu_seqlens", i32 [samples + 1]: where each sample begins if all are put end to end,
+     * and the end. NULL (default): none. Borrowed likewise. */
+    const char *cu_seqlens;
+    uint64_t pack_length; /* PACK: elements of a row, 1 to 2^31 - 1; default 0: none */
     /* 1 (default): batches are handed out in order. 0: as they complete, so that a sample that
      * takes long delays its own batch only. See mr_loader_next(). */
     int in_order;
@@ -192,25 +212,27 @@ struct mr_batch_field {
     void *data;       /* on the loader's device; on "cpu" in host memory */
     const void *host; /* the same bytes in host memory; NULL: they were made on the device */
     uint64_t bytes;
-    /* RAGGED, variable dimensions: size + 1 offsets, in elements of the first dimension. In host
+    /* RAGGED, variable dimensions: n + 1 offsets, in elements of the first dimension. In host
      * memory. Else NULL. */
     const uint64_t *offsets;
     /* Fields that vary: the first dimension of each sample. In host memory. Else NULL. */
     const uint64_t *lengths;
+    uint64_t reserved[11]; /* 0; the struct has 256 bytes for good */
 };
 
 /* A batch. All that it points to belongs to the loader and is valid until the batch is released. */
 struct mr_batch {
-    uint64_t size;  /* samples */
+    size_t size;    /* of this struct, set by the caller before the first mr_loader_next() */
+    uint64_t n;     /* samples */
     uint64_t epoch; /* from 0 */
     uint64_t index; /* of this batch in its epoch, from 0 */
     int last;       /* 1: all others of its epoch have been handed out */
     int n_fields;
-    struct mr_batch_field field[MR_MAX_FIELDS];
     const uint64_t *indices;   /* each sample's index in the data set */
     const uint64_t *positions; /* each sample's global position in the epoch; padding wraps */
     void *slot;                /* private */
     uint64_t number;           /* private */
+    struct mr_batch_field field[MR_MAX_FIELDS]; /* the first n_fields are set */
 };
 
 /*
@@ -218,14 +240,14 @@ struct mr_batch {
  * stream: work enqueued to it after this call sees the batch's bytes; the host does not wait for
  * the copy. It is of the loader's device, your own by mr_stream_wrap(). NULL: the call returns when
  * the bytes have arrived.
- * [out] out: on 1; valid until mr_loader_release(). Any number of batches may be held. A batch that
- * is held while more than prefetch / 2 later ones are handed out keeps its memory, and the loader
- * takes memory for another slot, within max_memory. The extra slot is reused once the held batch is
- * released.
+ * [out] out: on 1, all but size; valid until mr_loader_release(). Any number of batches may be
+ * held. A batch that is held while more than prefetch / 2 later ones are handed out keeps its
+ * memory, and the loader takes memory for another slot, within max_memory. The extra slot is reused
+ * once the held batch is released.
  * Returns 1, or 0 after the last epoch, or the error that ended the run, again on later calls: the
  * error of a sample, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE. Two errors don't end the run:
- * MR_EMISUSE (the stream belongs to another device), and MR_ELIMIT (held batches leave no memory
- * for the next one; the text has their number): release some and call again.
+ * MR_EMISUSE (a wrong out->size, or a stream of another device), and MR_ELIMIT (held batches leave
+ * no memory for the next one; the text has their number): release some and call again.
  *
  * With opts.in_order = 0 the next batch is the one that has been ready for longest. A sample that
  * takes long then delays its own batch only, until workers are 16 * prefetch batches ahead of it
@@ -267,7 +289,8 @@ MR_API int mr_loader_fd(struct mr_loader *loader);
 
 /*
  * Returns a batch to the loader. Does not block. Any thread, in any order.
- * stream: the stream to which all work that reads the batch has been enqueued. NULL: that work is
+ * stream: the stream to which all work that reads the batch has been enqueued; mr_stream_any() if
+ * there are several, or if copies from the batch's host memory may be among it. NULL: that work is
  * done. Not while the stream is being captured into a graph, since captured work has not been
  * enqueued yet: release the batch after the graph's launch.
  * Returns 0, MR_EDEVICE, MR_EMISUSE: the batch was released before, or (it stays held) the stream
@@ -284,7 +307,8 @@ MR_API void mr_loader_cancel(struct mr_loader *loader);
 MR_API uint64_t mr_loader_batches(const struct mr_loader *loader);
 MR_API uint64_t mr_loader_samples(const struct mr_loader *loader);
 
-/* The spec of a field of one sample as it leaves the chain. NULL: no such field. */
+/* The spec of a field of one sample as it leaves the chain, or of a field that collation adds
+ * (without the batch dimension). NULL: no such field. */
 MR_API const struct mr_spec *mr_loader_field(const struct mr_loader *loader, int field);
 
 /* ---- state and bad samples ---- */
@@ -315,14 +339,15 @@ MR_API int mr_loader_state_released(const struct mr_loader *loader, char *buf, s
 
 /* A bad sample: which, where, why. The strings live as long as the loader. */
 struct mr_bad_sample {
+    size_t size; /* of this struct, set by the caller */
     uint64_t index, epoch, position;
     const char *file; /* or the data set's name */
     uint64_t offset;  /* in the file, in bytes */
     const char *reason;
 };
 
-/* Returns 1 and the i-th bad sample in delivery order, or 0 if there are fewer. The first 100,000
- * are kept. [out] out: on 1. */
+/* Returns 1 and the i-th bad sample in delivery order, 0 if there are fewer, or MR_EMISUSE (a
+ * wrong out->size). The first 100,000 are kept. [out] out: on 1, all but size. */
 MR_API int mr_loader_bad(const struct mr_loader *loader, uint64_t i, struct mr_bad_sample *out);
 
 /* ---- statistics ---- */
@@ -339,11 +364,13 @@ enum mr_stage {
 /* The name of a stage: "read", "decode". Constant. */
 MR_API const char *mr_stage_name(enum mr_stage stage);
 
+/* Without a size: part of mr_loader_stats; it stays as it is. */
 struct mr_percentiles {
     uint64_t n, p50_ns, p95_ns, p99_ns, max_ns;
 };
 
 struct mr_loader_stats {
+    size_t size;                      /* of this struct, set by the caller */
     uint64_t samples, batches, bytes; /* delivered */
     uint64_t bad_samples;
     uint64_t read_bytes, reads; /* from storage */
@@ -406,8 +433,9 @@ struct mr_loader_stats {
     char reason[192]; /* why, in one sentence with numbers */
 };
 
-/* Reads the statistics so far. [out] out: always written. Any thread. */
-MR_API void mr_loader_stats(struct mr_loader *loader, struct mr_loader_stats *out);
+/* Reads the statistics so far. [out] out: on success, all but size. Returns 0, MR_EMISUSE
+ * (NULL, or a wrong size). Any thread. */
+MR_API int mr_loader_stats(struct mr_loader *loader, struct mr_loader_stats *out);
 
 #ifdef __cplusplus
 }

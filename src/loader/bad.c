@@ -206,16 +206,20 @@ int mr_loader_bad(const struct mr_loader *ld, uint64_t i, struct mr_bad_sample *
 {
     if (!ld || !out)
         return mr_error_null("mr_loader_bad", "a loader and a place for the sample");
+    int rc = mr_info_check("bad_sample", out, sizeof *out);
+    if (rc < 0)
+        return rc;
     mr_consumers_lock(ld);
     const struct mr_bad *bad = i < ld->quarantine.n_listed ? ld->quarantine.listed[i] : NULL;
     mr_consumers_unlock(ld);
     if (!bad)
         return 0;
-    *out = (struct mr_bad_sample){.index = bad->index,
-                                  .epoch = bad->epoch,
-                                  .position = bad->position,
-                                  .file = bad->file,
-                                  .offset = bad->offset,
-                                  .reason = bad->text};
-    return 1;
+    const struct mr_bad_sample full = {.index = bad->index,
+                                       .epoch = bad->epoch,
+                                       .position = bad->position,
+                                       .file = bad->file,
+                                       .offset = bad->offset,
+                                       .reason = bad->text};
+    rc = mr_info_give("bad_sample", out, &full, sizeof full);
+    return rc < 0 ? rc : 1;
 }

@@ -2,6 +2,7 @@
 #include "loader/engine.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* Ends the run with an error, which later calls return again. */
 static int end_with(struct mr_loader *ld, int code)
@@ -47,27 +48,34 @@ static int wait_ready(struct mr_loader *ld, uint64_t entered, uint64_t until_ns)
                                                         : "the loader was cancelled"));
 }
 
+/* Fields behind n_fields are not written: they would be most of the bytes. */
 static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_batch *out)
 {
-    *out = (struct mr_batch){.size = slot->size,
-                             .epoch = slot->info.epoch,
-                             .index = slot->info.index,
-                             .last = slot->info.last,
-                             .n_fields = ld->layout.n_fields,
-                             .indices = slot->indices,
-                             .positions = slot->positions,
-                             .slot = slot,
-                             .number = slot->ready_for};
-    bool ragged = ld->opts.collate == MR_COLLATE_RAGGED;
-    for (int f = 0; f < ld->layout.n_fields; f++) {
+    out->n = slot->size;
+    out->epoch = slot->info.epoch;
+    out->index = slot->info.index;
+    out->last = slot->info.last;
+    out->n_fields = ld->layout.n_fields + ld->layout.n_added;
+    out->indices = slot->indices;
+    out->positions = slot->positions;
+    out->slot = slot;
+    out->number = slot->ready_for;
+    for (int f = 0; f < out->n_fields; f++) {
         struct mr_batch_field *bf = &out->field[f];
         bf->spec = slot->spec[f];
-        const struct mr_field *fp = &ld->layout.field[f];
-        unsigned char *rows = (slot->device ? slot->device : slot->host) + fp->offset;
-        bf->host = fp->device_only || fp->direct ? NULL : slot->host + fp->offset;
-        bf->data = fp->device_part ? slot->output + fp->out_offset : rows;
         bf->bytes = slot->bytes[f];
-        bf->offsets = ragged ? slot->offsets[f] : NULL;
+        bf->host = slot->host + slot->place[f];
+        bf->data = (slot->device ? slot->device : slot->host) + slot->place[f];
+        bf->offsets = bf->lengths = NULL;
+        memset(bf->reserved, 0, sizeof bf->reserved);
+        if (f >= ld->layout.n_fields)
+            continue;
+        const struct mr_field *fp = &ld->layout.field[f];
+        if (fp->device_only || fp->direct)
+            bf->host = NULL;
+        if (fp->device_part)
+            bf->data = slot->output + fp->out_offset;
+        bf->offsets = fp->collate == MR_COLLATE_RAGGED ? slot->offsets[f] : NULL;
         bf->lengths = slot->lengths[f];
     }
 }
@@ -107,7 +115,7 @@ static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64
     mr_trace_span("wait: batch", entered, now, "batch", ld->handout.next_batch);
     mr_count(&ld->stats.batches, 1);
     mr_count(&ld->stats.samples, slot->size);
-    for (int f = 0; f < ld->layout.n_fields; f++)
+    for (int f = 0; f < ld->layout.n_fields + ld->layout.n_added; f++)
         mr_count(&ld->stats.bytes, slot->bytes[f]);
 }
 
@@ -189,7 +197,8 @@ static void note_taken(struct mr_loader *ld, struct mr_slot *slot)
         slot->info.last = mr_open_taken(ld, slot, out->next_batch);
 }
 
-/* [consumers.lock] With several consumers the time before a turn is not counted: another one has it. */
+/* [consumers.lock] With several consumers the time before a turn is not counted: another one has
+ * it. */
 static int next(struct mr_loader *ld, struct mr_stream *stream, uint64_t entered, uint64_t until_ns,
                 struct mr_batch *out)
 {
@@ -248,17 +257,26 @@ static int next_in_turn(struct mr_loader *ld, struct mr_stream *stream, uint64_t
     return rc;
 }
 
+/* No batch has ever been shorter. */
+static int check_batch(const struct mr_batch *out)
+{
+    if (out && out->size == sizeof *out)
+        return 0;
+    return mr_info_check_least("batch", out, sizeof *out, sizeof *out);
+}
+
 static int enter_next(struct mr_loader *ld, const char *call, struct mr_stream *stream,
                       uint64_t timeout_ns, struct mr_batch *out)
 {
     int rc = mr_gate_enter(ld, call);
     if (rc < 0)
         return rc;
-    if (!out) {
-        rc = mr_error_null(call, "a batch to fill");
+    rc = check_batch(out);
+    if (rc < 0)
         goto end;
-    }
     rc = check_stream(ld, stream, call);
+    if (rc >= 0 && stream && mr_stream_is_any(stream))
+        rc = mr_stream_check(stream, call);
     if (rc < 0)
         goto end;
     rc = next_in_turn(ld, stream, timeout_ns, out);

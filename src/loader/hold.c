@@ -74,7 +74,7 @@ void mr_hold_end(struct mr_loader *ld, struct mr_slot *slot)
     keep(ld, slot);
 }
 
-int mr_hold_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
+static int release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
 {
     struct mr_slot *slot = batch->slot;
     bool known = slot && atomic_load(&slot->ready_for) == batch->number;
@@ -89,6 +89,43 @@ int mr_hold_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stre
     int rc = mr_ship_release(ld, slot, stream);
     mr_hold_end(ld, slot);
     return rc;
+}
+
+/* A batch that is released while a capture forbids to record where. */
+struct parked {
+    struct mr_lease lease;
+    struct mr_deferred later;
+};
+
+static void end_parked(struct mr_deferred *later)
+{
+    struct parked *p = (struct parked *)((char *)later - offsetof(struct parked, later));
+    if (mr_lease_end(&p->lease, later))
+        free(p);
+}
+
+/* Any stream may use the batch. A lease holds it until that can be recorded: at once, but for
+ * captures. */
+static int release_any(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *any)
+{
+    struct parked *p = malloc(sizeof *p);
+    if (!p)
+        return mr_error_nomem("released batch", sizeof *p);
+    p->later.run = end_parked;
+    int rc = mr_lease_begin(batch, any, true, &p->lease);
+    if (rc < 0) {
+        free(p);
+        return rc;
+    }
+    rc = release(ld, batch, NULL);
+    end_parked(&p->later);
+    return rc;
+}
+
+int mr_hold_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
+{
+    bool any = stream && mr_stream_is_any(stream) && !ld->device_info.unified;
+    return any ? release_any(ld, batch, stream) : release(ld, batch, stream);
 }
 
 /* The slot that was released first: its last use by the device is the likeliest to have passed. */
@@ -171,7 +208,7 @@ void mr_hold_begin(struct mr_loader *ld, struct mr_slot *slot)
 {
     uint64_t t = atomic_load_explicit(&slot->ready_for, memory_order_relaxed);
     slot->n_ends = 0;
-    slot->host_read = false;
+    atomic_store_explicit(&slot->host_read, false, memory_order_relaxed);
     atomic_store_explicit(&slot->hold, MR_HELD, memory_order_release);
     if (ld->hold.n_vacant > 0)
         vacate(ld, t, t);

@@ -46,6 +46,7 @@ static int open_device(struct mr_loader *ld, struct mr_device *device)
             return rc;
     }
     ld->device = device ? device : ld->own_device;
+    ld->device_info.size = sizeof ld->device_info;
     return mr_device_query(ld->device, &ld->device_info);
 }
 
@@ -272,5 +273,9 @@ const struct mr_spec *mr_loader_field(const struct mr_loader *ld, int field)
 {
     if (!ld)
         return NULL;
-    return field >= 0 && field < ld->layout.n_fields ? &ld->layout.field[field].out : NULL;
+    const struct mr_layout *layout = &ld->layout;
+    if (field < 0 || field >= layout->n_fields + layout->n_added)
+        return NULL;
+    return field < layout->n_fields ? &layout->field[field].out
+                                    : &layout->added[field - layout->n_fields].spec;
 }

@@ -21,17 +21,19 @@ int mr_ring_init(struct mr_ring *ring)
 int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_t rows,
                    bool two_halves)
 {
-    struct mr_slot_memory *memory;
+    struct mr_slot_memory *memory = NULL;
+    uint32_t n = layout->collates ? 1 : ring->n_slots; /* slots in one piece of memory */
     ring->slot = calloc(ring->n_places, sizeof *ring->slot);
     if (!ring->slot)
         return mr_error_nomem("slots", ring->n_places * sizeof *ring->slot);
-    int rc = mr_slot_memory_create(ring->device, ring->host_kind, layout, ring->n_slots, two_halves,
-                                   &memory);
-    if (rc < 0)
-        return rc;
     for (uint32_t i = 0; i < ring->n_slots; i++) {
         struct mr_slot *slot;
-        rc = mr_slot_create(memory, i, ring->n_slots, layout, rows, &slot);
+        int rc = i % n ? 0
+                       : mr_slot_memory_create(ring->device, ring->host_kind, layout, n, two_halves,
+                                               &memory);
+        if (rc < 0)
+            return rc;
+        rc = mr_slot_create(memory, i % n, n, layout, rows, &slot);
         if (rc < 0) {
             if (memory->n_users == 0)
                 mr_slot_memory_destroy(memory);
@@ -94,7 +96,7 @@ void mr_ring_stop(struct mr_ring *ring)
 /* Do workers have to wait for the consumer's last work on the slot? */
 static bool awaits_release(const struct mr_ring *ring, const struct mr_slot *slot)
 {
-    return (ring->awaits_release || slot->host_read) && slot->release_recorded;
+    return (ring->awaits_release || atomic_load(&slot->host_read)) && slot->release_recorded;
 }
 
 static bool is_released(const struct mr_ring *ring, const struct mr_slot *slot)

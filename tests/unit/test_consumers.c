@@ -67,6 +67,7 @@ static int take_one(struct consumer *c)
     struct mr_loader *ld = c->team->ld;
     struct mr_stream *stream = draw_of(&c->counter, c->id, 2) ? c->stream : NULL;
     struct mr_batch *b = &c->held[c->n_held];
+    b->size = sizeof *b;
     if (draw_of(&c->counter, c->id, 2))
         return mr_loader_next(ld, stream, b);
     return mr_loader_next_for(ld, stream, patience[draw_of(&c->counter, c->id, 4)], b);
@@ -95,8 +96,8 @@ static void *ask(void *user)
 {
     struct team *team = user;
     char text[4096];
-    struct mr_loader_stats st;
-    struct mr_bad_sample bad;
+    struct mr_loader_stats st = {.size = sizeof st};
+    struct mr_bad_sample bad = {.size = sizeof bad};
     uint64_t n_wrong = 0;
     while (!atomic_load(&team->over)) {
         n_wrong += mr_loader_state(team->ld, text, sizeof text) <= 0;
@@ -238,7 +239,9 @@ static void a_cancelled_run_goes_on(void **state)
         run_team(&team, draw(2));
         for (uint32_t i = 0; i < team.n; i++)
             assert_int_equal(team.consumer[i].rc, MR_ECANCELLED);
-        assert_true(mr_loader_next(team.ld, NULL, &(struct mr_batch){.size = 0}) == MR_ECANCELLED);
+        assert_true(
+            mr_loader_next(team.ld, NULL, &(struct mr_batch){.size = sizeof(struct mr_batch)}) ==
+            MR_ECANCELLED);
         must(mr_loader_state_released(team.ld, text, sizeof text));
         mr_loader_close(team.ld);
         struct run all = together(&team);
@@ -280,7 +283,7 @@ struct waiter {
 static void *wait_for_one(void *user)
 {
     struct waiter *w = user;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     w->rc = mr_loader_next(w->ld, NULL, &b);
     sem_post(w->go); /* the batch was not made, or all threads were let go */
     return NULL;
@@ -298,7 +301,7 @@ static void set_scene(struct scene *s)
 {
     struct mr_callback_opts o;
     struct mr_loader_opts lo;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     sem_init(&s->block.entered, 0, 0);
     sem_init(&s->block.go, 0, 0);
     mr_callback_opts_init(&o);
@@ -338,9 +341,9 @@ static void others_can_ask_while_all_wait(void **state)
 {
     (void)state;
     struct scene s;
-    struct mr_batch b;
-    struct mr_bad_sample bad;
-    struct mr_loader_stats st;
+    struct mr_batch b = {.size = sizeof b};
+    struct mr_bad_sample bad = {.size = sizeof bad};
+    struct mr_loader_stats st = {.size = sizeof st};
     char text[1024];
     set_scene(&s);
     must(mr_loader_state(s.ld, text, sizeof text));

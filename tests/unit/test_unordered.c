@@ -161,6 +161,7 @@ static bool play(struct setting *s, uint64_t n_most, uint32_t hold, bool release
     must(mr_loader_open(s->ds, s->sampler, NULL, s->dev, &s->opts, &ld));
     for (uint64_t i = 0; i < n_most; i++) {
         struct mr_stream *stream = draw(2) ? s->stream : NULL;
+        held[n_held].size = sizeof *held;
         rc = mr_loader_next(ld, stream, &held[n_held]);
         must(rc);
         if (rc == 0)
@@ -288,7 +289,7 @@ static void one_sample_stops_its_batch_only(void **state)
         struct block block = {.at = 7};
         struct mr_loader_opts opts;
         struct mr_loader *ld;
-        struct mr_batch b;
+        struct mr_batch b = {.size = sizeof b};
         struct epochs epochs = {0};
         bool got[400] = {false};
         uint64_t before = MR_MIN(n_batches - 1, 256), n = 0;
@@ -333,8 +334,8 @@ static void everything_held_is_an_error_that_ends_nothing(void **state)
         struct mr_dataset *ds;
         struct mr_loader *ld;
         struct mr_loader_opts opts;
-        struct mr_loader_stats st;
-        struct mr_batch held[MOST], b;
+        struct mr_loader_stats st = {.size = sizeof st};
+        struct mr_batch held[MOST], b = {.size = sizeof b};
         uint32_t n = 0;
         int rc;
         must(mr_dataset_open("synthetic:n=400,shape=1000,dtype=u8", &ds));
@@ -348,6 +349,8 @@ static void everything_held_is_an_error_that_ends_nothing(void **state)
         mr_loader_close(ld);
         opts.max_memory = st.pageable_bytes + 60000;
         must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
+        for (uint32_t k = 0; k < MOST; k++)
+            held[k].size = sizeof *held;
         while ((rc = mr_loader_next(ld, NULL, &held[n])) == 1)
             n++;
         assert_int_equal(rc, MR_ELIMIT);
