@@ -95,8 +95,29 @@ void mr_plan_add_again(struct mr_plan *plan, struct mr_plan_again *again, uint64
         plan->total = UINT64_MAX;
 }
 
-void mr_plan_free(struct mr_plan *plan)
+int mr_plan_init_batches(struct mr_plan *plan, const struct mr_loader_opts *opts,
+                         const struct mr_sampler *sampler, uint64_t epoch, uint64_t position)
 {
+    *plan = (struct mr_plan){.batch_size = opts->batch_size,
+                             .length = sampler->length,
+                             .epochs = opts->epochs,
+                             .first_epoch = epoch,
+                             .finds = true};
+    plan->shard =
+        (struct mr_shard){.length = sampler->length, .rank = opts->rank, .world = opts->world};
+    plan->first = plan->shard;
+    plan->first.start = position;
+    int rc = mr_epochs_create(sampler, opts, epoch, position, &plan->starts);
+    if (rc < 0)
+        return rc;
+    plan->n_batches = mr_epochs_batches(plan->starts);
+    plan->total = mr_epochs_total(plan->starts);
+    return 0;
+}
+
+void mr_plan_end(struct mr_plan *plan)
+{
+    mr_epochs_destroy(plan->starts);
     free(plan->again);
 }
 

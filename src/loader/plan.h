@@ -24,6 +24,7 @@
 #define MR_LOADER_PLAN_H
 
 #include "base/base.h"
+#include "loader/epochs.h"
 #include "sampler/sampler.h"
 #include <millrace/loader.h>
 
@@ -44,7 +45,8 @@ struct mr_plan {
     uint64_t n_batches;   /* of a whole epoch */
     uint64_t total;       /* batches in all, as known at open; UINT64_MAX: endless, or unknown */
     bool drop_last;
-    bool finds; /* its batches while it runs */
+    bool finds;               /* its batches while it runs */
+    struct mr_epochs *starts; /* of a batch sampler; else NULL */
     struct mr_plan_again *again;
     uint64_t n_again;
 };
@@ -53,6 +55,7 @@ struct mr_plan_batch {
     uint64_t epoch, index, row0; /* row0: local position of the first row in its shard */
     uint64_t rows;
     const struct mr_shard *shard;
+    uint64_t batch; /* of a batch sampler: its number in the epoch, all ranks together */
     bool last;
 };
 
@@ -64,7 +67,11 @@ int mr_plan_sort_again(struct mr_plan_again *again, uint64_t n, uint64_t span);
 /* Makes these n batches, sorted, first; those that a run with these options has not are left out.
  * Owns again, made with malloc(), from now on. Once, after mr_plan_init(). */
 void mr_plan_add_again(struct mr_plan *plan, struct mr_plan_again *again, uint64_t n);
-void mr_plan_free(struct mr_plan *plan); /* also of a zeroed one */
+/* The same for a batch sampler: the plan finds its batches (mr_epochs_find()). opts.batch_size is
+ * the sampler's max_batch. */
+int mr_plan_init_batches(struct mr_plan *plan, const struct mr_loader_opts *opts,
+                         const struct mr_sampler *sampler, uint64_t epoch, uint64_t position);
+void mr_plan_end(struct mr_plan *plan); /* also of a zeroed one */
 void mr_plan_get(const struct mr_plan *plan, uint64_t t, struct mr_plan_batch *out);
 
 #endif

@@ -143,6 +143,9 @@ int mr_unfinished_read(const struct mr_loader *ld, const cJSON *root, struct mr_
     int n = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
     if (n == 0)
         return 0;
+    if (ld->sampler->max_batch > 0)
+        return mr_error_set(MR_ESTATE, "state: it lists unfinished batches, which are not those of "
+                                       "a batch sampler");
     int rc = check_same(ld, root);
     if (rc < 0)
         return rc;

@@ -133,6 +133,9 @@ int mr_watch_late(const struct mr_loader *ld, uint64_t waited_ns)
         mr_plan_get(&ld->plan, whole_number(ld, seen.batch), &info);
     if (seen.task == MR_TASK_NONE)
         return late_batch(&info, waited_ns, "all workers are busy with other batches");
+    if (seen.task == MR_TASK_PERMIT)
+        return late_batch(&info, waited_ns,
+                          "its worker waits until others of its budget let it work");
     if (seen.task != MR_TASK_LOCATE && seen.task != MR_TASK_COMPLETE)
         return late_sample(ld, &info, &seen, waited_ns);
     snprintf(why, sizeof why, "worker %u %s", seen.worker,
