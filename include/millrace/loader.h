@@ -329,18 +329,18 @@ MR_API const struct mr_spec *mr_loader_field(const struct mr_loader *loader, int
 /* ---- state and bad samples ---- */
 
 /*
- * Writes the state after the last batch that mr_loader_next() returned, in whichever thread: a small
- * JSON object with the data set's fingerprint, sampler, chain, seed, epoch and position. Takes
- * microseconds, and does not wait for a thread that waits for a batch. To resume, give it to
+ * Writes the state after the last batch that mr_loader_next() returned, in whichever thread: a
+ * small JSON object with the data set's fingerprint, sampler, chain, seed, epoch and position.
+ * Takes microseconds, and does not wait for a thread that waits for a batch. To resume, give it to
  * mr_loader_open() as opts.state; number of workers, batch size and ranks may differ.
  *
  * With in_order = 0 the place is behind the batch that was handed out with the highest number; the
- * state then lists the batches before it that were not handed out, at most `prefetch`. A run that is
- * resumed from it makes these first, in order or not, then goes on. If there are any, batch size,
- * ranks and this process' rank must be the same, so each rank loads its own state.
+ * state then lists the batches before it that were not handed out, at most `prefetch`. A run that
+ * is resumed from it makes these first, in order or not, then goes on. If there are any, batch
+ * size, ranks and this process' rank must be the same, so each rank loads its own state.
  *
- * [out] buf: cap bytes; 1,024 are enough, and 40 more for each unfinished batch in the list. Returns
- * the text's length, or MR_ELIMIT if cap is too small; -ENOMEM.
+ * [out] buf: cap bytes; 1,024 are enough, and 40 more for each unfinished batch in the list.
+ * Returns the text's length, or MR_ELIMIT if cap is too small; -ENOMEM.
  */
 MR_API int mr_loader_state(const struct mr_loader *loader, char *buf, size_t cap);
 

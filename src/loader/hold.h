@@ -12,9 +12,9 @@
  * With in_order = 0 no place waits for a certain slot: the consumer only sees to it that half of
  * n_slots slots are active (open.h), and a released slot is opened unless n_slots are.
  *
- * In order, `hold` decides who opens a slot: MR_DETACHED is only set while the batch is held, and a release
- * acts on what it finds when it ends the hold. So releasing takes no lock, and only the consumer
- * whose turn it is changes the ring.
+ * In order, `hold` decides who opens a slot: MR_DETACHED is only set while the batch is held, and a
+ * release acts on what it finds when it ends the hold. So releasing takes no lock, and only the
+ * consumer whose turn it is changes the ring.
  */
 #ifndef MR_LOADER_HOLD_H
 #define MR_LOADER_HOLD_H

@@ -4,9 +4,9 @@
  * Batch t is in the slot at place t % n_places; at most n_slots batches are under way. A slot goes
  * round:
  *
- *   open      The consumer has released the batch before (open.h); `open_for` is t. Workers may write rows of
- *             batch t once the copy of the batch before has passed (host_busy), which they wait
- *             for, if need be one of them for all. If workers also write the device half
+ *   open      The consumer has released the batch before (open.h); `open_for` is t. Workers may
+ *             write rows of batch t once the copy of the batch before has passed (host_busy), which
+ *             they wait for, if need be one of them for all. If workers also write the device half
  *             (awaits_release), they wait for the consumer's work on the batch before, too.
  *   written   Each worker subtracts its rows from rows_left. The one that brings it to 0 sees all
  *             rows written (acquire/release) and owns the slot: it completes the batch
@@ -124,10 +124,11 @@ bool mr_ring_rows_done(struct mr_slot *slot, uint64_t rows);
 void mr_ring_ready(struct mr_ring *ring, struct mr_slot *slot, uint64_t t);
 #define MR_FOREVER UINT64_MAX
 /* Waits until the k-th batch that is handed out is ready, it is known that there is none, the run
- * is cancelled, or it is until_ns (0: does not wait). look_first: a short while without sleeping. */
+ * is cancelled, or it is until_ns (0: does not wait). look_first: look for a short while first. */
 void mr_ring_wait_ready(struct mr_ring *ring, uint64_t k, bool look_first, uint64_t until_ns);
 /* Makes the descriptor, if there is none yet. Returns it or -errno. The consumer's, as is poll:
- * from now on it says whether the k-th batch is ready, or there is none. over: it stays readable. */
+ * from now on it says whether the k-th batch is ready, or there is none. over: it stays readable.
+ */
 int mr_ring_fd(struct mr_ring *ring);
 void mr_ring_poll(struct mr_ring *ring, uint64_t k, bool over);
 /* Async-signal-safe. */

@@ -2,10 +2,10 @@
  * Unfinished batches: those before the place of a state that a resumed run has to make again.
  *
  * The place of a state is behind the batch with the highest number that was handed out. In order,
- * all batches before it were handed out, too. With in_order = 0 some were not: each is in some slot,
- * so there are never more of them than slots. Seen from the last released batch, batches that are
- * held are unfinished as well. A run that was resumed adds those of its state that it has not come
- * to yet, in order or not.
+ * all batches before it were handed out, too. With in_order = 0 some were not: each is in some
+ * slot, so there are never more of them than slots. Seen from the last released batch, batches that
+ * are held are unfinished as well. A run that was resumed adds those of its state that it
+ * has not come to yet, in order or not.
  */
 #ifndef MR_LOADER_UNFINISHED_H
 #define MR_LOADER_UNFINISHED_H

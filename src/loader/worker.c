@@ -129,8 +129,9 @@ static uint64_t lap(struct mr_worker *w, _Atomic uint64_t *stage_ns)
  * Claims far ahead must interleave: a worker that owns whole batches in a row makes them alone,
  * while the others find no slot open, and as each run that is made makes room for one claim, that
  * would go on for ever. So of a batch a worker gets its share and half as much again, for those
- * that are faster; but one run it can always have. If no batch waits for another one (in_order = 0),
- * a batch with a slot is not far ahead: others do the share of a worker that one sample keeps busy.
+ * that are faster; but one run it can always have. If no batch waits for another one (in_order =
+ * 0), a batch with a slot is not far ahead: others do the share of a worker that one sample keeps
+ * busy.
  */
 static bool is_fair(const struct mr_worker *w, uint64_t batch)
 {
