@@ -7,7 +7,8 @@
  *     mr_loader_open(dataset, NULL, chain, device, &opts, &loader);
  *
  * A chain is a list of ops. An op works on one field: by default the first, for one_hot "label"; a
- * prefix selects another, as in "label.cast(i64)". docs/data.md lists all ops, their arguments and
+ * prefix selects another, as in "label.cast(i64)". Some ops drop fields or add new ones, so the
+ * output has its own list of fields (mr_transform_fields(), mr_transform_specs()). docs/data.md lists all ops, their arguments and
  * their exact arithmetic; mr_transform_each() lists them at run time.
  *
  * Binding a chain to a data set's fields infers and checks all shapes and element types; a loader
@@ -78,18 +79,26 @@ MR_API int mr_transform_add_fn(struct mr_transform *chain, const struct mr_trans
 MR_API int mr_transform_bind(struct mr_transform *chain, const struct mr_spec *fields,
                              int n_fields);
 
-/* The specs of a bound chain's output, one per field. Owned by the chain. */
+/* The number of fields of a bound chain's output; 0 if it is not bound. */
+MR_API int mr_transform_fields(const struct mr_transform *chain);
+
+/* The specs of a bound chain's output, mr_transform_fields() of them. Owned by the chain. */
 MR_API const struct mr_spec *mr_transform_specs(const struct mr_transform *chain);
 
-/* 1 if the bound chain leaves this field unchanged, else 0. */
+/* The field that an output field is made from, by its number among those the chain is bound to; -1
+ * if there is no such output field. */
+MR_API int mr_transform_source(const struct mr_transform *chain, int field);
+
+/* 1 if the bound chain leaves this output field as its source is, else 0. */
 MR_API int mr_transform_is_identity(const struct mr_transform *chain, int field);
 
 /* The bytes of scratch memory that one thread needs to apply a bound chain; may be 0. */
 MR_API uint64_t mr_transform_scratch_bytes(const struct mr_transform *chain);
 
 /*
- * Applies a bound chain to one field of one sample.
- * index: the sample's index in the data set. in, in_dim: the field as decoded, and its shape.
+ * Makes one output field of one sample.
+ * field: of the output. index: the sample's index in the data set. in, in_dim: the field's source
+ * (mr_transform_source()) as decoded, and its shape.
  * [out] out: the output spec's bytes, not overlapping in; neither must be aligned.
  * [out] out_dim: the result's shape. scratch: mr_transform_scratch_bytes(), aligned to 64; NULL
  * when that is 0.

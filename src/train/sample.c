@@ -157,6 +157,23 @@ static int loader_opts(const struct mr_loader_opts *from, struct mr_loader_opts 
     return 0;
 }
 
+/* Steps take the first field and the label of a batch by their numbers in the data set. */
+static int check_fields(const struct mr_trainer *t, const struct mr_dataset *ds,
+                        const struct mr_loader *ld)
+{
+    const int wanted[] = {0, t->label};
+    for (size_t i = 0; i < MR_COUNT(wanted); i++) {
+        const struct mr_spec *in = mr_dataset_field(ds, wanted[i]);
+        const struct mr_spec *out = mr_loader_field(ld, wanted[i]);
+        if (in && (!out || strcmp(in->name, out->name) != 0))
+            return mr_error_set(MR_ESHAPE,
+                                "%s: the transforms put no '%s' in place %d of a batch: expected "
+                                "the first field and the labels where the data set has them",
+                                mr_dataset_text(ds), in->name, wanted[i]);
+    }
+    return 0;
+}
+
 int mr_train_open_loader(struct mr_trainer *t, bool test, const char *state, struct mr_loader **out)
 {
     const struct mr_trainer_opts *o = &t->opts;
@@ -171,8 +188,9 @@ int mr_train_open_loader(struct mr_trainer *t, bool test, const char *state, str
         !t->info.unified) /* a graph for each slot takes 0.3 ms to make */
         lo.prefetch = GRAPH_PREFETCH;
     lo.state = state;
-    return mr_loader_open(test ? t->test : t->ds, test ? NULL : t->sampler,
-                          test ? t->test_chain : t->chain, t->dev, &lo, out);
+    rc = mr_loader_open(test ? t->test : t->ds, test ? NULL : t->sampler,
+                        test ? t->test_chain : t->chain, t->dev, &lo, out);
+    return rc < 0 ? rc : check_fields(t, test ? t->test : t->ds, *out);
 }
 
 static int check_same_shape(const struct mr_trainer *t)

@@ -42,15 +42,17 @@ static char *make_text(const struct mr_transform *chain, uint32_t n_ops)
     size_t bytes = 1;
     for (uint32_t i = 0; i < n_ops; i++)
         bytes +=
-            strlen(chain->op[i].text) + (chain->op[i].field ? strlen(chain->op[i].field) : 0) + 2;
+            strlen(chain->op[i].text) + (chain->op[i].prefix ? strlen(chain->op[i].prefix) : 0) + 2;
     char *text = malloc(bytes), *p = text;
     if (!text)
         return NULL;
     *p = '\0';
     for (uint32_t i = 0; i < n_ops; i++) {
         const struct mr_op *op = &chain->op[i];
+        if (op->follows)
+            continue;
         p += snprintf(p, bytes - (size_t)(p - text), "%s%s%s%s", i ? "," : "",
-                      op->field ? op->field : "", op->field ? "." : "", op->text);
+                      op->prefix ? op->prefix : "", op->prefix ? "." : "", op->text);
     }
     return text;
 }
@@ -73,6 +75,12 @@ static int commit(struct mr_transform *chain, uint32_t n, int rc)
     return 0;
 }
 
+/* The place of the next op, from 1: ops on several fields count once. */
+static uint32_t next_place(const struct mr_transform *chain)
+{
+    return chain->n_ops ? chain->op[chain->n_ops - 1].place + 1 : 1;
+}
+
 int mr_transform_add(struct mr_transform *chain, const char *text)
 {
     if (!chain || !text)
@@ -81,7 +89,7 @@ int mr_transform_add(struct mr_transform *chain, const char *text)
         return mr_error_set(MR_EMISUSE,
                             "transform: the chain is in use by a loader: it cannot change");
     uint32_t n;
-    int rc = mr_ops_parse(text, chain->n_ops + 1, chain->op + chain->n_ops,
+    int rc = mr_ops_parse(text, next_place(chain), chain->op + chain->n_ops,
                           MR_MAX_OPS - chain->n_ops, &n);
     return commit(chain, n, rc);
 }
@@ -97,7 +105,8 @@ static int take_fn(struct mr_op *op, uint32_t place, const struct mr_transform_f
     size_t bytes = strlen(fn->name) + strlen(version) + 1;
     op->text = malloc(bytes);
     op->field = fn->field ? strdup(fn->field) : NULL;
-    if (!op->text || (fn->field && !op->field))
+    op->prefix = fn->field ? strdup(fn->field) : NULL;
+    if (!op->text || (fn->field && (!op->field || !op->prefix)))
         return mr_error_nomem("transform", bytes);
     snprintf(op->text, bytes, "%s%s", fn->name, version);
     return 0;
@@ -114,12 +123,12 @@ int mr_transform_add_fn(struct mr_transform *chain, const struct mr_transform_fn
         return mr_error_set(MR_EOPTION,
                             "transform %u: a struct mr_transform_fn needs its size, "
                             "a name and apply",
-                            chain->n_ops + 1);
+                            next_place(chain));
     if (chain->n_ops == MR_MAX_OPS)
-        return mr_error_set(MR_ELIMIT, "transform %u: a chain has at most %d ops", chain->n_ops + 1,
-                            MR_MAX_OPS);
+        return mr_error_set(MR_ELIMIT, "transform %u: a chain has at most %d ops",
+                            next_place(chain), MR_MAX_OPS);
     struct mr_op *op = &chain->op[chain->n_ops];
-    return commit(chain, 1, take_fn(op, chain->n_ops + 1, fn));
+    return commit(chain, 1, take_fn(op, next_place(chain), fn));
 }
 
 const struct mr_spec *mr_transform_specs(const struct mr_transform *chain)
@@ -127,6 +136,29 @@ const struct mr_spec *mr_transform_specs(const struct mr_transform *chain)
     if (!chain)
         return NULL;
     return chain->out;
+}
+
+int mr_transform_fields(const struct mr_transform *chain)
+{
+    return chain ? chain->n_fields : 0;
+}
+
+int mr_transform_source(const struct mr_transform *chain, int field)
+{
+    if (!chain || field < 0 || field >= chain->n_fields)
+        return -1;
+    return chain->source[field];
+}
+
+int mr_transform_tracks(const struct mr_transform *chain, int source, int *first)
+{
+    int n = 0;
+    for (int t = chain->n_tracks - 1; t >= 0; t--)
+        if (chain->source[t] == source) {
+            *first = t;
+            n++;
+        }
+    return n;
 }
 
 int mr_transform_is_identity(const struct mr_transform *chain, int field)

@@ -47,7 +47,7 @@ static int extent_bytes(struct mr_loader *ld, const struct mr_run_sample *s, int
 static int choose_window(void *user, uint32_t width, uint32_t height, struct mr_window *out)
 {
     const struct mr_decoding *d = user;
-    return mr_transform_window(d->ld->chain, d->ld->ds->picture, &d->at, width, height, out);
+    return mr_transform_window(d->ld->chain, d->ld->picture_track, &d->at, width, height, out);
 }
 
 /* Where decode writes: the row itself, or the worker's memory when a chain follows. */
@@ -56,9 +56,9 @@ static void prepare(struct mr_worker *w, const struct mr_row *row, struct mr_run
 {
     struct mr_loader *ld = w->ld;
     void *to[MR_MAX_FIELDS];
-    for (int f = 0; f < ld->layout.n_fields; f++) {
-        const struct mr_field *fp = &ld->layout.field[f];
-        to[f] = fp->identity && !fp->varies ? mr_field_row(fp, row->slot, row->at) : w->decoded[f];
+    for (int f = 0; f < ld->layout.n_decoded; f++) {
+        int g = ld->layout.decoded[f].row_of;
+        to[f] = g >= 0 ? mr_field_row(&ld->layout.field[g], row->slot, row->at) : w->decoded[f];
     }
     d->ld = ld;
     d->at = (struct mr_at){.seed = ld->opts.seed, .epoch = row->epoch, .index = s->index};
@@ -70,7 +70,7 @@ static void prepare(struct mr_worker *w, const struct mr_row *row, struct mr_run
     d->sample.worker = w->id;
     d->sample.worker_state = w->state;
     d->sample.decoder = w->decoder;
-    d->sample.choose = ld->windows ? choose_window : NULL;
+    d->sample.choose = ld->picture_track >= 0 ? choose_window : NULL;
     d->sample.choose_user = d;
 }
 
@@ -129,19 +129,21 @@ static void place_varying(const struct mr_loader *ld, const struct mr_field *fp,
     mr_place(&fp->out, data, dim, row, pad ? fp->out.dim : dim, fill);
 }
 
-/* What the transforms are to know of a sample besides its bytes. */
-static struct mr_at place_of(const struct mr_decoding *d, int f)
+/* What the transforms are to know of a sample besides the bytes of one of its fields. */
+static struct mr_at place_of(const struct mr_decoding *d, int source)
 {
     const struct mr_loader *ld = d->ld;
     const struct mr_sample *in = &d->sample;
     struct mr_at here = d->at;
-    int pointed =
-        ld->chain && ld->chain->pointed >= 0 ? ld->chain->pointed : MR_MAX(ld->ds->picture, 0);
+    int picture = ld->ds->picture, pointed = ld->chain->pointed >= 0
+                                                 ? ld->chain->source[ld->chain->pointed]
+                                                 : MR_MAX(picture, 0);
     here.dim = in->field[pointed].dim;
-    if (ld->ds->picture < 0 || in->picture.full_width == 0)
+    if (picture < 0 || in->picture.full_width == 0)
         return here;
-    here.picture = ld->windows && f == ld->ds->picture && in->picture.data ? &in->picture : NULL;
-    if (pointed != ld->ds->picture)
+    if (ld->picture_track >= 0 && source == picture && in->picture.data)
+        here.picture = &in->picture;
+    if (pointed != picture)
         return here;
     here.height = in->picture.full_height;
     here.width = in->picture.full_width;
@@ -154,9 +156,9 @@ static int transform(struct mr_worker *w, int f, const struct mr_decoding *d, un
 {
     const struct mr_loader *ld = w->ld;
     const struct mr_field *fp = &ld->layout.field[f];
-    const uint64_t *in_dim = d->sample.field[f].dim;
-    const void *data = d->sample.field[f].data;
-    struct mr_at at = place_of(d, f);
+    const uint64_t *in_dim = d->sample.field[fp->source].dim;
+    const void *data = d->sample.field[fp->source].data;
+    struct mr_at at = place_of(d, fp->source);
     memcpy(out_dim, fp->out.dim, sizeof fp->out.dim);
     mr_watch_task(&w->watch, MR_TASK_TRANSFORM);
     if (fp->device_part)
@@ -173,13 +175,14 @@ static int write_field(struct mr_worker *w, int f, const struct mr_decoding *d, 
                        uint64_t *out_dim)
 {
     const struct mr_field *fp = &w->ld->layout.field[f];
-    const void *data = d->sample.field[f].data;
+    const void *data = d->sample.field[fp->source].data;
+    const uint64_t *dim = d->sample.field[fp->source].dim;
     if (!fp->identity)
         return transform(w, f, d, row, out_dim);
     if (w->ld->layout.varies)
-        memcpy(out_dim, d->sample.field[f].dim, sizeof d->sample.field[f].dim);
+        memcpy(out_dim, dim, MR_MAX_RANK * sizeof *out_dim);
     if (fp->varies)
-        place_varying(w->ld, fp, data, d->sample.field[f].dim, row);
+        place_varying(w->ld, fp, data, dim, row);
     else if (data != row) /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): it is set */
         memcpy(row, data, fp->row_bytes);
     return 0;
@@ -227,9 +230,9 @@ static int host_plan(struct mr_backend *b)
 static int host_make(struct mr_backend *b, struct mr_worker *w, const struct mr_row *row,
                      struct mr_run_sample *s)
 {
-    (void)b;
     struct mr_decoding d;
-    int rc = mr_host_decode(w, row, s, NULL, &d);
+    struct mr_bytes unused;
+    int rc = mr_host_decode(w, row, s, b->ld->skips_pictures ? &unused : NULL, &d);
     if (rc < 0)
         return rc;
     rc = mr_host_write(w, row, &d, 0);
