@@ -59,7 +59,7 @@ static int measure(struct mr_dataset *ds, uint32_t workers, double *rate, double
     struct mr_loader_opts o;
     struct mr_sampler *order;
     struct mr_loader *loader = NULL;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     int rc = mr_sampler_open("random", mr_dataset_length(ds), 1, &order);
     if (rc < 0)
         return rc;
@@ -71,7 +71,7 @@ static int measure(struct mr_dataset *ds, uint32_t workers, double *rate, double
     uint64_t start = 0, n = 0;
     double spent = processor_s();
     while (rc >= 0 && (rc = mr_loader_next(loader, NULL, &b)) > 0) {
-        n += start ? b.size : 0;
+        n += start ? b.n : 0;
         mr_loader_release(loader, &b, NULL);
         start = start ? start : mr_time_ns();
     }

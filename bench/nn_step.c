@@ -62,7 +62,8 @@ static void take_batch(struct net *t, const struct mr_net_opts *o)
         labels[i] = (unsigned char)(i % 10);
     t->input = upload(input, bytes);
     t->labels = upload(labels, t->n);
-    t->batch = (struct mr_net_batch){.input = t->input,
+    t->batch = (struct mr_net_batch){.size = sizeof(struct mr_net_batch),
+                                     .input = t->input,
                                      .labels = t->labels,
                                      .input_dtype = MR_U8,
                                      .label_dtype = MR_U8,
@@ -140,7 +141,7 @@ static void time_of(struct net *t, const char *how)
             times[n_times] = (double)(mr_time_ns() - start) / many;
     }
     qsort(times, (size_t)n_times, sizeof *times, by_size);
-    struct mr_net_totals totals;
+    struct mr_net_totals totals = {.size = sizeof totals};
     check(mr_net_query_totals(t->net, b.stream, &totals), "totals");
     printf("{\"model\": \"%s\", \"type\": \"%s\", \"batch\": %u, \"how\": \"%s\", \"ms\": %.4f, "
            "\"samples_per_s\": %.0f, "

@@ -111,14 +111,14 @@ struct consumer {
 /* Returns the time from the first batch to the end of the last one's work. */
 static uint64_t consume(struct mr_loader *loader, const struct consumer *c, uint64_t *out_samples)
 {
-    struct mr_batch batch;
+    struct mr_batch batch = {.size = sizeof batch};
     uint64_t from = 0, samples = 0;
     int rc;
     while ((rc = mr_loader_next(loader, c->stream, &batch)) > 0) {
         uint64_t in = (uint64_t)(uintptr_t)batch.field[0].data, n = batch.field[0].bytes / 4;
         void *params[] = {&in, &n};
         if (from)
-            samples += batch.size; /* as feed counts: from the first batch on */
+            samples += batch.n; /* as feed counts: from the first batch on */
         else
             from = mr_time_ns();
         if (c->touch)

@@ -152,7 +152,7 @@ static double run_millrace(const struct bench *b)
 {
     struct mr_loader_opts opts;
     struct mr_loader *loader;
-    struct mr_batch batch;
+    struct mr_batch batch = {.size = sizeof batch};
     struct mr_sampler *order;
     mr_loader_opts_init(&opts);
     opts.workers = 1;

@@ -11,6 +11,7 @@ int cli_pipeline_chain(struct cli_pipeline *p, const char *chain)
 
 static int open_device(struct cli_pipeline *p, const char *device)
 {
+    p->info.size = sizeof p->info;
     int rc = mr_device_open(device, &p->dev);
     return rc < 0 ? rc : mr_device_query(p->dev, &p->info);
 }

@@ -50,7 +50,7 @@ static int save_state(const struct mr_loader *loader, const char *path)
 /* Consumes batches until Ctrl-C. Returns 0 or the error that ended the run. */
 static int run(struct mr_loader *loader)
 {
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     uint64_t n = 0;
     int rc;
     running = loader;
@@ -70,12 +70,14 @@ static int run(struct mr_loader *loader)
 int main(int argc, char **argv)
 {
     const char *path = argc > 2 ? argv[2] : "run.state";
-    struct sigaction action = {.sa_handler = on_interrupt};
+    struct sigaction action;
     struct mr_dataset *ds = NULL;
     struct mr_sampler *sampler = NULL;
     struct mr_loader *loader = NULL;
     struct mr_loader_opts opts;
     char state[1024];
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_interrupt;
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     int rc = mr_dataset_open(argc > 1 ? argv[1] : "mnist/", &ds);

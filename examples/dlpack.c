@@ -23,7 +23,7 @@ int main(void)
     struct mr_dataset *ds = NULL;
     struct mr_loader *loader = NULL;
     struct mr_loader_opts opts;
-    struct mr_batch batch;
+    struct mr_batch batch = {.size = sizeof batch};
     struct mr_dlpack_versioned *kept[KEPT] = {NULL};
     uint64_t n = 0;
     int rc = mr_dataset_open("synthetic:n=10000,shape=16,dtype=f32", &ds);

@@ -30,7 +30,7 @@ static int read_batches(struct mr_dataset *ds, const char *resume_from, int most
 {
     struct mr_loader_opts opts;
     struct mr_loader *loader;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     mr_loader_opts_init(&opts);
     opts.batch_size = 8;
     opts.collate = MR_COLLATE_PAD;
@@ -45,7 +45,7 @@ static int read_batches(struct mr_dataset *ds, const char *resume_from, int most
                (unsigned long long)dim[1]);
         mr_loader_release(loader, &b, NULL);
     }
-    struct mr_bad_sample bad;
+    struct mr_bad_sample bad = {.size = sizeof bad};
     for (uint64_t i = 0; mr_loader_bad(loader, i, &bad); i++)
         printf("replaced: %s\n", bad.reason);
     if (rc >= 0)

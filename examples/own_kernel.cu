@@ -24,7 +24,7 @@ static int run(struct mr_device *device, struct mr_dataset *ds, cudaStream_t min
     struct mr_stream *stream = NULL;
     struct mr_loader *loader = NULL;
     struct mr_loader_opts opts;
-    struct mr_batch batch;
+    struct mr_batch batch = {.size = sizeof batch};
     double *sum = NULL;
     mr_loader_opts_init(&opts);
     opts.batch_size = 256;

@@ -15,7 +15,7 @@ static int train(struct mr_device *device, struct mr_dataset *ds, struct mr_data
 {
     struct mr_trainer_opts opts;
     struct mr_trainer *trainer;
-    struct mr_train_epoch e;
+    struct mr_train_epoch e = {.size = sizeof e};
     mr_trainer_opts_init(&opts);
     opts.model = "mlp:64r";
     opts.classes = 10;

@@ -119,7 +119,7 @@ static uint64_t net_bytes(const struct train *t)
  * error. */
 static int part(struct train *t, uint64_t steps, double *seconds, uint64_t *samples)
 {
-    struct mr_train_window window;
+    struct mr_train_window window = {.size = sizeof window};
     int last, rc = mr_trainer_window_begin(t->trainer);
     if (rc < 0)
         return rc;
@@ -132,7 +132,7 @@ static int part(struct train *t, uint64_t steps, double *seconds, uint64_t *samp
     if (ended < 0)
         return ended;
     *seconds = window.seconds;
-    *samples = window.sums.n_samples;
+    *samples = window.n_samples;
     return rc;
 }
 
@@ -140,7 +140,7 @@ static int run_size(struct train *t, const struct opts *o, double *v)
 {
     uint64_t batches = mr_loader_batches(mr_trainer_get_loader(t->trainer));
     uint64_t most = (batches + o->tests - 1) / o->tests, samples = 0, done = 0;
-    struct mr_train_sums sums;
+    struct mr_train_sums sums = {.size = sizeof sums};
     double seconds = 0, trained = 0;
     int rc = part(t, WARM_STEPS, &seconds, &samples);
     double warm = seconds;
@@ -189,7 +189,7 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
     struct train_opts opts;
     struct train_data data = {0};
     struct train t = {0};
-    struct mr_loader_stats st;
+    struct mr_loader_stats st = {.size = sizeof st};
     int rc = set_options(&opts, b->values, row->v[BATCH], &v[LR]);
     if (rc == 0)
         rc = train_data_open(&data, s->dataset, &opts);

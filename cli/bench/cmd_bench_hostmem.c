@@ -157,7 +157,7 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
     const struct options *o = b->values;
     enum way way = (enum way)(row - b->rows);
     struct held held = {0};
-    struct mr_memory_counters count;
+    struct mr_memory_counters count = {.size = sizeof count};
     int64_t lock_ns = -1;
     bool peak_known = reset_peak();
     double resident = status_bytes("VmRSS");

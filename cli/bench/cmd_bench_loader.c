@@ -62,7 +62,7 @@ static uint64_t row_bytes(const struct bench_set *set)
  * that is free; 0: too little is. */
 static uint64_t copied_bytes(const struct bench_set *set, uint64_t workers, const char *name)
 {
-    struct mr_host_memory_info memory;
+    struct mr_host_memory_info memory = {.size = sizeof memory};
     char all[CLI_HUMAN], some[CLI_HUMAN];
     double epoch = (double)row_bytes(set) * (double)mr_dataset_length(set->ds);
     mr_host_memory_query(&memory);

@@ -85,7 +85,7 @@ struct bench {
 
 static int test_point(struct train *t, struct curve *c)
 {
-    struct mr_train_sums sums;
+    struct mr_train_sums sums = {.size = sizeof sums};
     if (!t->data->test || c->n_tests == TESTS)
         return 0;
     int rc = mr_trainer_test(t->trainer, &sums);
@@ -100,7 +100,7 @@ static int test_point(struct train *t, struct curve *c)
 /* The mean over the steps since the point before. */
 static int loss_point(struct train *t, struct curve *c, struct mr_train_sums *before)
 {
-    struct mr_train_sums now;
+    struct mr_train_sums now = {.size = sizeof now};
     int rc = mr_trainer_sums(t->trainer, &now);
     if (rc < 0)
         return rc;
@@ -121,7 +121,7 @@ static bool ends_part(uint64_t step, uint64_t iterations, uint64_t n)
 
 static int run_curve(struct bench *b, struct train *t, struct curve *c)
 {
-    struct mr_train_sums sums = {0};
+    struct mr_train_sums sums = {.size = sizeof sums};
     int last, rc = 1;
     while (rc >= 0 && t->info.step < b->iterations && !cli_interrupted()) {
         uint64_t start = mr_time_ns();

@@ -119,8 +119,8 @@ static int set_options(struct train_opts *train, const struct opts *o, int k)
 /* [out] bottleneck: the loader's. */
 static int run_step(struct train *t, uint64_t time_ns, double *v, char bottleneck[16])
 {
-    struct mr_loader_stats st;
-    struct mr_train_window window;
+    struct mr_loader_stats st = {.size = sizeof st};
+    struct mr_train_window window = {.size = sizeof window};
     int last, rc = 1;
     for (int i = 0; i < WARM_STEPS && rc > 0; i++)
         rc = mr_trainer_step(t->trainer, &last);
@@ -136,7 +136,7 @@ static int run_step(struct train *t, uint64_t time_ns, double *v, char bottlenec
         return rc;
     mr_loader_stats(mr_trainer_get_loader(t->trainer), &st);
     v[N_RUN] = (double)window.steps;
-    v[RATE] = (double)window.sums.n_samples / window.seconds;
+    v[RATE] = (double)window.n_samples / window.seconds;
     v[STEP] = window.steps ? 1e3 * window.seconds / v[N_RUN] : 0;
     v[WAITED] = window.waited;
     v[WORKERS] = st.workers;

@@ -5,9 +5,10 @@
 
 int bench_open(const char *uri, bool copies, struct mr_device **out, struct mr_device_info *info)
 {
-    struct mr_device_info own;
+    struct mr_device_info own = {.size = sizeof own};
     if (!info)
         info = &own;
+    info->size = sizeof *info;
     int rc = mr_device_open(uri, out);
     if (rc < 0)
         return cli_error(rc);

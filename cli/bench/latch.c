@@ -5,8 +5,8 @@
 
 int latch_check_locked(struct mr_device *dev)
 {
-    struct mr_memory_counters count;
-    struct mr_device_info info;
+    struct mr_memory_counters count = {.size = sizeof count};
+    struct mr_device_info info = {.size = sizeof info};
     int rc = mr_device_query(dev, &info);
     mr_memory_query(dev, MR_PINNED, &count);
     if (rc < 0 || !info.pci_id[0] || count.locked_bytes >= count.held_bytes)

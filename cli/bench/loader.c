@@ -40,12 +40,12 @@ double bench_median(double *v, uint64_t n)
 /* Takes batches for `seconds`, handing each straight back. Returns samples taken, or the error. */
 static int64_t take_for(struct mr_loader *ld, double seconds, uint64_t *bytes, double *took)
 {
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     int64_t samples = 0;
     uint64_t start = mr_time_ns();
     int rc;
     while ((rc = mr_loader_next(ld, NULL, &b)) > 0) {
-        samples += (int64_t)b.size;
+        samples += (int64_t)b.n;
         for (int f = 0; f < b.n_fields; f++)
             *bytes += b.field[f].bytes;
         rc = mr_loader_release(ld, &b, NULL);
@@ -72,7 +72,7 @@ static int run_for(struct mr_loader *ld, double seconds, struct bench_ours *out)
     if (n <= 0)
         return (int)n;
     struct mallinfo2 after = mallinfo2();
-    struct mr_loader_stats st;
+    struct mr_loader_stats st = {.size = sizeof st};
     mr_loader_stats(ld, &st);
     out->samples_per_s = (double)n / took;
     out->bytes_per_s = (double)bytes / took;

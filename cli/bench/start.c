@@ -136,7 +136,7 @@ static void move_state(const char *state, uint64_t position, char *out, size_t c
 /* Saves the state after a batch, and loads it at another position. */
 static int save_and_load(struct cli_pipeline *p, uint64_t position, double *save, double *load)
 {
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     char state[1024], moved[1200];
     int rc = mr_loader_next(p->loader, NULL, &b);
     if (rc < 0)
@@ -171,7 +171,7 @@ static int run_billion(struct cli_pipeline *p, uint64_t rounds, double *save, do
 int bench_billion(const struct bench_opts *o, double *out)
 {
     struct cli_pipeline p = {0};
-    struct mr_host_memory_info before, after;
+    struct mr_host_memory_info before = {.size = sizeof before}, after = {.size = sizeof after};
     double save[BENCH_MAX_ROUNDS], load[BENCH_MAX_ROUNDS];
     mr_host_memory_query(&before);
     int rc = run_billion(&p, o->rounds, save, load);

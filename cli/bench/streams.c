@@ -182,7 +182,7 @@ int streams_measure(struct streams *s, enum streams_way way, struct streams_way_
     int n = (int)s->o->n, slots = way == STREAMS_ONE ? 1 : way == STREAMS_EACH ? n : ring_slots;
     int rc = arrange(s, slots, way == STREAMS_ONE ? 1 : way == STREAMS_EACH ? n : ring_streams);
     double ms[STREAMS_REPEATS];
-    struct mr_memory_counters count;
+    struct mr_memory_counters count = {.size = sizeof count};
     mr_memory_query(s->dev, MR_DEVICE, &count);
     r->device_bytes = count.requested_bytes;
     for (int i = 0; i < n; i++)

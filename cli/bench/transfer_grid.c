@@ -135,6 +135,7 @@ int transfer_measure(struct mr_device *dev, const struct transfer_opts *o,
     struct transfer t = {.dev = dev, .o = o};
     uint64_t batch = BATCH * (o->max_bytes < BATCH_MAX_BYTES ? o->max_bytes : BATCH_MAX_BYTES);
     uint64_t bytes = o->max_bytes > batch ? o->max_bytes : batch;
+    out->before.size = sizeof out->before;
     int rc = mr_device_query(dev, &out->before);
     out->after = out->before;
     if (rc == 0)

@@ -46,7 +46,7 @@ int transfer_peer_open(struct transfer *t, uint64_t bytes, struct transfer_resul
 {
     char buf[32];
     const struct mr_device_info *info = &out->before;
-    struct mr_device_info peer = {0};
+    struct mr_device_info peer = {.size = sizeof peer};
     const char *name = peer_name(t, info, buf);
     if (!name) {
         transfer_leave_out(out, "peer",

@@ -19,7 +19,7 @@ double workers_limit(const struct workers *w)
 static int64_t take_for(const struct workers *w, const struct cli_pipeline *p, bool blocking,
                         uint64_t time_ns, uint64_t *samples, uint64_t *took_ns)
 {
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     uint64_t start = mr_time_ns(), step_ns = w->o->step_ns;
     int64_t batches = 0;
     int rc;
@@ -28,7 +28,7 @@ static int64_t take_for(const struct workers *w, const struct cli_pipeline *p, b
         rc = step_ns ? mr_launch(p->stream, "busy", &step_ns, sizeof step_ns) : 0;
         if (rc == 0 && blocking)
             rc = mr_stream_synchronize(p->stream);
-        *samples += b.size;
+        *samples += b.n;
         batches++;
         int released = mr_loader_release(p->loader, &b, p->stream);
         rc = rc < 0 ? rc : released;
@@ -43,7 +43,7 @@ static int64_t take_for(const struct workers *w, const struct cli_pipeline *p, b
 static int run_loader(const struct workers *w, const struct cli_pipeline *p,
                       struct workers_cell *cell)
 {
-    struct mr_loader_stats after;
+    struct mr_loader_stats after = {.size = sizeof after};
     uint64_t samples, took_ns;
     int64_t n =
         take_for(w, p, cell->blocking, w->o->time_ns / 4, &samples, &took_ns); /* warms up */

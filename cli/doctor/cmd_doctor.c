@@ -148,6 +148,8 @@ static void judge_uring(struct report *r)
 static int examine(const struct options *o, struct report *r)
 {
     r->o = o;
+    r->cpu.size = sizeof r->cpu;
+    r->memory.size = sizeof r->memory;
     mr_cpu_query(&r->cpu);
     r->threads = mr_cpu_count();
     mr_host_memory_query(&r->memory);

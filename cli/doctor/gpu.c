@@ -24,6 +24,7 @@ int doctor_look_at_gpus(struct doctor_gpu *out, int max)
         struct mr_device *dev = NULL;
         struct doctor_gpu *gpu = &out[i];
         memset(gpu, 0, sizeof *gpu);
+        gpu->info.size = sizeof gpu->info;
         snprintf(gpu->name, sizeof gpu->name, "cuda:%d", i);
         int rc = mr_device_open(gpu->name, &dev);
         if (rc == 0)

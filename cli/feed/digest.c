@@ -26,10 +26,10 @@ static const unsigned char *row_of(const struct mr_batch *batch, int f, const un
 {
     const struct mr_batch_field *bf = &batch->field[f];
     if (!bf->offsets) {
-        *bytes = bf->bytes / batch->size;
+        *bytes = bf->bytes / batch->n;
         return data + r * *bytes;
     }
-    uint64_t total = bf->offsets[batch->size], item = total ? bf->bytes / total : 0;
+    uint64_t total = bf->offsets[batch->n], item = total ? bf->bytes / total : 0;
     *bytes = (bf->offsets[r + 1] - bf->offsets[r]) * item;
     return data + bf->offsets[r] * item;
 }
@@ -37,7 +37,7 @@ static const unsigned char *row_of(const struct mr_batch *batch, int f, const un
 void feed_digest_add(struct feed_digest *digest, const struct mr_batch *batch,
                      const unsigned char *const data[])
 {
-    for (uint64_t r = 0; r < batch->size; r++) {
+    for (uint64_t r = 0; r < batch->n; r++) {
         uint64_t key[3] = {batch->epoch, batch->positions[r], 0};
         for (int f = 0; f < batch->n_fields; f++) {
             uint64_t bytes;

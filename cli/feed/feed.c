@@ -172,10 +172,13 @@ static void finish(struct feed *feed)
     int64_t span;
     if (ended && mr_event_elapsed(feed->first_step, feed->last_step, &span) == 0 && span > 0)
         r->span_seconds = (double)span * 1e-9;
+    r->stats.size = sizeof r->stats;
     mr_loader_stats(feed->pipe.loader, &r->stats);
     r->utilization = utilization(feed);
-    for (int kind = 0; kind < MR_N_MEMORY; kind++)
+    for (int kind = 0; kind < MR_N_MEMORY; kind++) {
+        r->memory[kind].size = sizeof r->memory[kind];
         mr_memory_query(feed->pipe.dev, (enum mr_memory)kind, &r->memory[kind]);
+    }
 }
 
 /* Ends a run whose time is over or that was interrupted, also while it waits for a batch. */
@@ -202,11 +205,11 @@ static void *watch(void *arg)
 
 static int run_batches(struct feed *feed, void (*tick)(void *, uint64_t), void *user)
 {
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     uint64_t samples = 0, batches = 0;
     int rc;
     while ((rc = mr_loader_next(feed->pipe.loader, feed->pipe.stream, &b)) > 0) {
-        samples += b.size;
+        samples += b.n;
         batches++;
         rc = take_batch(feed, &b);
         if (rc < 0)

@@ -6,7 +6,7 @@
 int feed_write_quarantine(const struct feed *feed)
 {
     struct cli_output out;
-    struct mr_bad_sample bad;
+    struct mr_bad_sample bad = {.size = sizeof bad};
     if (!mr_loader_bad(feed->pipe.loader, 0,
                        &bad)) /* no file says so; a list of a run before would say otherwise */
         return cli_output_remove(feed->opts->quarantine, CLI_QUARANTINE, feed->opts->force);

@@ -18,7 +18,7 @@ int feed_set_remote(const struct feed_opts *o)
 
 void feed_json_remote(struct mr_json *json)
 {
-    struct mr_remote_stats st;
+    struct mr_remote_stats st = {.size = sizeof st};
     mr_remote_stats_query(&st);
     if (st.requests == 0) {
         mr_json_null(json, "remote");
@@ -38,7 +38,7 @@ void feed_json_remote(struct mr_json *json)
 
 void feed_print_remote(void)
 {
-    struct mr_remote_stats st;
+    struct mr_remote_stats st = {.size = sizeof st};
     char a[CLI_HUMAN], b[CLI_HUMAN];
     mr_remote_stats_query(&st);
     if (st.requests == 0)

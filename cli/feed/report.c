@@ -85,7 +85,7 @@ static void json_memory(struct mr_json *json, const struct feed_result *r)
 
 static void json_bad(struct mr_json *json, const struct feed *feed)
 {
-    struct mr_bad_sample bad;
+    struct mr_bad_sample bad = {.size = sizeof bad};
     mr_json_array(json, "quarantine");
     for (uint64_t i = 0; i < 100 && mr_loader_bad(feed->pipe.loader, i, &bad); i++) {
         mr_json_object(json, NULL);
@@ -314,7 +314,7 @@ static void print_one_bad(const struct mr_bad_sample *bad)
 
 static void print_bad(const struct feed *feed)
 {
-    struct mr_bad_sample bad;
+    struct mr_bad_sample bad = {.size = sizeof bad};
     if (feed->result.stats.bad_samples == 0)
         return;
     printf("\n  %" PRIu64 " bad sample%s:\n", feed->result.stats.bad_samples,

@@ -158,7 +158,7 @@ static int draw_changed(struct mr_dataset *ds, const struct inspect_sheet *o, st
     struct cli_pipeline feed = {0};
     const struct mr_spec *specs[MR_MAX_FIELDS] = {NULL};
     struct fields fields;
-    struct mr_batch batch;
+    struct mr_batch batch = {.size = sizeof batch};
     uint64_t samples = !o->vary ? n : clips ? 1 : n > o->rows ? o->rows : n;
     uint64_t epochs = !o->vary ? 1 : clips ? o->rows : o->columns;
     int n_fields = 0, rc = open_feed(ds, o, samples, epochs, &feed);
@@ -182,7 +182,7 @@ static int draw_changed(struct mr_dataset *ds, const struct inspect_sheet *o, st
     }
     if (code == CLI_OK && rc < 0)
         code = cli_error(rc);
-    struct mr_bad_sample bad;
+    struct mr_bad_sample bad = {.size = sizeof bad};
     for (uint64_t i = 0; code == CLI_OK && mr_loader_bad(feed.loader, i, &bad) == 1; i++)
         tell_bad(bad.index, bad.reason, n_bad);
     cli_pipeline_close(&feed);

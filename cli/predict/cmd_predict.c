@@ -39,21 +39,22 @@ static const struct mr_option options[] = {
 static int predict_batch(struct predict *p, const struct mr_batch *b)
 {
     const struct mr_batch_field *label = p->label >= 0 ? &b->field[p->label] : NULL;
-    struct mr_net_batch batch = {.input = b->field[0].data,
+    struct mr_net_batch batch = {.size = sizeof batch,
+                                 .input = b->field[0].data,
                                  .input_dtype = b->field[0].spec.dtype,
                                  .labels = label ? label->data : NULL,
                                  .label_dtype = label ? label->spec.dtype : MR_U8,
-                                 .n = (uint32_t)b->size};
+                                 .n = (uint32_t)b->n};
     bool wanted = p->csv.file || p->printed < p->opts->limit;
     const void *outputs = NULL;
     int rc = mr_net_eval(p->net, &batch, wanted ? &outputs : NULL, p->pipe.stream);
-    p->done += b->size;
+    p->done += b->n;
     return rc < 0 ? cli_error(rc) : wanted ? predict_print_batch(p, b, outputs) : CLI_OK;
 }
 
 static int predict_all(struct predict *p)
 {
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     struct cli_progress progress;
     int rc, code = CLI_OK;
     uint64_t start = mr_time_ns();
@@ -65,6 +66,7 @@ static int predict_all(struct predict *p)
         cli_progress_update(&progress, p->done);
     }
     cli_progress_end(&progress);
+    p->totals.size = sizeof p->totals;
     rc = code == CLI_OK ? mr_net_query_totals(p->net, p->pipe.stream, &p->totals) : 0;
     p->seconds = (double)(mr_time_ns() - start) * 1e-9;
     if (rc < 0)

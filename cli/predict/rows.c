@@ -196,14 +196,14 @@ int predict_print_batch(struct predict *p, const struct mr_batch *b, const void 
     struct ranked top[PREDICT_MAX_TOP] = {{0}};
     const struct mr_batch_field *field = &b->field[p->label >= 0 ? p->label : 0];
     bool labelled = p->label >= 0 && predict_takes_labels(field->spec.dtype) && p->loss != MR_MSE;
-    int code = CLI_OK, rc = copy_back(p, p->outputs, outputs, b->size * p->classes * sizeof(float));
+    int code = CLI_OK, rc = copy_back(p, p->outputs, outputs, b->n * p->classes * sizeof(float));
     if (rc == 0 && labelled)
-        rc = copy_back(p, p->labels, field->data, b->size * mr_dtype_size(field->spec.dtype));
+        rc = copy_back(p, p->labels, field->data, b->n * mr_dtype_size(field->spec.dtype));
     if (rc == 0)
         rc = mr_stream_synchronize(p->pipe.stream);
     if (rc < 0)
         return cli_error(rc);
-    for (uint64_t i = 0; i < b->size && code == CLI_OK; i++) {
+    for (uint64_t i = 0; i < b->n && code == CLI_OK; i++) {
         if (p->loss == MR_MSE) {
             code = numbers(p, b->indices[i], p->outputs + i * p->classes);
             continue;

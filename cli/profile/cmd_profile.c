@@ -240,7 +240,7 @@ static int print_reports(const struct profile_run *run)
 
 static int merge(struct profile_run *run)
 {
-    struct mr_merge_stats stats = {0};
+    struct mr_merge_stats stats = {.size = sizeof stats};
     profile_read_notes(run);
     int rc = mr_recording_merge(run->parts, run->output, run->options->force, &stats);
     if (rc) {

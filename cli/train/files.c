@@ -167,8 +167,9 @@ int train_log_open(struct train *t)
         return cli_fail("%s: cannot be made: %s", path, strerror(errnum));
     }
     t->log = log;
-    int rc = mr_trainer_sums(t->trainer,
-                             &log->sums); /* a resumed epoch's so far: rows begin behind them */
+    log->sums.size = sizeof log->sums;
+    /* A resumed epoch's so far: rows begin behind them. */
+    int rc = mr_trainer_sums(t->trainer, &log->sums);
     if (rc < 0) {
         int code = cli_error(rc);
         train_log_close(t);
@@ -244,7 +245,7 @@ void train_log_epoch(struct train *t, const struct mr_train_epoch *e)
 int train_log_steps(struct train *t)
 {
     struct log *log = t->log;
-    struct mr_train_sums now;
+    struct mr_train_sums now = {.size = sizeof now};
     if (!log || !t->opts->log_every || t->info.step % t->opts->log_every != 0)
         return 0;
     int rc = mr_trainer_sums(t->trainer, &now);

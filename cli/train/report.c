@@ -66,7 +66,7 @@ void train_print_head(const struct train *t)
 {
     const struct train_data *d = t->data;
     char n[CLI_HUMAN], bytes[CLI_HUMAN];
-    struct mr_loader_stats st;
+    struct mr_loader_stats st = {.size = sizeof st};
     mr_loader_stats(mr_trainer_get_loader(t->trainer), &st);
     print_data(d);
     printf("\n%s: %s parameters, %u %s\n", t->opts->model, cli_count((double)n_params(t), n),

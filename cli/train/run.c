@@ -22,6 +22,7 @@ static bool save_is_due(const struct train *t)
  * for a test. */
 static int end_unfinished(struct train *t)
 {
+    t->unfinished.size = sizeof t->unfinished;
     int rc = mr_trainer_unfinished(t->trainer, t->end == TRAIN_STEPS, &t->unfinished);
     if (rc > 0 && !cli.json)
         train_print_epoch(t, &t->unfinished);
@@ -30,7 +31,7 @@ static int end_unfinished(struct train *t)
 
 static int end_epoch(struct train *t)
 {
-    struct mr_train_epoch e;
+    struct mr_train_epoch e = {.size = sizeof e};
     int rc = mr_trainer_end_epoch(t->trainer, &e);
     if (rc < 0)
         return rc;
@@ -87,6 +88,7 @@ int train_run(struct train *t)
         t->end = TRAIN_FAILED;
     if (rc >= 0 && t->end != TRAIN_EPOCHS)
         rc = end_unfinished(t);
+    t->stats.size = sizeof t->stats;
     mr_loader_stats(mr_trainer_get_loader(t->trainer), &t->stats);
     return rc < 0 ? rc : mr_trainer_query_times(t->trainer, &t->times);
 }

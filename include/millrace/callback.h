@@ -35,13 +35,14 @@ struct mr_dataset;
  * (mr_rng_init(), random.h) are the same whatever the number of workers, and after a resume.
  */
 struct mr_sample_context {
-    size_t size;        /* of this struct */
-    uint64_t index;     /* the sample */
-    uint64_t epoch;     /* from 0 */
-    uint64_t seed;      /* mr_loader_opts.seed */
-    uint64_t position;  /* in the epoch's order; of a replacement: the bad sample's */
-    uint32_t worker;    /* 0 to workers - 1, or MR_NO_WORKER */
-    void *worker_state; /* set by init; NULL without init */
+    size_t size;          /* of this struct */
+    uint64_t index;       /* the sample */
+    uint64_t epoch;       /* from 0 */
+    uint64_t seed;        /* mr_loader_opts.seed */
+    uint64_t position;    /* in the epoch's order; of a replacement: the bad sample's */
+    uint32_t worker;      /* 0 to workers - 1, or MR_NO_WORKER */
+    void *worker_state;   /* set by init; NULL without init */
+    uint64_t reserved[9]; /* 0; the struct has 128 bytes for good */
 };
 
 /*
@@ -103,13 +104,13 @@ MR_API int mr_dataset_open_callback(const struct mr_callback_opts *opts, struct 
 
 #define MR_MAX_RANGES MR_MAX_FIELDS /* byte ranges of a sample */
 
-/* Bytes of a file of a located set. */
+/* Bytes of a file of a located set. Arrays have it, so it stays as it is. */
 struct mr_range {
     uint64_t file; /* its number in mr_located_opts.file */
     uint64_t offset, bytes;
 };
 
-/* Bytes in memory. */
+/* Bytes in memory. Arrays have it, so it stays as it is. */
 struct mr_bytes {
     const void *data;
     uint64_t n;

@@ -136,7 +136,8 @@ MR_API int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *co
 MR_API int mr_dataset_read_field(const struct mr_dataset *ds, uint64_t index, int field, void *row,
                                  uint64_t dim[MR_MAX_RANK]);
 
-/* A field as it is stored: a picture is not decoded; other fields are values. */
+/* A field as it is stored: a picture is not decoded; other fields are values. Arrays have it, so
+ * it stays as it is. */
 struct mr_stored {
     void *data; /* malloc'd */
     uint64_t bytes;
@@ -166,6 +167,7 @@ struct mr_picture_opts {
     int exact;                      /* 1: always decode at full size */
     uint64_t max_pixels;            /* larger pictures are bad samples; 0: 100 million */
     uint64_t max_height, max_width; /* of any picture; 0: unknown. Needed if no op sets a size */
+    uint64_t reserved[4];           /* 0; other structs contain this one, so its size is fixed */
 };
 
 /*

@@ -61,6 +61,7 @@ MR_API int mr_device_open(const char *uri, struct mr_device **out);
 MR_API void mr_device_close(struct mr_device *dev);
 
 struct mr_device_info {
+    size_t size;           /* of this struct, set by the caller */
     char name[64];         /* "cpu", "sim", "cuda:0" */
     int unified;           /* 1: device memory is host memory; nothing is copied */
     int copy_engines;      /* copies, in different directions, that can run at once */
@@ -91,10 +92,11 @@ struct mr_device_info {
     double peer_gb_per_s;   /* to other devices, one way, by NVLink; 0: none or unknown */
 };
 
-/* Describes a device. [out] out: on success. Returns 0, MR_EDEVICE. */
+/* Describes a device. [out] out: on success, all but size. Returns 0, MR_EMISUSE (a wrong size),
+ * MR_EDEVICE. */
 MR_API int mr_device_query(struct mr_device *dev, struct mr_device_info *out);
 
-/* A process that uses a GPU. */
+/* A process that uses a GPU. Arrays have it, so it stays as it is. */
 struct mr_device_process {
     uint64_t pid;   /* as the host numbers it, which may differ inside a container */
     uint64_t bytes; /* of the GPU's memory; 0: unknown */
@@ -153,6 +155,7 @@ MR_API void mr_memory_trim(struct mr_device *dev);
 MR_API void mr_memory_set_limit(struct mr_device *dev, uint64_t bytes);
 
 struct mr_memory_counters {
+    size_t size;              /* of this struct, set by the caller */
     uint64_t requested_bytes; /* in use now, as requested */
     uint64_t held_bytes;      /* in use and cached, as taken from the system */
     uint64_t peak_bytes;      /* the highest held_bytes */
@@ -160,9 +163,10 @@ struct mr_memory_counters {
     uint64_t hits, misses;    /* acquire calls that the pool served, and that it did not */
 };
 
-/* Reads the pool's counters for one kind of memory. [out] out: always written. */
-MR_API void mr_memory_query(struct mr_device *dev, enum mr_memory kind,
-                            struct mr_memory_counters *out);
+/* Reads the pool's counters for one kind of memory. [out] out: on success, all but size. Returns
+ * 0, MR_EMISUSE (NULL, no such kind, or a wrong size). */
+MR_API int mr_memory_query(struct mr_device *dev, enum mr_memory kind,
+                           struct mr_memory_counters *out);
 
 /*
  * Page-locks memory of the caller, so that copies can use it as MR_PINNED. Blocks; takes about as
@@ -213,6 +217,30 @@ MR_API int mr_stream_wrap(struct mr_device *dev, void *native, struct mr_stream 
  * as long as what was wrapped. Returns 0, MR_EUNSUPPORTED ("cpu" and "sim"), MR_EMISUSE.
  */
 MR_API int mr_stream_native(struct mr_stream *stream, void **out);
+
+/*
+ * Returns the stream that stands for all streams of the device, those of other libraries too: an
+ * event recorded in it passes when all work that was enqueued to the device until then is done.
+ * Give it to mr_loader_release() or mr_batch_to_dlpack() if you do not know which streams use a
+ * batch. mr_event_record() and mr_stream_synchronize() take it; other calls fail with MR_EMISUSE.
+ * It is the device's: valid until that is closed. dev NULL: NULL.
+ *
+ * On "cuda" it costs a call of the driver (cuCtxRecordEvent, 0.3 us; drivers before 12.5 wait for
+ * the GPU instead), which would break off each capture of a stream of the GPU that is going on.
+ * So announce captures, other than mr_graph_begin(): between mr_device_capture_begin() and
+ * mr_device_capture_end(), recording in this stream fails with MR_EMISUSE, and batches released
+ * in it stay held until the last capture ends.
+ */
+MR_API struct mr_stream *mr_stream_any(struct mr_device *dev);
+
+/*
+ * Announces that a stream of the device is going to be captured into a graph by another library,
+ * and that its capture has ended. Captures may overlap; each begin needs an end. end gives back
+ * the batches that were released meanwhile, on the calling thread.
+ * Returns 0, MR_EMISUSE (NULL, or an end without a begin), MR_EDEVICE (after a fork). Any thread.
+ */
+MR_API int mr_device_capture_begin(struct mr_device *dev);
+MR_API int mr_device_capture_end(struct mr_device *dev);
 
 /* Destroys a stream. Blocks until its work is done, but not for a wrapped one. NULL is allowed. */
 MR_API void mr_stream_destroy(struct mr_stream *stream);
@@ -294,6 +322,7 @@ MR_API int mr_event_elapsed(struct mr_event *start, struct mr_event *end, int64_
 MR_API int mr_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind,
                          const void *src, enum mr_memory src_kind, uint64_t bytes);
 
+/* Arrays have it, so it stays as it is. */
 struct mr_copy {
     void *dst;
     const void *src;

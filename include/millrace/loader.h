@@ -1,13 +1,14 @@
 /*
- * The loader: reads, decodes, transforms and copies samples with worker threads, and hands batches
- * to one consumer in order.
+ * The loader: reads, decodes, transforms and copies samples with worker threads, and hands out
+ * batches in order.
  *
  *     struct mr_loader_opts opts;
  *     mr_loader_opts_init(&opts);
  *     opts.batch_size = 64;
  *     mr_loader_open(dataset, sampler, chain, device, &opts, &loader);
+ *     struct mr_batch batch = {.size = sizeof batch};
  *     while ((rc = mr_loader_next(loader, stream, &batch)) > 0) {
- *         train_on(batch.field[0].data, batch.size);      // enqueued to stream
+ *         train_on(batch.field[0].data, batch.n);         // enqueued to stream
  *         mr_loader_release(loader, &batch, stream);      // does not wait either
  *     }
  *     mr_loader_close(loader);
@@ -16,12 +17,12 @@
  * number of workers, any prefetch, storage and number of ranks, and after a resume. With the same
  * batch size and number of ranks, each batch is the same, too.
  *
- * Threads: next, next_for, fd, both states and bad belong to one thread, the consumer. release,
- * cancel and stats may be called from any thread, also while the consumer is in next, but not
- * during or after close. close may be called from any thread, also while the consumer waits for a
- * batch. Callbacks (of a data set, sampler or op) run on the loader's workers, which it waits for:
- * there next, next_for, fd and release of that loader fail with MR_EMISUSE, and close closes
- * nothing.
+ * Threads: all calls may be made from any thread, at the same time, but not during or after close.
+ * Several threads may take batches: each batch goes to one of them, in order; to which one is not
+ * determined. While one thread waits for a batch, the others wait for their turn in next and
+ * next_for; no other call waits for it. close may also be called while threads wait. Callbacks (of
+ * a data set, sampler or op) run on the loader's workers, which it waits for: there next, next_for,
+ * fd and release of that loader fail with MR_EMISUSE, and close closes nothing.
  *
  * Signals: mr_loader_cancel() may be called in a signal handler. No other signal ends waiting, and
  * workers block all signals. examples/ctrl_c.c ends a run with Ctrl-C and saves its state.
@@ -55,6 +56,9 @@ enum mr_collate {
     MR_COLLATE_PAD,   /* variable dimensions are padded to the longest of the batch */
     MR_COLLATE_FIXED, /* variable dimensions are padded to their bound: one shape for all batches */
     MR_COLLATE_RAGGED, /* values are put end to end, with offsets */
+    /* Samples end to end in rows of pack_length elements, padded at the end of a row. The batch
+     * also has positions, segments and cu_seqlens: docs/data.md. */
+    MR_COLLATE_PACK,
 };
 
 /* What happens when a sample cannot be read or decoded. */
@@ -126,6 +130,22 @@ struct mr_loader_opts {
     /* 1: continues from the position of a state that another sampler or chain made. The data set,
      * seed and length of an epoch must still be the state's. */
     int force_state;
+    /* PAD, FIXED: values for single fields, "ids=0,labels=-100"; the others take pad_value. NULL:
+     * none. Read by mr_loader_open() and not kept. mr_loader_opts_parse() makes a copy, which
+     * mr_options_free(mr_loader_options(), &opts) frees. */
+    const char *pad_values;
+    /* PAD: dimensions that vary are padded to the longest sample, rounded up to a multiple of this,
+     * which may be above the field's bound. Default 1. */
+    uint64_t pad_multiple;
+    /* PAD, FIXED, PACK: fields that get a mask, "ids" or "ids,labels"; "auto": the first that
+     * varies. A batch gets a field "ids_mask", bool [rows, padded length], 1 where there is data.
+     * NULL (default): none. Borrowed as pad_values is. */
+    const char *mask;
+    /* PAD, FIXED, RAGGED: a field whose lengths are wanted on the device, or "auto". A batch gets a
+     * field "cu_seqlens", i32 [samples + 1]: where each sample begins if all are put end to end,
+     * and the end. NULL (default): none. Borrowed likewise. */
+    const char *cu_seqlens;
+    uint64_t pack_length; /* PACK: elements of a row, 1 to 2^31 - 1; default 0: none */
 };
 
 /* Sets opts to the defaults. C and C++ call mr_loader_opts_init(); see millrace.h. */
@@ -173,10 +193,10 @@ MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler,
 /*
  * Stops the workers and frees everything, at any moment. Batches not yet released become invalid;
  * the memory of those that have DLPack tensors (dlpack.h) stays until these end.
- * Blocks until reads and callbacks in progress have ended. If another thread is waiting in
- * mr_loader_next(), that call returns MR_ECANCELLED and close waits for it to return. That thread
- * must not use the loader again. In a callback of this loader it closes nothing: the log and
- * mr_last_error() say so. NULL is allowed.
+ * Blocks until reads and callbacks in progress have ended. If other threads are waiting in
+ * mr_loader_next(), their calls return MR_ECANCELLED and close waits for them to return. Those
+ * threads must not use the loader again. In a callback of this loader it closes nothing: the log
+ * and mr_last_error() say so. NULL is allowed.
  */
 MR_API void mr_loader_close(struct mr_loader *loader);
 
@@ -189,25 +209,27 @@ struct mr_batch_field {
     void *data;       /* on the loader's device; on "cpu" in host memory */
     const void *host; /* the same bytes in host memory; NULL: they were made on the device */
     uint64_t bytes;
-    /* RAGGED, variable dimensions: size + 1 offsets, in elements of the first dimension. In host
+    /* RAGGED, variable dimensions: n + 1 offsets, in elements of the first dimension. In host
      * memory. Else NULL. */
     const uint64_t *offsets;
     /* Fields that vary: the first dimension of each sample. In host memory. Else NULL. */
     const uint64_t *lengths;
+    uint64_t reserved[11]; /* 0; the struct has 256 bytes for good */
 };
 
 /* A batch. All that it points to belongs to the loader and is valid until the batch is released. */
 struct mr_batch {
-    uint64_t size;  /* samples */
+    size_t size;    /* of this struct, set by the caller before the first mr_loader_next() */
+    uint64_t n;     /* samples */
     uint64_t epoch; /* from 0 */
     uint64_t index; /* of this batch in its epoch, from 0 */
     int last;       /* 1: the last batch of its epoch */
     int n_fields;
-    struct mr_batch_field field[MR_MAX_FIELDS];
     const uint64_t *indices;   /* each sample's index in the data set */
     const uint64_t *positions; /* each sample's global position in the epoch; padding wraps */
     void *slot;                /* private */
     uint64_t number;           /* private */
+    struct mr_batch_field field[MR_MAX_FIELDS]; /* the first n_fields are set */
 };
 
 /*
@@ -215,14 +237,14 @@ struct mr_batch {
  * stream: work enqueued to it after this call sees the batch's bytes; the host does not wait for
  * the copy. It is of the loader's device, your own by mr_stream_wrap(). NULL: the call returns when
  * the bytes have arrived.
- * [out] out: on 1; valid until mr_loader_release(). Any number of batches may be held. A batch that
- * is held while more than prefetch / 2 later ones are handed out keeps its memory, and the loader
- * takes memory for another slot, within max_memory. The extra slot is reused once the held batch is
- * released.
+ * [out] out: on 1, all but size; valid until mr_loader_release(). Any number of batches may be
+ * held. A batch that is held while more than prefetch / 2 later ones are handed out keeps its
+ * memory, and the loader takes memory for another slot, within max_memory. The extra slot is reused
+ * once the held batch is released.
  * Returns 1, or 0 after the last epoch, or the error that ended the run, again on later calls: the
  * error of a sample, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE. Two errors don't end the run:
- * MR_EMISUSE (the stream belongs to another device), and MR_ELIMIT (held batches leave no memory
- * for the next one; the text has their number): release some and call again.
+ * MR_EMISUSE (a wrong out->size, or a stream of another device), and MR_ELIMIT (held batches leave
+ * no memory for the next one; the text has their number): release some and call again.
  * A run fails with MR_EBADSAMPLES when max_bad or max_bad_fraction is exceeded, or after `world`
  * consecutive epochs in which every sample that this rank received was bad.
  */
@@ -247,16 +269,17 @@ MR_API int mr_loader_next_for(struct mr_loader *loader, struct mr_stream *stream
  *
  * It is level-triggered: mr_loader_next() and mr_loader_next_for() update it before they return.
  * Call mr_loader_next_for() with timeout 0 when it is readable. That call may still return
- * -ETIMEDOUT: if all samples of a batch were skipped, or after a wake-up that came late. After the
- * last batch, an error, or mr_loader_cancel() it stays readable. Statistics count time in poll() as
- * the consumer's. Returns the descriptor, -errno, MR_EMISUSE. Owned by the loader, open until
- * mr_loader_close(); do not read, write or close it.
+ * -ETIMEDOUT: if all samples of a batch were skipped, if another thread took the batch, or after a
+ * wake-up that came late. After the last batch, an error, or mr_loader_cancel() it stays readable.
+ * Statistics count time in poll() as the consumer's. Returns the descriptor, -errno, MR_EMISUSE.
+ * Owned by the loader, open until mr_loader_close(); do not read, write or close it.
  */
 MR_API int mr_loader_fd(struct mr_loader *loader);
 
 /*
  * Returns a batch to the loader. Does not block. Any thread, in any order.
- * stream: the stream to which all work that reads the batch has been enqueued. NULL: that work is
+ * stream: the stream to which all work that reads the batch has been enqueued; mr_stream_any() if
+ * there are several, or if copies from the batch's host memory may be among it. NULL: that work is
  * done. Not while the stream is being captured into a graph, since captured work has not been
  * enqueued yet: release the batch after the graph's launch.
  * Returns 0, MR_EDEVICE, MR_EMISUSE: the batch was released before, or (it stays held) the stream
@@ -265,7 +288,7 @@ MR_API int mr_loader_fd(struct mr_loader *loader);
 MR_API int mr_loader_release(struct mr_loader *loader, struct mr_batch *batch,
                              struct mr_stream *stream);
 
-/* Makes the current or next mr_loader_next() return MR_ECANCELLED soon, and all later ones.
+/* Makes mr_loader_next() return MR_ECANCELLED soon, in all threads that wait there and from now on.
  * Any thread; async-signal-safe. */
 MR_API void mr_loader_cancel(struct mr_loader *loader);
 
@@ -273,16 +296,17 @@ MR_API void mr_loader_cancel(struct mr_loader *loader);
 MR_API uint64_t mr_loader_batches(const struct mr_loader *loader);
 MR_API uint64_t mr_loader_samples(const struct mr_loader *loader);
 
-/* The spec of a field of one sample as it leaves the chain. NULL: no such field. */
+/* The spec of a field of one sample as it leaves the chain, or of a field that collation adds
+ * (without the batch dimension). NULL: no such field. */
 MR_API const struct mr_spec *mr_loader_field(const struct mr_loader *loader, int field);
 
 /* ---- state and bad samples ---- */
 
 /*
- * Writes the state after the last batch that mr_loader_next() returned: a small JSON object with
- * the data set's fingerprint, sampler, chain, seed, epoch and position. Takes microseconds. To
- * resume, give it to mr_loader_open() as opts.state; number of workers, batch size and ranks may
- * differ.
+ * Writes the state after the last batch that mr_loader_next() returned, in whichever thread: a small
+ * JSON object with the data set's fingerprint, sampler, chain, seed, epoch and position. Takes
+ * microseconds, and does not wait for a thread that waits for a batch. To resume, give it to
+ * mr_loader_open() as opts.state; number of workers, batch size and ranks may differ.
  * [out] buf: cap bytes; 1,024 are enough. Returns the text's length, or MR_ELIMIT if cap is too
  * small.
  */
@@ -297,14 +321,15 @@ MR_API int mr_loader_state_released(const struct mr_loader *loader, char *buf, s
 
 /* A bad sample: which, where, why. The strings live as long as the loader. */
 struct mr_bad_sample {
+    size_t size; /* of this struct, set by the caller */
     uint64_t index, epoch, position;
     const char *file; /* or the data set's name */
     uint64_t offset;  /* in the file, in bytes */
     const char *reason;
 };
 
-/* Returns 1 and the i-th bad sample in delivery order, or 0 if there are fewer. The first 100,000
- * are kept. [out] out: on 1. */
+/* Returns 1 and the i-th bad sample in delivery order, 0 if there are fewer, or MR_EMISUSE (a
+ * wrong out->size). The first 100,000 are kept. [out] out: on 1, all but size. */
 MR_API int mr_loader_bad(const struct mr_loader *loader, uint64_t i, struct mr_bad_sample *out);
 
 /* ---- statistics ---- */
@@ -321,11 +346,13 @@ enum mr_stage {
 /* The name of a stage: "read", "decode". Constant. */
 MR_API const char *mr_stage_name(enum mr_stage stage);
 
+/* Without a size: part of mr_loader_stats; it stays as it is. */
 struct mr_percentiles {
     uint64_t n, p50_ns, p95_ns, p99_ns, max_ns;
 };
 
 struct mr_loader_stats {
+    size_t size;                      /* of this struct, set by the caller */
     uint64_t samples, batches, bytes; /* delivered */
     uint64_t bad_samples;
     uint64_t read_bytes, reads; /* from storage */
@@ -343,8 +370,8 @@ struct mr_loader_stats {
 
     uint64_t stage_ns[MR_N_STAGES]; /* sums over all workers */
     uint64_t worker_ns;             /* lifetime of all workers */
-    uint64_t consumer_wait_ns;      /* in mr_loader_next() */
-    uint64_t consumer_busy_ns;      /* between batches */
+    uint64_t consumer_wait_ns;      /* a thread was waiting in mr_loader_next() */
+    uint64_t consumer_busy_ns;      /* none was, between the first and the last batch */
 
     /* The steady rate: samples and time from the first batch on or, if more batches were ready
      * then, from the one behind these, which itself is not counted. 0: no batch came after it. */
@@ -388,8 +415,9 @@ struct mr_loader_stats {
     char reason[192]; /* why, in one sentence with numbers */
 };
 
-/* Reads the statistics so far. [out] out: always written. Any thread. */
-MR_API void mr_loader_stats(struct mr_loader *loader, struct mr_loader_stats *out);
+/* Reads the statistics so far. [out] out: on success, all but size. Returns 0, MR_EMISUSE
+ * (NULL, or a wrong size). Any thread. */
+MR_API int mr_loader_stats(struct mr_loader *loader, struct mr_loader_stats *out);
 
 #ifdef __cplusplus
 }

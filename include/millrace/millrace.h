@@ -30,6 +30,17 @@
  * compiled with an older, shorter struct keeps working: members that it lacks have their defaults.
  * A struct longer than the library knows is refused (MR_EMISUSE).
  *
+ * Structs that the library fills begin with their size, too, which the caller sets:
+ *
+ *     struct mr_loader_stats stats = {.size = sizeof stats};
+ *
+ * A wrong size, such as 0, is MR_EMISUSE.
+ *
+ * ABI: within one SONAME, structs that begin with a size, and those that only the library makes and
+ * returns pointers to, may grow at the end. All others never change: they are elements of arrays or
+ * members of other structs; some have reserved members for later use, which must be 0. Enums may
+ * get more values at the end. MR_MAX_FIELDS, MR_MAX_RANK and MR_NAME_BYTES never change.
+ *
  * Conventions, unless a header says otherwise: functions return 0 or a count on success and a
  * negative code on failure (error.h). Objects are freed by the call that matches the one that made
  * them: create/destroy, open/close, acquire/release. `get` returns a borrowed pointer, `query`

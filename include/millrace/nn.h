@@ -97,6 +97,7 @@ MR_API int mr_net_warm_up(struct mr_net *net, struct mr_stream *stream);
 
 /* The input of a pass. All pointers are to the device's memory. */
 struct mr_net_batch {
+    size_t size; /* of this struct, set by the caller */
     /* [n, ...] in the net's layout and of input_dtype. MR_U8 values are scaled by 1/255. */
     const void *input;
     /* One class per sample, 0 to classes - 1; for MR_MSE targets, [n, outputs]. */
@@ -132,6 +133,7 @@ MR_API int mr_net_eval(struct mr_net *net, const struct mr_net_batch *batch, con
 
 /* Sums over passes, kept in the device's memory since mr_net_zero_totals(). */
 struct mr_net_totals {
+    size_t size;               /* of this struct, set by the caller */
     double loss;               /* sum over samples */
     uint64_t n_right;          /* samples whose largest output is the label's */
     uint64_t n_samples;        /* with a label in range */
@@ -143,8 +145,8 @@ struct mr_net_totals {
 /* Enqueues setting the totals to zero. Returns 0, MR_EMISUSE, MR_EDEVICE. */
 MR_API int mr_net_zero_totals(struct mr_net *net, struct mr_stream *stream);
 
-/* Reads the totals. Blocks until the stream's work so far is done. [out] out: on success.
- * Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM. */
+/* Reads the totals. Blocks until the stream's work so far is done. [out] out: on success, all
+ * but size. Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM. */
 MR_API int mr_net_query_totals(struct mr_net *net, struct mr_stream *stream,
                                struct mr_net_totals *out);
 

@@ -43,6 +43,7 @@ MR_API int mr_recording_open(const char *path, struct mr_recording **out);
 MR_API void mr_recording_close(struct mr_recording *recording);
 
 struct mr_merge_stats {
+    size_t size; /* of this struct, set by the caller */
     uint64_t n_parts, n_processes, n_records;
     uint64_t n_dropped;         /* records that CUPTI dropped */
     uint64_t n_lost_timestamps; /* device records without timestamps */
@@ -53,7 +54,7 @@ struct mr_merge_stats {
 /*
  * Merges the parts in a folder into a recording.
  * parts: the folder. path: the SQLite file, written under a temporary name and renamed. overwrite:
- * 0: an existing file is -EEXIST. [out] out_stats: on success; may be NULL.
+ * 0: an existing file is -EEXIST. [out] out_stats: on success, all but size; may be NULL.
  * Returns 0, also for a folder without parts (the tables are empty and a note says why); MR_EFORMAT
  * (a file that ends in .part is not a part), MR_ELIMIT (more of something than the file can
  * number), -ENOMEM, -errno. After an error `path` is as it was before.

@@ -75,6 +75,7 @@ MR_API int mr_remote_opts_set(const struct mr_remote_opts *opts);
 
 /* Counters of this process's remote reads. */
 struct mr_remote_stats {
+    size_t size; /* of this struct, set by the caller */
     uint64_t requests, retries;
     uint64_t bytes;              /* of response bodies, from the network */
     uint64_t cache_hits;         /* reads served by the disk cache */
@@ -84,8 +85,8 @@ struct mr_remote_stats {
     uint64_t cache_errors;       /* failed writes to the cache, such as on a full disk */
 };
 
-/* [out] out: always written. */
-MR_API void mr_remote_stats_query(struct mr_remote_stats *out);
+/* Reads the counters. [out] out: on success, all but size. Returns 0, MR_EMISUSE (a wrong size). */
+MR_API int mr_remote_stats_query(struct mr_remote_stats *out);
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,7 @@
  * The machine, the clock and the random functions that the library uses itself, for programs that
  * want to use the same.
  *
- *     struct mr_host_memory_info memory;
+ *     struct mr_host_memory_info memory = {.size = sizeof memory};
  *     mr_host_memory_query(&memory);
  *     printf("%d threads, %.1f GiB free\n", mr_cpu_count(), memory.available_bytes / 0x1p30);
  *
@@ -31,16 +31,19 @@ MR_API int mr_cpu_count(void);
 
 /* What mr_cpu_count() is computed from. */
 struct mr_cpu_info {
+    size_t size;    /* of this struct, set by the caller */
     int online;     /* processors of the system that are online */
     int affinity;   /* of these, in this process's affinity mask */
     double quota;   /* the cgroup's CPU quota in processors; 0: none */
     char model[96]; /* the processor's name; "": unknown */
 };
 
-/* Describes the processors. [out] out: always written. */
-MR_API void mr_cpu_query(struct mr_cpu_info *out);
+/* Describes the processors. [out] out: on success, all but size. Returns 0, MR_EMISUSE (a wrong
+ * size). */
+MR_API int mr_cpu_query(struct mr_cpu_info *out);
 
 struct mr_host_memory_info {
+    size_t size;               /* of this struct, set by the caller */
     uint64_t total_bytes;      /* of the machine, or the cgroup's limit if that is lower */
     uint64_t available_bytes;  /* can be allocated without swapping */
     uint64_t lock_limit_bytes; /* RLIMIT_MEMLOCK; UINT64_MAX: no limit for this process */
@@ -52,8 +55,8 @@ struct mr_host_memory_info {
 };
 
 /* Describes the host's memory. For a device's memory pools see mr_memory_query() in device.h.
- * [out] out: always written. */
-MR_API void mr_host_memory_query(struct mr_host_memory_info *out);
+ * [out] out: on success, all but size. Returns 0, MR_EMISUSE (a wrong size). */
+MR_API int mr_host_memory_query(struct mr_host_memory_info *out);
 
 /*
  * Interrupts calls that have no handle to cancel: mr_dataset_open() and the other constructors,

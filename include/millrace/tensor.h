@@ -59,7 +59,9 @@ struct mr_spec {
     enum mr_dtype dtype;
     int32_t rank;      /* dimensions: 0 (a scalar) to MR_MAX_RANK */
     uint32_t var_dims; /* bit d: dimension d varies between 0 and dim[d] */
+    uint32_t kind;     /* 0: a tensor */
     uint64_t dim[MR_MAX_RANK];
+    uint64_t reserved[3]; /* 0; the struct has 128 bytes for good */
 };
 
 /* The size of one element in bytes; 0 for a value that is no element type. */

@@ -102,12 +102,14 @@ MR_API void mr_trainer_destroy(struct mr_trainer *t);
 
 /* Sums over a pass, or over a part of one. */
 struct mr_train_sums {
+    size_t size; /* of this struct, set by the caller */
     double loss; /* sum over samples */
     uint64_t n_right, n_samples;
 };
 
 /* An epoch. NaN: not measured. */
 struct mr_train_epoch {
+    size_t size;           /* of this struct, set by the caller */
     uint64_t epoch, steps; /* from 1; steps done at its end, since the run's start */
     double loss, accuracy; /* mean over samples */
     double test_loss, test_accuracy;
@@ -190,8 +192,10 @@ MR_API int mr_trainer_sums(struct mr_trainer *t, struct mr_train_sums *out);
 /* A sequence of steps to be measured, between two calls that both block. No epoch may end within
  * it. */
 struct mr_train_window {
+    size_t size; /* of this struct, set by the caller */
     uint64_t steps;
-    struct mr_train_sums sums;
+    double loss; /* as in mr_train_sums */
+    uint64_t n_right, n_samples;
     double seconds, waited; /* as in mr_train_epoch */
 };
 

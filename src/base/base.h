@@ -113,6 +113,11 @@ MR_PRIVATE int mr_opts_take(const char *what, const void *opts, void *full, size
 /* What mr_*_query() do for structs whose size the caller sets: copies as much of `full` as the
  * caller knows, all but the size. Returns 0, or MR_EMISUSE for such a size and for NULL. */
 MR_PRIVATE int mr_info_give(const char *what, void *out, const void *full, size_t full_size);
+/* The check alone, for calls that must not do anything before it. */
+MR_PRIVATE int mr_info_check(const char *what, const void *out, size_t full_size);
+/* The same for a struct that has had `least` bytes from the beginning, and is written in place. */
+MR_PRIVATE int mr_info_check_least(const char *what, const void *out, size_t least,
+                                   size_t full_size);
 
 /*
  * mr_interrupt() affects threads between begin and end, which may be nested: loops there that may

@@ -235,15 +235,32 @@ int mr_opts_take(const char *what, const void *opts, void *full, size_t full_siz
     return 0;
 }
 
-int mr_info_give(const char *what, void *out, const void *full, size_t full_size)
+int mr_info_check_least(const char *what, const void *out, size_t least, size_t full_size)
 {
     size_t size = 0;
-    if (out)
-        memcpy(&size, out, sizeof size);
-    if (size < sizeof size || size > full_size)
-        return mr_error_set(MR_EMISUSE,
-                            "struct mr_%s: size is %zu, expected %zu to %zu: set it first", what,
-                            size, sizeof size, full_size);
+    if (!out)
+        return mr_error_set(MR_EMISUSE, "struct mr_%s: NULL, expected a struct to fill", what);
+    memcpy(&size, out, sizeof size);
+    if (size >= least && size <= full_size)
+        return 0;
+    return mr_error_set(MR_EMISUSE,
+                        "struct mr_%s: size is %zu, expected %zu to %zu: initialize it, as in "
+                        "struct mr_%s x = {.size = sizeof x}",
+                        what, size, least, full_size, what);
+}
+
+int mr_info_check(const char *what, const void *out, size_t full_size)
+{
+    return mr_info_check_least(what, out, sizeof full_size, full_size);
+}
+
+int mr_info_give(const char *what, void *out, const void *full, size_t full_size)
+{
+    size_t size;
+    int rc = mr_info_check(what, out, full_size);
+    if (rc < 0)
+        return rc;
+    memcpy(&size, out, sizeof size);
     memcpy((char *)out + sizeof size, (const char *)full + sizeof size, size - sizeof size);
     return 0;
 }

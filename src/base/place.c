@@ -180,20 +180,16 @@ static int read_place(const struct launcher *l, struct mr_place *out)
 int mr_place_query(struct mr_place *out)
 {
     struct mr_place place = {.world = 1};
-    if (!out || out->size < sizeof out->size || out->size > sizeof place)
-        return mr_error_set(MR_EMISUSE,
-                            "mr_place_query: expected a struct mr_place whose size is set to at "
-                            "most %zu bytes",
-                            sizeof place);
-    place.size = out->size;
+    int rc = mr_info_check("place", out, sizeof place);
+    if (rc < 0)
+        return rc;
     for (size_t i = 0; i < MR_COUNT(launchers); i++) {
         if (!is_used(&launchers[i]))
             continue;
-        int rc = read_place(&launchers[i], &place);
+        rc = read_place(&launchers[i], &place);
         if (rc < 0)
             return rc;
         break;
     }
-    memcpy(out, &place, out->size);
-    return 0;
+    return mr_info_give("place", out, &place, sizeof place);
 }

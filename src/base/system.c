@@ -63,16 +63,18 @@ static uint64_t meminfo(const char *key)
     return strtoull(text, NULL, 10) * (strstr(text, "kB") ? 1024 : 1);
 }
 
-void mr_cpu_query(struct mr_cpu_info *out)
+int mr_cpu_query(struct mr_cpu_info *out)
 {
-    if (!out)
-        return;
+    int rc = mr_info_check("cpu_info", out, sizeof *out);
+    if (rc < 0)
+        return rc;
     struct mr_cgroup group;
     mr_cgroup_get("", &group);
-    *out = (struct mr_cpu_info){.quota = group.cpus};
-    out->online = MR_MAX((int)sysconf(_SC_NPROCESSORS_ONLN), 1);
-    out->affinity = MR_MAX(affinity_count(out->online), 1);
-    read_field("/proc/cpuinfo", "model name", out->model, sizeof out->model);
+    struct mr_cpu_info now = {.quota = group.cpus};
+    now.online = MR_MAX((int)sysconf(_SC_NPROCESSORS_ONLN), 1);
+    now.affinity = MR_MAX(affinity_count(now.online), 1);
+    read_field("/proc/cpuinfo", "model name", now.model, sizeof now.model);
+    return mr_info_give("cpu_info", out, &now, sizeof now);
 }
 
 int mr_cpu_count(void)
@@ -123,10 +125,8 @@ static uint64_t resident_pages(void)
     return resident;
 }
 
-void mr_host_memory_query(struct mr_host_memory_info *out)
+static void query_memory(struct mr_host_memory_info *out)
 {
-    if (!out)
-        return;
     struct mr_cgroup group;
     mr_cgroup_get("", &group);
     *out = (struct mr_host_memory_info){0};
@@ -142,4 +142,14 @@ void mr_host_memory_query(struct mr_host_memory_info *out)
     out->huge_pages_free = meminfo("HugePages_Free");
     read_transparent_huge(out->transparent_huge, sizeof out->transparent_huge);
     out->resident_bytes = resident_pages() * out->page_bytes;
+}
+
+int mr_host_memory_query(struct mr_host_memory_info *out)
+{
+    struct mr_host_memory_info now;
+    int rc = mr_info_check("host_memory_info", out, sizeof now);
+    if (rc < 0)
+        return rc;
+    query_memory(&now);
+    return mr_info_give("host_memory_info", out, &now, sizeof now);
 }

@@ -209,16 +209,18 @@ void mr_memory_set_limit(struct mr_device *dev, uint64_t bytes)
     pthread_mutex_unlock(&dev->pool->lock);
 }
 
-void mr_memory_query(struct mr_device *dev, enum mr_memory kind, struct mr_memory_counters *out)
+int mr_memory_query(struct mr_device *dev, enum mr_memory kind, struct mr_memory_counters *out)
 {
-    struct mr_memory_counters count = {0};
-    if (dev && (unsigned)kind < MR_N_MEMORY && mr_device_ready(dev) == 0) {
-        pthread_mutex_lock(&dev->pool->lock);
-        count = dev->pool->count[kind];
-        pthread_mutex_unlock(&dev->pool->lock);
-    }
-    if (out)
-        *out = count;
+    int rc = mr_device_check(dev, "mr_memory_query");
+    if (rc < 0)
+        return rc;
+    if ((unsigned)kind >= MR_N_MEMORY)
+        return mr_error_set(MR_EMISUSE, "mr_memory_query: no such kind of memory: %u",
+                            (unsigned)kind);
+    pthread_mutex_lock(&dev->pool->lock);
+    struct mr_memory_counters count = dev->pool->count[kind];
+    pthread_mutex_unlock(&dev->pool->lock);
+    return mr_info_give("memory_counters", out, &count, sizeof count);
 }
 
 /* Under the lock. */

@@ -14,7 +14,9 @@
 #include "base/base.h"
 #include "device/device.h"
 #include "loader/layout.h"
+#include "loader/pack.h"
 #include "loader/plan.h"
+#include "loader/rows.h"
 #include "transform/device_part.h"
 
 #define MR_MAX_BACKENDS 8
@@ -33,20 +35,22 @@ struct mr_slot_clock {
     _Atomic bool copy_recorded, start_recorded, end_recorded;
 };
 
-/* Memory that slots are cut from: of all slots that a ring begins with, or of one more. */
+/* Memory that slots are cut from: of all slots that a ring begins with, or of one. A slot that may
+ * grow has memory of its own. */
 struct mr_slot_memory {
     struct mr_device *device;
     enum mr_memory host_kind;
     unsigned char *host;      /* all host halves, host_bytes apart */
     unsigned char *on_device; /* all device halves, slot_bytes apart; behind these all outputs */
-    uint64_t device_bytes;
+    uint64_t host_bytes, device_bytes;
     uint32_t n_users; /* slots; the last one's end gives it back */
 };
 
 struct mr_slot {
     /* The ring's. */
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t rows_left; /* of the batch being written */
-    _Alignas(MR_CACHE_LINE) _Atomic uint64_t open_for;  /* may be written; UINT64_MAX: none yet */
+    _Atomic uint64_t n_found; /* rows found so far, if the plan finds them (plan.h) */
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t open_for; /* may be written; UINT64_MAX: none yet */
     _Atomic bool host_busy;     /* the copy of the batch before may still read the host half */
     _Atomic bool asking;        /* one worker asks the device about that: the others wait for it */
     _Atomic uint64_t claim_ns;  /* when its first run was started; 0: not yet */
@@ -55,8 +59,8 @@ struct mr_slot {
     struct mr_slot *next_released;
     struct mr_leases *leases;
     uint32_t n_ends; /* [leases.lock] ends of holds of this batch that `released` is behind */
-    bool host_read;  /* the consumer's work reads the host half, too */
-    uint32_t id;     /* slots are numbered as they are made */
+    _Atomic bool host_read;   /* the consumer's work reads the host half, too */
+    uint32_t id;              /* slots are numbered as they are made */
     struct mr_slot *next_all; /* one made before this one */
     struct mr_slot_memory *memory;
     /* Read for each row: not on a line that is written for each batch. */
@@ -73,8 +77,14 @@ struct mr_slot {
     uint8_t *maker; /* of each row: the number of the backend that made it */
     uint64_t *dims; /* [row][field][MR_MAX_RANK], when some field varies; else NULL */
     uint64_t *lengths[MR_MAX_FIELDS], *offsets[MR_MAX_FIELDS];
+    struct mr_rows rows;  /* of collated fields, until the batch is complete */
+    unsigned char **kept; /* [row][field]: where in these; NULL: no field is collated */
+    uint64_t capacity;    /* of each half, if a field is collated */
+    uint64_t end;         /* of what is collated, in each half */
+    struct mr_packing packing;
     struct mr_spec spec[MR_MAX_FIELDS]; /* of the batch as delivered */
     uint64_t bytes[MR_MAX_FIELDS];
+    uint64_t place[MR_MAX_FIELDS]; /* in the halves */
     struct mr_bad *bad;  /* [lock while being filled] unordered; the consumer's once ready */
     uint64_t bad_before; /* bad samples of the batches before; the consumer's */
     bool bad_lost;       /* [the same] no memory to note one: the batch cannot be handed out */
@@ -111,6 +121,13 @@ static inline uint64_t *mr_slot_dims(const struct mr_layout *layout, const struc
     return slot->dims + (row * (uint64_t)layout->n_fields + (uint64_t)f) * MR_MAX_RANK;
 }
 
+/* A row of a collated field, kept until the batch is complete. */
+static inline unsigned char **mr_slot_kept(const struct mr_layout *layout,
+                                           const struct mr_slot *slot, uint64_t row, int f)
+{
+    return &slot->kept[row * (uint64_t)layout->n_fields + (uint64_t)f];
+}
+
 /* Memory for n slots. host_kind: MR_PINNED or MR_PAGEABLE; two_halves: on the device as well. */
 int mr_slot_memory_create(struct mr_device *device, enum mr_memory host_kind,
                           const struct mr_layout *layout, uint32_t n, bool two_halves,
@@ -121,5 +138,9 @@ void mr_slot_memory_destroy(struct mr_slot_memory *memory);
 int mr_slot_create(struct mr_slot_memory *memory, uint32_t i, uint32_t n,
                    const struct mr_layout *layout, uint64_t rows, struct mr_slot **out);
 void mr_slot_destroy(struct mr_slot *slot);
+/* Gives a slot that has memory of its own halves of `bytes`; of the host half, what precedes
+ * collated fields stays. The worker's that completes a batch: neither workers nor the copy before
+ * use the slot any more; the consumer's last work may still use the device half. */
+int mr_slot_grow(struct mr_slot *slot, const struct mr_layout *layout, uint64_t bytes);
 
 #endif

@@ -64,12 +64,14 @@ static void read_ahead(const struct mr_loader *ld, struct mr_loader_stats *out)
 static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
 {
     uint64_t n = atomic_load(&ld->ring.n_all), slots = ld->layout.host_bytes * n;
+    slots += mr_counted(&ld->grown.host_bytes);
     bool pageable = ld->device_info.unified || !ld->opts.pin;
     *(pageable ? &out->pageable_bytes : &out->pinned_bytes) = slots;
     uint64_t device, host;
     mr_backends_bytes(ld, n, &device, &host);
     if (!ld->device_info.unified)
-        device += (ld->layout.slot_bytes + ld->layout.output_bytes) * n;
+        device += (ld->layout.slot_bytes + ld->layout.output_bytes) * n +
+                  mr_counted(&ld->grown.device_bytes);
     out->device_bytes = device;
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
@@ -77,6 +79,7 @@ static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
     out->pageable_bytes +=
         out->read_ahead * ((ld->storage ? ld->sizes.sample_bytes : 0) + mr_run_row_bytes(ld));
     out->pageable_bytes += mr_worker_bytes(ld) * ld->workers.n;
+    out->pageable_bytes += ld->layout.rows_bytes * n + mr_counted(&ld->grown.rows_bytes);
 }
 
 static void list_device_ops(const struct mr_loader *ld, struct mr_loader_stats *out)
@@ -277,15 +280,8 @@ static struct steady steady_of(const struct mr_loader *ld, const struct mr_loade
     return steady;
 }
 
-void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
+static void fill_stats(struct mr_loader *ld, struct mr_loader_stats *st)
 {
-    if (!out)
-        return;
-    if (!ld) {
-        *out = (struct mr_loader_stats){.bottleneck = "none"};
-        return;
-    }
-    struct mr_loader_stats *st = out;
     if (!mr_process_is(
             &ld->gate.process)) { /* locks of workers that do not exist here may be held */
         *st = (struct mr_loader_stats){.bottleneck = "none"};
@@ -330,4 +326,16 @@ void mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
     list_device_ops(ld, st);
     struct steady steady = steady_of(ld, st);
     find_bottleneck(ld, st, &steady);
+}
+
+int mr_loader_stats(struct mr_loader *ld, struct mr_loader_stats *out)
+{
+    struct mr_loader_stats now;
+    if (!ld)
+        return mr_error_null("mr_loader_stats", "a loader");
+    int rc = mr_info_check("loader_stats", out, sizeof now);
+    if (rc < 0)
+        return rc;
+    fill_stats(ld, &now);
+    return mr_info_give("loader_stats", out, &now, sizeof now);
 }

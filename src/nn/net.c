@@ -41,7 +41,7 @@ static int check(const struct mr_net_opts *o)
 
 static int open_backend(struct mr_net *net)
 {
-    struct mr_device_info info;
+    struct mr_device_info info = {.size = sizeof info};
     int rc = mr_device_query(net->device, &info);
     if (rc)
         return rc;

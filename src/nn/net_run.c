@@ -269,6 +269,9 @@ int mr_net_use_stream(const struct mr_net *net, struct mr_stream *stream, const 
 
 static int check_batch(const struct mr_net *net, const struct mr_net_batch *batch)
 {
+    int rc = mr_info_check_least("net_batch", batch, sizeof *batch, sizeof *batch);
+    if (rc < 0)
+        return rc;
     if (!batch->input)
         return mr_error_set(MR_EMISUSE, "net: a batch without input");
     if (batch->n == 0 || batch->n > net->opts.max_batch)
@@ -308,20 +311,24 @@ static int train_pass(struct pass *p, const struct mr_net_batch *batch)
 
 int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream)
 {
-    struct pass p = {.net = net, .n = batch->n, .training = true, .accumulate = batch->accumulate};
     int rc = check_batch(net, batch);
-    if (!rc && !batch->labels)
-        rc = mr_error_set(MR_EMISUSE, "net: training needs labels");
-    if (!rc)
-        rc = mr_net_use_stream(net, stream, "mr_net_train");
-    return rc ? rc : train_pass(&p, batch);
+    if (rc < 0)
+        return rc;
+    if (!batch->labels)
+        return mr_error_set(MR_EMISUSE, "net: training needs labels");
+    rc = mr_net_use_stream(net, stream, "mr_net_train");
+    if (rc < 0)
+        return rc;
+    struct pass p = {.net = net, .n = batch->n, .training = true, .accumulate = batch->accumulate};
+    return train_pass(&p, batch);
 }
 
 /* The pass writes to the memory of its input and labels only after it has read them. */
 int mr_net_warm_up(struct mr_net *net, struct mr_stream *stream)
 {
     struct pass p = {.net = net, .n = net->opts.max_batch, .training = true, .warming = true};
-    struct mr_net_batch zeros = {.input = net->scratch,
+    struct mr_net_batch zeros = {.size = sizeof zeros,
+                                 .input = net->scratch,
                                  .labels = net->outputs,
                                  .input_dtype = MR_U8,
                                  .label_dtype = net->opts.loss == MR_MSE ? MR_F32 : MR_U8,
@@ -346,11 +353,12 @@ int mr_net_warm_up(struct mr_net *net, struct mr_stream *stream)
 int mr_net_eval(struct mr_net *net, const struct mr_net_batch *batch, const void **outputs,
                 struct mr_stream *stream)
 {
-    struct pass p = {.net = net, .n = batch->n};
     struct mr_nn_tensor *last = last_tensor(net);
     int rc = check_batch(net, batch);
-    if (!rc)
-        rc = mr_net_use_stream(net, stream, "mr_net_eval");
+    if (rc < 0)
+        return rc;
+    struct pass p = {.net = net, .n = batch->n};
+    rc = mr_net_use_stream(net, stream, "mr_net_eval");
     if (!rc)
         rc = forward(&p, batch);
     if (!rc && (batch->labels || outputs))
@@ -391,8 +399,15 @@ int mr_net_zero_totals(struct mr_net *net, struct mr_stream *stream)
 
 int mr_net_query_totals(struct mr_net *net, struct mr_stream *stream, struct mr_net_totals *out)
 {
+    struct mr_net_totals totals = {0};
     int rc = mr_net_use_stream(net, stream, "mr_net_query_totals");
-    return rc ? rc : net->ops->get_totals(net->backend, out);
+    if (rc < 0)
+        return rc;
+    rc = mr_info_check("net_totals", out, sizeof totals);
+    if (rc < 0)
+        return rc;
+    rc = net->ops->get_totals(net->backend, &totals);
+    return rc < 0 ? rc : mr_info_give("net_totals", out, &totals, sizeof totals);
 }
 
 /* The low half of a count is 0 exactly when the count is: 2^32 batches are more than lie between
@@ -402,7 +417,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 const uint32_t *mr_net_bad_loss(const struct mr_net *net)
 {
-    return (const uint32_t *)(const void *)&net->ops->totals(net->backend)->n_not_finite;
+    return (const uint32_t *)(const void *)net->ops->n_not_finite(net->backend);
 }
 
 void mr_net_scaling(struct mr_net *net, const float **loss_scale, const float **grad_scale,

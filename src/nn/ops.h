@@ -138,8 +138,8 @@ struct mr_nn_ops {
     int (*rescale)(struct mr_nn_backend *b, uint64_t count, const void *grads);
     int (*zero_totals)(struct mr_nn_backend *b);
     int (*get_totals)(struct mr_nn_backend *b, struct mr_net_totals *out);
-    const struct mr_net_totals *(*totals)(
-        const struct mr_nn_backend *b); /* where they are, in the device's memory */
+    /* Where this total is, in the device's memory. */
+    const uint64_t *(*n_not_finite)(const struct mr_nn_backend *b);
 };
 
 extern const struct mr_nn_ops mr_nn_cpu_f32, mr_nn_cpu_f64; /* cpu*.c */

@@ -216,7 +216,7 @@ end:
 
 static int set_device(struct mr_optim *o, struct mr_device *device)
 {
-    struct mr_device_info info;
+    struct mr_device_info info = {.size = sizeof info};
     o->host = true;
     if (!device)
         return 0;

@@ -262,6 +262,7 @@ static void merge_free(struct merge *merge)
 static struct mr_merge_stats stats_of(const struct merge *merge)
 {
     return (struct mr_merge_stats){
+        .size = sizeof(struct mr_merge_stats),
         .n_parts = merge->n_parts,
         .n_cut = merge->n_cut,
         .n_processes = merge->store->n_processes,
@@ -277,7 +278,10 @@ int mr_recording_merge(const char *parts, const char *path, int overwrite,
     struct merge merge = {.folder = parts, .text = malloc(MR_PART_TEXT_BYTES)};
     struct mr_merge_stats stats;
     struct stat st;
-    int rc = merge.text ? parts_find(&merge) : mr_error_nomem(path, MR_PART_TEXT_BYTES);
+    int rc = out_stats ? mr_info_check("merge_stats", out_stats, sizeof stats) : 0;
+    if (rc < 0)
+        goto end;
+    rc = merge.text ? parts_find(&merge) : mr_error_nomem(path, MR_PART_TEXT_BYTES);
     if (rc < 0)
         goto end;
     rc = mr_store_create(path, overwrite != 0, &merge.store);
@@ -294,7 +298,7 @@ int mr_recording_merge(const char *parts, const char *path, int overwrite,
     if (stat(path, &st) == 0)
         stats.bytes = (uint64_t)st.st_size;
     if (out_stats)
-        *out_stats = stats;
+        mr_info_give("merge_stats", out_stats, &stats, sizeof stats);
 end_store:
     mr_store_abandon(merge.store);
 end:

@@ -156,7 +156,7 @@ static int make_all(struct mr_files *files)
 
 static int check_limit(uint64_t need, uint64_t limit)
 {
-    struct mr_host_memory_info memory;
+    struct mr_host_memory_info memory = {.size = sizeof memory};
     if (limit && need > limit)
         return mr_error_set(MR_ELIMIT, "host cache: the files need %llu bytes, %llu are allowed",
                             (unsigned long long)need, (unsigned long long)limit);
@@ -172,7 +172,7 @@ static int check_limit(uint64_t need, uint64_t limit)
 /* The limit for whole files of unknown size, which are kept in the order in which they are read. */
 static uint64_t lazy_limit(uint64_t others, uint64_t limit)
 {
-    struct mr_host_memory_info memory;
+    struct mr_host_memory_info memory = {.size = sizeof memory};
     mr_host_memory_query(&memory);
     uint64_t most = limit ? limit - others : memory.available_bytes / 4 * 3;
     return MR_MIN(most, memory.total_bytes);

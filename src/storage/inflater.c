@@ -139,7 +139,7 @@ static void *inflater_main(void *arg)
 static int total_check(const struct mr_inflater *g, uint64_t total, uint64_t head)
 {
     const char *name = g->f->name;
-    struct mr_host_memory_info memory;
+    struct mr_host_memory_info memory = {.size = sizeof memory};
     mr_host_memory_query(&memory);
     if (total > mr_gunzip_most(g->file_bytes))
         return mr_error_set(

@@ -73,7 +73,7 @@ void mr_train_begin(struct mr_trainer *t)
 
 static int test(struct mr_trainer *t, struct mr_train_epoch *e)
 {
-    struct mr_train_sums sums;
+    struct mr_train_sums sums = {.size = sizeof sums};
     uint64_t start = mr_time_ns();
     if (!t->test_loader)
         return 0;
@@ -98,7 +98,8 @@ static void measure(struct mr_trainer *t, struct mr_train_epoch *e)
 {
     double seconds = mr_train_since(t->pass.start_ns);
     uint64_t n = t->sums.n_samples - t->pass.before.n_samples;
-    *e = (struct mr_train_epoch){.epoch = t->epoch + 1,
+    *e = (struct mr_train_epoch){.size = sizeof *e,
+                                 .epoch = t->epoch + 1,
                                  .steps = t->step,
                                  .loss = per_sample(t->sums.loss, &t->sums),
                                  .accuracy = accuracy(t, &t->sums),
@@ -114,15 +115,18 @@ int mr_trainer_unfinished(struct mr_trainer *t, int with_test, struct mr_train_e
 {
     if (!t || !out)
         return mr_error_set(MR_EMISUSE, "mr_trainer_unfinished: t or out is NULL");
-    int rc = mr_train_take_totals(t);
+    struct mr_train_epoch e;
+    int rc = mr_info_check("train_epoch", out, sizeof e);
+    if (rc < 0)
+        return rc;
+    rc = mr_train_take_totals(t);
     if (rc < 0 || !t->started || t->sums.n_samples == 0)
         return rc < 0 ? rc : 0;
-    struct mr_train_epoch e;
     measure(t, &e);
     rc = with_test ? test(t, &e) : 0;
     if (rc < 0)
         return rc;
-    *out = e;
+    mr_info_give("train_epoch", out, &e, sizeof e);
     return 1;
 }
 
@@ -131,7 +135,10 @@ int mr_trainer_end_epoch(struct mr_trainer *t, struct mr_train_epoch *out)
     struct mr_train_epoch e;
     if (!t || !t->started)
         return mr_error_set(MR_EMISUSE, "mr_trainer_end_epoch: expected steps before it");
-    int rc = mr_train_take_totals(t);
+    int rc = out ? mr_info_check("train_epoch", out, sizeof e) : 0;
+    if (rc < 0)
+        return rc;
+    rc = mr_train_take_totals(t);
     if (rc < 0)
         return rc;
     measure(t, &e);
@@ -150,13 +157,15 @@ int mr_trainer_end_epoch(struct mr_trainer *t, struct mr_train_epoch *out)
     t->sums = (struct mr_train_sums){0};
     begin_epoch(t);
     if (out)
-        *out = e;
+        mr_info_give("train_epoch", out, &e, sizeof e);
     return 0;
 }
 
 int mr_trainer_epoch(struct mr_trainer *t, struct mr_train_epoch *out)
 {
-    int rc, last = 0;
+    int last = 0, rc = out ? mr_info_check("train_epoch", out, sizeof *out) : 0;
+    if (rc < 0)
+        return rc;
     do {
         rc = mr_trainer_step(t, &last);
     } while (rc > 0 && !last);

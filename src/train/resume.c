@@ -118,6 +118,7 @@ static uint64_t count_of(const cJSON *object, const char *key)
 static struct mr_train_epoch epoch_of(const cJSON *e)
 {
     return (struct mr_train_epoch){
+        .size = sizeof(struct mr_train_epoch),
         .epoch = count_of(e, "epoch"),
         .steps = count_of(e, "steps"),
         .loss = number_of(e, "loss"),

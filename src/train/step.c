@@ -13,11 +13,12 @@ static struct mr_net_batch net_batch(const struct mr_trainer *t, const struct mr
 {
     const struct mr_batch_field *in = &b->field[0],
                                 *label = t->label >= 0 ? &b->field[t->label] : NULL;
-    return (struct mr_net_batch){.input = in->data,
+    return (struct mr_net_batch){.size = sizeof(struct mr_net_batch),
+                                 .input = in->data,
                                  .labels = label ? label->data : NULL,
                                  .input_dtype = in->spec.dtype,
                                  .label_dtype = label ? label->spec.dtype : MR_U8,
-                                 .n = (uint32_t)b->size};
+                                 .n = (uint32_t)b->n};
 }
 
 static int bad_labels(struct mr_trainer *t, uint64_t n)
@@ -53,7 +54,7 @@ static int not_finite(struct mr_trainer *t, uint64_t step)
 
 int mr_train_take_totals(struct mr_trainer *t)
 {
-    struct mr_net_totals now;
+    struct mr_net_totals now = {.size = sizeof now};
     int rc = mr_net_query_totals(t->net, t->stream, &now);
     if (rc < 0)
         return rc;
@@ -184,7 +185,7 @@ static int step_on(struct mr_trainer *t, const struct mr_batch *b)
  * were, or as the run's. */
 void mr_train_stretch_look(const struct mr_trainer *t, struct mr_train_stretch *s)
 {
-    struct mr_loader_stats st;
+    struct mr_loader_stats st = {.size = sizeof st};
     mr_loader_stats(t->ld, &st);
     uint64_t n = st.used_batches - s->use.batches, ns = st.used_ns - s->use.ns;
     double mean = 0;
@@ -198,7 +199,7 @@ void mr_train_stretch_look(const struct mr_trainer *t, struct mr_train_stretch *
 
 void mr_train_stretch_begin(struct mr_trainer *t, struct mr_train_stretch *s)
 {
-    struct mr_loader_stats st;
+    struct mr_loader_stats st = {.size = sizeof st};
     mr_loader_stats(t->ld, &st);
     *s = (struct mr_train_stretch){
         .start_ns = mr_time_ns(),
@@ -212,7 +213,7 @@ void mr_train_stretch_begin(struct mr_trainer *t, struct mr_train_stretch *s)
 double mr_train_stretch_waited(const struct mr_trainer *t, struct mr_train_stretch *s,
                                double seconds)
 {
-    struct mr_loader_stats st;
+    struct mr_loader_stats st = {.size = sizeof st};
     if (!(seconds > 0))
         return 0;
     mr_train_stretch_look(t, s);
@@ -225,7 +226,7 @@ double mr_train_stretch_waited(const struct mr_trainer *t, struct mr_train_stret
 
 static int one_step(struct mr_trainer *t, int *last)
 {
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     int rc = mr_loader_next(t->ld, t->stream, &b);
     if (rc <= 0)
         return rc;
@@ -261,7 +262,7 @@ int mr_trainer_step(struct mr_trainer *t, int *last)
 
 static int test_sums(struct mr_trainer *t, struct mr_train_sums *out)
 {
-    struct mr_net_totals totals;
+    struct mr_net_totals totals = {.size = sizeof totals};
     int rc = mr_net_query_totals(t->net, t->stream, &totals);
     if (rc < 0)
         return rc;
@@ -273,18 +274,22 @@ static int test_sums(struct mr_trainer *t, struct mr_train_sums *out)
                             "test set: %" PRIu64 " of %" PRIu64 " labels are outside 0..%u",
                             totals.n_bad_labels, totals.n_samples + totals.n_bad_labels,
                             mr_train_outputs(t->net) - 1);
-    *out = (struct mr_train_sums){totals.loss, totals.n_right, totals.n_samples};
-    return 0;
+    const struct mr_train_sums sums = {
+        .loss = totals.loss, .n_right = totals.n_right, .n_samples = totals.n_samples};
+    return mr_info_give("train_sums", out, &sums, sizeof sums);
 }
 
 /* Training's totals so far are taken first: both add up in one place. */
 int mr_trainer_test(struct mr_trainer *t, struct mr_train_sums *out)
 {
-    struct mr_batch b = {0};
+    struct mr_batch b = {.size = sizeof b};
     if (!t || !out || !t->test_loader)
         return mr_error_set(MR_EMISUSE,
                             "mr_trainer_test: expected a trainer that has a test set, and out");
-    int rc = mr_train_take_totals(t);
+    int rc = mr_info_check("train_sums", out, sizeof *out);
+    if (rc < 0)
+        return rc;
+    rc = mr_train_take_totals(t);
     while (rc >= 0 && !b.last) { /* a part of the set is no measure */
         rc = mr_loader_next(t->test_loader, t->stream, &b);
         if (rc <= 0)
@@ -301,11 +306,11 @@ int mr_trainer_sums(struct mr_trainer *t, struct mr_train_sums *out)
 {
     if (!t || !out)
         return mr_error_set(MR_EMISUSE, "mr_trainer_sums: t or out is NULL");
-    int rc = mr_train_take_totals(t);
+    int rc = mr_info_check("train_sums", out, sizeof *out);
     if (rc < 0)
         return rc;
-    *out = t->sums;
-    return 0;
+    rc = mr_train_take_totals(t);
+    return rc < 0 ? rc : mr_info_give("train_sums", out, &t->sums, sizeof t->sums);
 }
 
 int mr_trainer_window_begin(struct mr_trainer *t)
@@ -324,16 +329,20 @@ int mr_trainer_window_end(struct mr_trainer *t, struct mr_train_window *out)
         return mr_error_set(
             MR_EMISUSE,
             "mr_trainer_window_end: expected mr_trainer_window_begin() before it, and out");
-    int rc = mr_train_take_totals(t);
+    int rc = mr_info_check("train_window", out, sizeof *out);
+    if (rc < 0)
+        return rc;
+    rc = mr_train_take_totals(t);
     if (rc < 0)
         return rc;
     double seconds = mr_train_since(w->start_ns);
-    *out = (struct mr_train_window){
+    const struct mr_train_window window = {
         .steps = t->step - w->first_step,
-        .sums = {t->sums.loss - w->before.loss, t->sums.n_right - w->before.n_right,
-                 t->sums.n_samples - w->before.n_samples},
+        .loss = t->sums.loss - w->before.loss,
+        .n_right = t->sums.n_right - w->before.n_right,
+        .n_samples = t->sums.n_samples - w->before.n_samples,
         .seconds = seconds,
         .waited = mr_train_stretch_waited(t, w, seconds),
     };
-    return 0;
+    return mr_info_give("train_window", out, &window, sizeof window);
 }

@@ -148,6 +148,7 @@ static int check_labels(const struct mr_trainer *t)
 
 static int open_device(struct mr_trainer *t)
 {
+    t->info.size = sizeof t->info;
     int rc = mr_device_query(t->dev, &t->info);
     if (rc < 0)
         return rc;

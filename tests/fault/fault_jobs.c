@@ -225,8 +225,8 @@ static int take_batch(const struct job *job, struct parts *p, const struct mr_ba
         if (rc >= 0)
             outcome_add(out, data, b->field[f].bytes);
     }
-    outcome_add(out, b->indices, b->size * sizeof *b->indices);
-    out->samples += b->size;
+    outcome_add(out, b->indices, b->n * sizeof *b->indices);
+    out->samples += b->n;
     return rc;
 }
 
@@ -307,7 +307,7 @@ static void close_parts(struct parts *p)
 #define MOST_BATCHES 12 /* of the long ones */
 static int consume(const struct job *job, struct parts *p, struct outcome *out)
 {
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     char state[1024];
     int rc = 1;
     for (int i = 0; i < MOST_BATCHES && rc > 0; i++) {
@@ -319,7 +319,7 @@ static int consume(const struct job *job, struct parts *p, struct outcome *out)
         rc = rc < 0 ? rc : released;
         rc = rc < 0 ? rc : mr_loader_state(p->loader, state, sizeof state);
     }
-    struct mr_loader_stats stats;
+    struct mr_loader_stats stats = {.size = sizeof stats};
     mr_loader_stats(p->loader, &stats);
     out->n_bad = stats.bad_samples;
     return rc;

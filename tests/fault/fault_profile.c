@@ -61,7 +61,7 @@ static void add_file(struct outcome *out, const char *path)
 
 static int merge(struct outcome *out)
 {
-    struct mr_merge_stats stats;
+    struct mr_merge_stats stats = {.size = sizeof stats};
     const char *path = files_path("merged.sqlite");
     int rc = mr_recording_merge(files_path("parts"), path, 0, &stats);
     if (rc == 0) {

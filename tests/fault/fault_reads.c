@@ -59,8 +59,8 @@ static uint64_t hash_of(const void *data, size_t bytes)
 
 static void take(const struct mr_batch *b, struct delivered *out)
 {
-    uint64_t row = b->size ? b->field[0].bytes / b->size : 0;
-    for (uint64_t r = 0; r < b->size; r++, out->n++) {
+    uint64_t row = b->n ? b->field[0].bytes / b->n : 0;
+    for (uint64_t r = 0; r < b->n; r++, out->n++) {
         if (out->n == MOST)
             die("%s: too many samples", what);
         out->index[out->n] = b->indices[r];
@@ -70,9 +70,10 @@ static void take(const struct mr_batch *b, struct delivered *out)
 
 static void keep_bad(struct mr_loader *ld, struct delivered *out)
 {
-    struct mr_bad_sample bad;
+    struct mr_bad_sample bad = {.size = sizeof bad};
     while (mr_loader_bad(ld, out->n_bad, &bad))
         out->n_bad++;
+    out->first_bad.size = sizeof out->first_bad;
     if (!mr_loader_bad(ld, 0, &out->first_bad))
         return;
     snprintf(out->bad_file, sizeof out->bad_file, "%s", out->first_bad.file);
@@ -84,7 +85,7 @@ static void run(const struct setting *s, struct delivered *out)
     struct mr_dataset *ds = NULL;
     struct mr_sampler *sampler = NULL;
     struct mr_loader *ld = NULL;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     char uri[600];
     memset(out, 0, sizeof *out);
     snprintf(uri, sizeof uri, "%s:%s%s", s->format, files_path(s->dataset), s->options);

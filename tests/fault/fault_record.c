@@ -119,7 +119,7 @@ static void run(const struct program *program, const char *fault, struct result 
 
 static uint64_t merge(void)
 {
-    struct mr_merge_stats stats;
+    struct mr_merge_stats stats = {.size = sizeof stats};
     if (mr_recording_merge(files_path("record"), files_path("merged.sqlite"), 1, &stats) < 0)
         die("%s: %s", what, mr_last_error());
     return stats.n_records;

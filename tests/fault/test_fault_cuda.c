@@ -29,7 +29,7 @@ enum { CHILD_OK, CHILD_ERROR, CHILD_UNCLEAR = 20, CHILD_LEFT, CHILD_WRONG };
 
 static int consume(struct mr_loader *ld, struct mr_device *dev, struct mr_stream *stream)
 {
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     unsigned char back[4096];
     uint64_t ns = 1000;
     (void)dev;

@@ -109,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_read(size);
     if (mr_hash(0, data, size) % one_in)
         return 0;
-    struct mr_merge_stats stats = {0};
+    struct mr_merge_stats stats = {.size = sizeof stats};
     int rc = mr_recording_merge(folder, merged, 1, &stats);
     if (rc == 0)
         check_loaded();

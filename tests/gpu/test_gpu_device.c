@@ -11,7 +11,7 @@
 
 static void test_info(struct mr_device *dev)
 {
-    struct mr_device_info info;
+    struct mr_device_info info = {.size = sizeof info};
     must(mr_device_query(dev, &info));
     printf("  %s: %s, %s, %s, driver %s (CUDA %d.%d), compute capability %d.%d\n", info.name,
            info.model, info.uuid, info.pci_id, info.driver[0] ? info.driver : "?",
@@ -69,7 +69,7 @@ static void test_pinned_by_alloc(struct mr_device *dev)
 {
     (void)dev;
     struct mr_device *other = NULL;
-    struct mr_memory_counters count;
+    struct mr_memory_counters count = {.size = sizeof count};
     must(mr_device_open("cuda:0,pinned=alloc", &other));
     struct mr_stream *stream = gpu_stream(other, "copy");
     for (unsigned c = 0; c < 4; c++)
@@ -254,7 +254,7 @@ static void test_overlap(struct mr_device *dev)
 
 static void test_pool(struct mr_device *dev)
 {
-    struct mr_memory_counters count;
+    struct mr_memory_counters count = {.size = sizeof count};
     struct mr_stream *stream = gpu_stream(dev, "copy");
     struct mr_event *event = gpu_event(dev);
     const uint64_t bytes = 8 << 20;
@@ -292,7 +292,7 @@ static void test_pool(struct mr_device *dev)
 
 static void test_out_of_memory(struct mr_device *dev)
 {
-    struct mr_device_info info;
+    struct mr_device_info info = {.size = sizeof info};
     void *p = NULL;
     must(mr_device_query(dev, &info));
     check(mr_memory_acquire(dev, MR_DEVICE, info.memory_bytes + (1ull << 30), &p) ==

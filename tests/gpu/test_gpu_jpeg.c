@@ -17,13 +17,13 @@ static const char *photos;
 
 static void keep_batch(struct kept *k, const struct mr_batch *b, struct mr_stream *stream)
 {
-    k->row_bytes = b->field[0].bytes / b->size;
-    k->data = realloc(k->data, (k->n + b->size) * k->row_bytes);
+    k->row_bytes = b->field[0].bytes / b->n;
+    k->data = realloc(k->data, (k->n + b->n) * k->row_bytes);
     check(k->data);
     must(mr_copy_async(stream, k->data + k->n * k->row_bytes, MR_PAGEABLE, b->field[0].data,
                        MR_DEVICE, b->field[0].bytes));
     must(mr_stream_synchronize(stream));
-    k->n += b->size;
+    k->n += b->n;
 }
 
 static struct kept run(struct mr_device *dev, const char *more, const char *text, double share,
@@ -34,7 +34,7 @@ static struct kept run(struct mr_device *dev, const char *more, const char *text
     struct mr_transform *chain = NULL;
     struct mr_loader *ld = NULL;
     struct mr_loader_opts opts;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     char uri[1000];
     snprintf(uri, sizeof uri, "%s%s", photos, more);
     must(mr_dataset_open(uri, &ds));
@@ -58,6 +58,7 @@ static struct kept run(struct mr_device *dev, const char *more, const char *text
         must(mr_loader_release(ld, &b, stream));
     }
     must(k.rc);
+    k.stats.size = sizeof k.stats;
     mr_loader_stats(ld, &k.stats);
     mr_loader_close(ld);
     mr_stream_destroy(stream);

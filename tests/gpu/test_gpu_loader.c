@@ -69,7 +69,7 @@ static uint64_t take_batch(uint64_t h, const struct mr_batch *b, const struct mr
         }
         h = hash_bytes(h, data, b->field[f].bytes);
     }
-    return hash_bytes(h, (const unsigned char *)b->indices, b->size * sizeof *b->indices);
+    return hash_bytes(h, (const unsigned char *)b->indices, b->n * sizeof *b->indices);
 }
 
 static uint64_t digest(const struct job *job)
@@ -79,10 +79,10 @@ static uint64_t digest(const struct job *job)
     struct mr_sampler *sampler = NULL;
     struct mr_transform *chain = NULL;
     struct mr_device *dev = NULL;
-    struct mr_device_info info;
+    struct mr_device_info info = {.size = sizeof info};
     struct mr_loader *ld = NULL;
     struct mr_loader_opts opts;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     uint64_t h = 0xcbf29ce484222325ull, rows = 0;
     int rc;
     mr_idx_opts_init(&idx);
@@ -108,7 +108,7 @@ static uint64_t digest(const struct job *job)
         if (job->busy)
             gpu_busy(stream, 200000);
         h = take_batch(h, &b, &info, stream, host);
-        rows += b.size;
+        rows += b.n;
         must(mr_loader_release(ld, &b, job->own_stream ? stream : NULL));
     }
     must(rc);
@@ -159,8 +159,8 @@ static void test_overlap_under_load(struct mr_device *dev)
     struct mr_sampler *sampler = NULL;
     struct mr_loader *ld = NULL;
     struct mr_loader_opts opts;
-    struct mr_loader_stats stats;
-    struct mr_batch b;
+    struct mr_loader_stats stats = {.size = sizeof stats};
+    struct mr_batch b = {.size = sizeof b};
     uint64_t samples = 0, start = 0;
     int rc;
     must(mr_dataset_open("synthetic:n=200000,shape=1024,dtype=u8", &ds));
@@ -171,7 +171,7 @@ static void test_overlap_under_load(struct mr_device *dev)
     must(mr_loader_open(ds, sampler, NULL, dev, &opts, &ld));
     while ((rc = mr_loader_next(ld, stream, &b)) > 0) {
         start = start ? start : mr_time_ns();
-        samples += b.size;
+        samples += b.n;
         gpu_busy(stream, 500000);
         must(mr_loader_release(ld, &b, stream));
     }
@@ -198,7 +198,7 @@ static void test_too_large(struct mr_device *dev)
     struct mr_sampler *sampler = NULL;
     struct mr_loader *ld = NULL;
     struct mr_loader_opts opts;
-    struct mr_memory_counters count;
+    struct mr_memory_counters count = {.size = sizeof count};
     mr_memory_set_limit(dev, 64 << 20);
     must(mr_dataset_open("synthetic:n=4096,shape=1024x1024,dtype=u8", &ds));
     must(mr_sampler_open("sequential", 4096, 0, &sampler));

@@ -111,7 +111,8 @@ static struct mr_net_batch batch_of(struct nets *n, bool far, uint32_t count)
     bool mse = n->o.loss == MR_MSE;
     const void *labels =
         mse ? (far ? n->far_targets : n->targets) : (far ? n->far_labels : (void *)n->labels);
-    return (struct mr_net_batch){.input = far ? n->far_input : n->input,
+    return (struct mr_net_batch){.size = sizeof(struct mr_net_batch),
+                                 .input = far ? n->far_input : n->input,
                                  .input_dtype = MR_F32,
                                  .n = count,
                                  .labels = labels,
@@ -185,7 +186,7 @@ static void compare(struct nets *n, double bound)
 
 static void same_totals(struct nets *n, double bound)
 {
-    struct mr_net_totals a, b;
+    struct mr_net_totals a = {.size = sizeof a}, b = {.size = sizeof b};
     must(mr_net_query_totals(n->net, n->stream, &a));
     must(mr_net_query_totals(n->host, n->host_stream, &b));
     check(a.n_samples == b.n_samples && a.n_bad_labels == b.n_bad_labels &&
@@ -391,7 +392,8 @@ static void test_inputs(struct mr_device *dev)
                       upload(&n, large, sizeof large)};
     const enum mr_dtype types[] = {MR_U8, MR_I32, MR_I64};
     for (int i = 0; i < 6; i++) {
-        struct mr_net_batch b = {.input = i < 3 ? far_bytes : far_floats,
+        struct mr_net_batch b = {.size = sizeof b,
+                                 .input = i < 3 ? far_bytes : far_floats,
                                  .input_dtype = i < 3 ? MR_U8 : MR_F32,
                                  .labels = labels[i % 3],
                                  .label_dtype = types[i % 3],
@@ -439,7 +441,7 @@ static void test_eval(struct mr_device *dev)
     check(apart(outputs, want, 20, 0) < 1e-4);
     free(outputs);
     same_totals(&n, 1e-4);
-    struct mr_net_totals a, b;
+    struct mr_net_totals a = {.size = sizeof a}, b = {.size = sizeof b};
     must(mr_net_query_totals(n.net, n.stream, &a));
     must(mr_net_query_totals(n.host, n.host_stream, &b));
     check(a.n_right == b.n_right && a.n_bad_labels == 2 && a.n_samples == 2);
@@ -465,7 +467,7 @@ static void test_not_finite(struct mr_device *dev)
                        sizeof nan));
     must(mr_net_train(n.net, &far, n.stream));
     must(mr_net_train(n.net, &far, n.stream));
-    struct mr_net_totals t;
+    struct mr_net_totals t = {.size = sizeof t};
     must(mr_net_query_totals(n.net, n.stream, &t));
     check(t.n_not_finite == 2 && t.first_not_finite == 3);
     int layer = mr_net_find_bad(n.net, n.stream, &what);
@@ -549,7 +551,7 @@ static void test_graph(struct mr_device *dev)
                 else
                     step(&t);
             }
-            struct mr_net_totals totals;
+            struct mr_net_totals totals = {.size = sizeof totals};
             must(mr_net_query_totals(t.n.net, t.n.stream, &totals));
             check(totals.n_samples == 10 * BATCH && totals.n_not_finite == 0);
             end[graphs] = fetch(&t.n, t.params, t.n.n_params * sizeof(float));
@@ -634,7 +636,7 @@ static void test_training(struct mr_device *dev)
                            64 * 784 * sizeof(float)));
         must(mr_copy_async(t.n.stream, t.n.far_labels, MR_DEVICE, t.n.labels, MR_PAGEABLE,
                            sizeof t.n.labels));
-        struct mr_net_totals first, last;
+        struct mr_net_totals first = {.size = sizeof first}, last = {.size = sizeof last};
         step(&t);
         must(mr_net_query_totals(t.n.net, t.n.stream, &first));
         struct mr_graph *graph = record(&t);
@@ -691,8 +693,12 @@ static void test_refusals(struct mr_device *dev)
     must(mr_device_open("cpu", &cpu));
     struct mr_stream *foreign = gpu_stream(cpu, "foreign");
     const float zero = 0;
-    struct mr_net_batch b = {
-        .input = &zero, .labels = &zero, .input_dtype = MR_F32, .label_dtype = MR_I32, .n = 1};
+    struct mr_net_batch b = {.size = sizeof b,
+                             .input = &zero,
+                             .labels = &zero,
+                             .input_dtype = MR_F32,
+                             .label_dtype = MR_I32,
+                             .n = 1};
     check(mr_net_train(net, &b, NULL) == MR_EMISUSE &&
           mr_net_train(net, &b, foreign) == MR_EMISUSE);
     check(mr_net_zero_totals(net, NULL) == MR_EMISUSE &&

@@ -28,7 +28,7 @@ static double rate(struct mr_stream *stream, struct mr_device *to, unsigned char
 
 static void test_peer(struct mr_device *dev)
 {
-    struct mr_device_info info;
+    struct mr_device_info info = {.size = sizeof info};
     struct mr_device *peer = NULL;
     must(mr_device_query(dev, &info));
     if (info.n_devices < 2) {

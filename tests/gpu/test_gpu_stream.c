@@ -138,7 +138,7 @@ static struct mr_loader *open_loader(const struct user *u, struct mr_device *dev
 
 static void sum_on_host(struct user *u)
 {
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     struct mr_loader *ld = open_loader(u, NULL);
     for (int n = 0; mr_loader_next(ld, NULL, &b) > 0; n++) {
         const unsigned char *bytes = b.field[0].data;
@@ -237,7 +237,7 @@ static void test_own_kernel(struct mr_device *dev)
     void *handles[] = {u.native, NULL, (void *)1, (void *)2};
     for (size_t h = 0; h < COUNT(handles); h++) {
         struct mr_stream *stream = NULL;
-        struct mr_batch b;
+        struct mr_batch b = {.size = sizeof b};
         void *got = &got;
         int n = 0;
         clear_sums(&u);
@@ -263,7 +263,7 @@ static void test_no_call_waits(struct mr_device *dev)
 {
     struct user u;
     struct mr_stream *stream = NULL;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     void *mark = NULL;
     begin(&u, dev);
     check(event_create(&mark, 2) == 0);
@@ -316,7 +316,7 @@ static void test_batches_in_captures(struct mr_device *dev)
 {
     struct user u;
     struct mr_stream *stream = NULL;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     begin(&u, dev);
     must(mr_stream_wrap(dev, u.native, &stream));
     struct mr_loader *ld = open_loader(&u, dev);

@@ -40,10 +40,10 @@ static uint64_t digest(struct mr_device *dev, const struct job *job, struct mr_l
     struct mr_dataset *ds = NULL;
     struct mr_sampler *sampler = NULL;
     struct mr_transform *chain = NULL;
-    struct mr_device_info info;
+    struct mr_device_info info = {.size = sizeof info};
     struct mr_loader *ld = NULL;
     struct mr_loader_opts opts;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     uint64_t h = 0xcbf29ce484222325ull;
     int rc;
     must(mr_dataset_open(job->set, &ds));
@@ -64,6 +64,7 @@ static uint64_t digest(struct mr_device *dev, const struct job *job, struct mr_l
         must(mr_loader_release(ld, &b, stream));
     }
     must(rc);
+    stats->size = sizeof *stats;
     mr_loader_stats(ld, stats);
     mr_loader_close(ld);
     mr_stream_destroy(stream);
@@ -102,7 +103,7 @@ static void test_same_bits(struct mr_device *dev)
     for (size_t c = 0; c < COUNT(chains); c++)
         for (size_t d = 0; d < COUNT(dtypes); d++)
             for (size_t s = 0; s < COUNT(shapes); s++) {
-                struct mr_loader_stats stats;
+                struct mr_loader_stats stats = {.size = sizeof stats};
                 snprintf(set, sizeof set, "synthetic:n=333,shape=%s,dtype=%s,classes=10", shapes[s],
                          dtypes[d]);
                 snprintf(chain, sizeof chain, "%s%s", chains[c], labels[n % COUNT(labels)]);
@@ -139,7 +140,7 @@ static void test_mixes(struct mr_device *dev)
     for (size_t c = 0; c < COUNT(mixes); c++)
         for (size_t d = 0; d < COUNT(dtypes); d++)
             for (size_t s = 0; s < COUNT(shapes); s++) {
-                struct mr_loader_stats stats;
+                struct mr_loader_stats stats = {.size = sizeof stats};
                 snprintf(set, sizeof set, "synthetic:n=333,shape=%s,dtype=%s,classes=10", shapes[s],
                          dtypes[d]);
                 struct job job = {.set = set, .chain = mixes[c], .batch_size = 1 + 37 * (n++ % 5)};
@@ -161,7 +162,7 @@ static void test_mixes(struct mr_device *dev)
 /* MNIST's chain: a quarter of the bytes; the rates are printed. */
 static void test_fewer_bytes(struct mr_device *dev)
 {
-    struct mr_loader_stats with, without;
+    struct mr_loader_stats with = {.size = sizeof with}, without = {.size = sizeof without};
     struct job job = {
         .set = "synthetic:n=60000,shape=28x28,dtype=u8", .chain = chains[1], .batch_size = 512};
     if (mr_device_has_kernel(dev, "pointwise") != 1) {
@@ -192,7 +193,7 @@ static void test_resident(struct mr_device *dev)
     struct mr_device *cpu = NULL;
     must(mr_device_open("cpu", &cpu));
     for (size_t i = 0; i < COUNT(set_shapes); i++) {
-        struct mr_loader_stats stats;
+        struct mr_loader_stats stats = {.size = sizeof stats};
         snprintf(set, sizeof set, "synthetic:n=5000,shape=%s,dtype=u8,classes=10", set_shapes[i]);
         struct job job = {.set = set,
                           .chain =

@@ -31,7 +31,7 @@ int main(int argc, char **argv)
     }
     if (parts_write(argv[1], 100, n / 40) || parts_write(argv[1], 101, n / 40))
         return 1;
-    struct mr_merge_stats stats;
+    struct mr_merge_stats stats = {.size = sizeof stats};
     uint64_t t0 = mr_time_ns();
     if (mr_recording_merge(argv[1], argv[2], 1, &stats) < 0) {
         fprintf(stderr, "%s\n", mr_last_error());

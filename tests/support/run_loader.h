@@ -53,7 +53,7 @@ static inline struct run_config run_config(const char *dataset)
 static inline void run_add_batch(struct run *run, const struct mr_batch *b,
                                  const unsigned char *const data[])
 {
-    for (uint64_t r = 0; r < b->size; r++) {
+    for (uint64_t r = 0; r < b->n; r++) {
         if (run->n == run->cap) {
             run->cap = run->cap ? 2 * run->cap : 1024;
             run->row = realloc(run->row, run->cap * sizeof *run->row);
@@ -66,9 +66,9 @@ static inline void run_add_batch(struct run *run, const struct mr_batch *b,
                           .hash = MR_HASH_START,
                           .length = b->field[0].lengths ? b->field[0].lengths[r] : 0};
         for (int f = 0; f < b->n_fields; f++) {
-            uint64_t bytes = b->field[f].bytes / b->size, at = r * bytes;
+            uint64_t bytes = b->field[f].bytes / b->n, at = r * bytes;
             if (b->field[f].offsets) {
-                uint64_t total = b->field[f].offsets[b->size],
+                uint64_t total = b->field[f].offsets[b->n],
                          item = total ? b->field[f].bytes / total : 0;
                 at = b->field[f].offsets[r] * item;
                 bytes = (b->field[f].offsets[r + 1] - b->field[f].offsets[r]) * item;
@@ -86,7 +86,7 @@ static inline void run_take(struct run *run, struct mr_device *dev, struct mr_st
 {
     const unsigned char *data[MR_MAX_FIELDS];
     unsigned char *back[MR_MAX_FIELDS] = {0};
-    struct mr_device_info info;
+    struct mr_device_info info = {.size = sizeof info};
     must(mr_device_query(dev, &info));
     for (int f = 0; f < b->n_fields; f++) {
         data[f] = b->field[f].data;
@@ -131,7 +131,9 @@ static inline struct run run_loader(const struct run_config *c)
     must(mr_device_open(c->device, &dev));
     must(mr_stream_create(dev, "consumer", &stream));
     run.rc = mr_loader_open(ds, sampler, chain, dev, &c->opts, &ld);
-    struct mr_batch *held = malloc((c->hold + 1) * sizeof *held);
+    struct mr_batch *held = calloc(c->hold + 1, sizeof *held);
+    for (uint32_t i = 0; i <= c->hold; i++)
+        held[i].size = sizeof *held;
     uint32_t n = 0;
     while (run.rc >= 0 && (c->stop_after == 0 || run.batches < c->stop_after) &&
            (run.rc = mr_loader_next(ld, stream, &held[n])) > 0)
@@ -144,7 +146,8 @@ static inline struct run run_loader(const struct run_config *c)
     free(held);
     if (ld) {
         must(mr_loader_state(ld, run.state, sizeof run.state));
-        mr_loader_stats(ld, &run.stats);
+        run.stats.size = sizeof run.stats;
+        must(mr_loader_stats(ld, &run.stats));
     }
     mr_loader_close(ld);
     mr_stream_destroy(stream);

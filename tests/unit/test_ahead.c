@@ -15,16 +15,17 @@ static void run(const char *uri, const struct mr_loader_opts *opts, struct mr_lo
 {
     struct mr_dataset *ds;
     struct mr_loader *ld;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     uint64_t n = 0;
     int rc;
     must(mr_dataset_open(uri, &ds));
     must(mr_loader_open(ds, NULL, NULL, NULL, opts, &ld));
+    st[0].size = st[1].size = sizeof st[0];
     mr_loader_stats(ld, &st[0]);
     while ((rc = mr_loader_next(ld, NULL, &b)) > 0) {
-        for (uint64_t i = 0; i < b.size; i++)
+        for (uint64_t i = 0; i < b.n; i++)
             assert_int_equal(((const uint64_t *)b.field[0].data)[i], b.indices[i]);
-        n += b.size;
+        n += b.n;
         must(mr_loader_release(ld, &b, NULL));
     }
     must(rc);

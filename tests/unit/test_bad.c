@@ -191,10 +191,10 @@ static void the_quarantine_list_names_them(void **state)
     opts.bad = MR_BAD_SKIP;
     struct mr_loader *ld;
     must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     while (mr_loader_next(ld, NULL, &b) > 0)
         must(mr_loader_release(ld, &b, NULL));
-    struct mr_bad_sample bad;
+    struct mr_bad_sample bad = {.size = sizeof bad};
     for (uint64_t i = 0; i < 3; i++) {
         assert_int_equal(mr_loader_bad(ld, i, &bad), 1);
         assert_int_equal(bad.index, 100 * i + 5);

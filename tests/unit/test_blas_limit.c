@@ -50,8 +50,12 @@ static int train_once(uint64_t then)
         rc = mr_net_create(dev, &o, &net);
     if (rc == 0 && then)
         limit_to(then);
-    struct mr_net_batch batch = {
-        .input = input, .input_dtype = MR_F32, .labels = labels, .label_dtype = MR_I32, .n = 8};
+    struct mr_net_batch batch = {.size = sizeof batch,
+                                 .input = input,
+                                 .input_dtype = MR_F32,
+                                 .labels = labels,
+                                 .label_dtype = MR_I32,
+                                 .n = 8};
     return rc ? rc : mr_net_train(net, &batch, stream);
 }
 

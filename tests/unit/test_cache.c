@@ -82,7 +82,7 @@ static void the_limit_is_kept(void **state)
 static void more_than_the_machine_has_is_refused(void **state)
 {
     (void)state;
-    struct mr_host_memory_info memory;
+    struct mr_host_memory_info memory = {.size = sizeof memory};
     char sparse[80];
     mr_host_memory_query(&memory);
     snprintf(sparse, sizeof sparse, "%s/sparse", dir);

@@ -213,7 +213,7 @@ static void delivered_keys_are_the_batchs(void **state)
     struct mr_dataset *ds = source_open(&s, true);
     struct mr_loader_opts o;
     struct mr_loader *ld;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     mr_loader_opts_init(&o);
     o.batch_size = 64;
     o.epochs = 2;
@@ -224,7 +224,7 @@ static void delivered_keys_are_the_batchs(void **state)
     int rc;
     while ((rc = mr_loader_next(ld, NULL, &b)) > 0) {
         const uint64_t(*key)[4] = b.field[0].data;
-        for (uint64_t r = 0; r < b.size; r++) {
+        for (uint64_t r = 0; r < b.n; r++) {
             assert_int_equal(key[r][0], b.indices[r]);
             assert_int_equal(key[r][1], b.epoch);
             assert_int_equal(key[r][2], 5);

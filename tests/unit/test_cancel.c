@@ -79,7 +79,7 @@ static void a_handler_may_cancel_at_any_moment(void **state)
     pthread_create(&thread, NULL, send_signals, &sender);
     for (int round = 0; round < 1000; round++) {
         struct mr_loader *ld;
-        struct mr_batch b;
+        struct mr_batch b = {.size = sizeof b};
         int rc;
         must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
         atomic_store(&current, ld);
@@ -166,7 +166,7 @@ static int blocked_get(void *user, uint64_t index, void *const row[], uint64_t (
 static void *consume(void *arg)
 {
     struct blocked *b = arg;
-    struct mr_batch batch;
+    struct mr_batch batch = {.size = sizeof batch};
     while ((b->rc = mr_loader_next(b->ld, NULL, &batch)) > 0)
         mr_loader_release(b->ld, &batch, NULL);
     sem_post(&b->go); /* next is back, though the sample it waited for is not made */
@@ -214,7 +214,7 @@ struct caller {
 static void call_all(struct caller *c)
 {
     struct mr_loader *ld = atomic_load(&c->ld);
-    struct mr_batch b = {0};
+    struct mr_batch b = {.size = sizeof b};
     if (!ld)
         return;
     bool right = mr_loader_next(ld, NULL, &b) == MR_EMISUSE && strstr(mr_last_error(), "callback");
@@ -269,7 +269,7 @@ static void callbacks_cannot_wait_for_themselves(void **state)
     struct mr_transform *chain;
     struct mr_transform_fn fn = {
         .size = sizeof fn, .name = "calls", .apply = calling_op, .user = &c};
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     struct mr_loader *ld;
     uint64_t n = 0;
     int rc;
@@ -291,9 +291,9 @@ static void callbacks_cannot_wait_for_themselves(void **state)
     mr_log_set(note_log, &c);
     atomic_store(&c.ld, ld);
     while ((rc = mr_loader_next(ld, NULL, &b)) > 0) {
-        for (uint64_t i = 0; i < b.size; i++)
+        for (uint64_t i = 0; i < b.n; i++)
             assert_int_equal(((const uint64_t *)b.field[0].data)[i], n + i);
-        n += b.size;
+        n += b.n;
         must(mr_loader_release(ld, &b, NULL));
     }
     assert_int_equal(rc, 0);

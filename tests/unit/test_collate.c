@@ -61,17 +61,17 @@ static struct mr_dataset *varying_set(void)
 static void check_padded(const struct mr_batch *b, const uint16_t *x, bool fixed)
 {
     uint64_t rows = fixed ? ROWS : 0, cols = fixed || !vary_cols ? COLS : 0;
-    for (uint64_t i = 0; i < b->size; i++) {
+    for (uint64_t i = 0; i < b->n; i++) {
         rows = MR_MAX(rows, rows_of(b->indices[i]));
         cols = vary_cols ? MR_MAX(cols, cols_of(b->indices[i])) : COLS;
     }
     const struct mr_spec *spec = &b->field[0].spec;
     assert_int_equal(spec->rank, 3);
-    assert_int_equal(spec->dim[0], b->size);
+    assert_int_equal(spec->dim[0], b->n);
     assert_int_equal(spec->dim[1], rows);
     assert_int_equal(spec->dim[2], cols);
-    assert_int_equal(b->field[0].bytes, b->size * rows * cols * 2);
-    for (uint64_t i = 0; i < b->size; i++) {
+    assert_int_equal(b->field[0].bytes, b->n * rows * cols * 2);
+    for (uint64_t i = 0; i < b->n; i++) {
         uint64_t index = b->indices[i], have = vary_cols ? cols_of(index) : COLS;
         assert_int_equal(b->field[0].lengths[i], rows_of(index));
         for (uint64_t r = 0; r < rows; r++)
@@ -85,13 +85,13 @@ static void check_ragged(const struct mr_batch *b, const uint16_t *x)
 {
     const struct mr_batch_field *f = &b->field[0];
     uint64_t at = 0;
-    for (uint64_t i = 0; i < b->size; i++) {
+    for (uint64_t i = 0; i < b->n; i++) {
         assert_int_equal(f->offsets[i], at);
         for (uint64_t r = 0; r < rows_of(b->indices[i]); r++, at++)
             for (uint64_t c = 0; c < COLS; c++)
                 assert_int_equal(x[at * COLS + c], value(b->indices[i], r, c));
     }
-    assert_int_equal(f->offsets[b->size], at);
+    assert_int_equal(f->offsets[b->n], at);
     assert_int_equal(f->spec.dim[0], at);
     assert_int_equal(f->bytes, at * COLS * 2);
 }
@@ -110,7 +110,7 @@ static void run_collate(struct mr_dataset *ds, const char *device, enum mr_colla
     must(mr_device_open(device, &dev));
     must(mr_stream_create(dev, "consumer", &stream));
     must(mr_loader_open(ds, NULL, NULL, dev, &opts, &ld));
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     uint64_t seen = 0;
     while (mr_loader_next(ld, stream, &b) > 0) {
         uint16_t *x = calloc(10 * ROWS * COLS, 2);
@@ -119,7 +119,7 @@ static void run_collate(struct mr_dataset *ds, const char *device, enum mr_colla
         must(mr_copy_async(stream, labels, MR_PAGEABLE, b.field[1].data, MR_DEVICE,
                            b.field[1].bytes));
         must(mr_stream_synchronize(stream));
-        for (uint64_t i = 0; i < b.size; i++)
+        for (uint64_t i = 0; i < b.n; i++)
             assert_int_equal(labels[i], seen++);
         if (collate == MR_COLLATE_RAGGED)
             check_ragged(&b, x);

@@ -26,7 +26,7 @@ static void test_info(void **state)
 {
     (void)state;
     struct mr_device *dev = must_open("cuda:1");
-    struct mr_device_info info;
+    struct mr_device_info info = {.size = sizeof info};
     assert_int_equal(mr_device_query(dev, &info), 0);
     assert_string_equal(info.name, "cuda:1");
     assert_string_equal(info.model, "Fake GPU 1");
@@ -266,7 +266,7 @@ static void test_lock_refused(void **state)
 {
     (void)state;
     struct mr_device *dev = must_open("cuda");
-    struct mr_memory_counters count;
+    struct mr_memory_counters count = {.size = sizeof count};
     void *a = NULL, *b = NULL;
     mr_log_set(note, NULL);
     fake_fail("cuMemHostRegister_v2", 1, 2, 0);
@@ -301,8 +301,8 @@ static void run_child(struct mr_device *dev, struct mr_stream *stream, struct mr
                       void *far, void *host)
 {
     struct fake_cuda_report before, after;
-    struct mr_memory_counters count;
-    struct mr_device_info info;
+    struct mr_memory_counters count = {.size = sizeof count};
+    struct mr_device_info info = {.size = sizeof info};
     struct mr_device *other = NULL;
     struct mr_stream *s = NULL;
     struct mr_event *e = NULL;
@@ -415,10 +415,10 @@ static struct delivered consume(const char *device, bool pageable)
     struct mr_dataset *ds = NULL;
     struct mr_sampler *sampler = NULL;
     struct mr_device *dev = must_open(device);
-    struct mr_device_info info;
+    struct mr_device_info info = {.size = sizeof info};
     struct mr_stream *stream = NULL;
     struct mr_loader *ld = NULL;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     static unsigned char seen[4096 * 64];
     void *host = NULL;
     uint64_t calls = 0, blocking = 0, ns = 10000, at = 0;

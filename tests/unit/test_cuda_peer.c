@@ -145,7 +145,7 @@ static void failures_are_told(void **state)
     }
     must(mr_copy_peer_async(stream[0], far[0], dev[0], far[1], dev[1], BYTES));
     must(mr_stream_synchronize(stream[0]));
-    struct mr_device_info info;
+    struct mr_device_info info = {.size = sizeof info};
     must(mr_device_query(dev[0], &info));
     assert_true(info.peer_gb_per_s == 50); /* two NVLinks are up */
 }

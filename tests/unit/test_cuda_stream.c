@@ -318,7 +318,7 @@ static void loaders_feed_it(void **state)
     struct mr_dataset *ds = NULL;
     struct mr_stream *elsewhere = NULL;
     struct mr_device *peer = NULL;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     uint64_t calls, blocking[2], n = 0;
     struct mr_loader *ld = open_loader(&ds, 20 * 64ull);
     must(mr_device_open("cuda:1", &peer));
@@ -365,7 +365,7 @@ static void batches_in_a_capture(void **state)
 {
     (void)state;
     struct mr_dataset *ds = NULL;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     struct mr_loader *ld = open_loader(&ds, 20 * 64ull);
     for (int n = 0; n < 20; n++) {
         assert_int_equal(begin_capture(native, 0), 0);

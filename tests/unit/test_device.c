@@ -36,7 +36,7 @@ static void test_auto_is_best(void **state)
     bool has_cuda = false;
     mr_device_each(note_cuda, &has_cuda);
     struct mr_device *dev = must_open("auto");
-    struct mr_device_info info;
+    struct mr_device_info info = {.size = sizeof info};
     assert_int_equal(mr_device_query(dev, &info), 0);
     assert_string_equal(info.name, has_cuda ? "cuda:0" : "cpu");
     assert_int_equal(info.unified, !has_cuda);
@@ -48,7 +48,7 @@ static void test_sim_options(void **state)
     (void)state;
     struct mr_device *dev =
         must_open("sim:h2d=12.5,d2h=6,pageable=3,latency=20us,step=4ms,mem=1GiB");
-    struct mr_device_info info;
+    struct mr_device_info info = {.size = sizeof info};
     assert_int_equal(mr_device_query(dev, &info), 0);
     assert_string_equal(info.name, "sim");
     assert_int_equal(info.unified, 0);
@@ -244,7 +244,7 @@ static void test_wait_and_copy(void **state)
     (void)state;
     for (size_t i = 0; i < MR_COUNT(every); i++) {
         struct mr_device *dev = must_open(every[i]);
-        struct mr_device_info info;
+        struct mr_device_info info = {.size = sizeof info};
         struct mr_stream *stream = NULL;
         void *ptr = &info;
         assert_int_equal(mr_device_query(dev, &info), 0);

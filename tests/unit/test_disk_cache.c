@@ -61,7 +61,7 @@ static int fresh(void **state)
 
 static struct mr_remote_stats counts(void)
 {
-    struct mr_remote_stats st;
+    struct mr_remote_stats st = {.size = sizeof st};
     mr_remote_stats_query(&st);
     return st;
 }

@@ -99,7 +99,7 @@ static void tensors_say_what_fields_are(void **state)
 {
     (void)state;
     struct box box;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     struct mr_dlpack *t;
     struct mr_dlpack_versioned *v;
     open_box(&box, NULL, MR_COLLATE_RAGGED);
@@ -145,7 +145,7 @@ static void dtypes_have_their_codes(void **state)
         struct mr_dataset *ds;
         struct mr_loader *ld;
         struct mr_loader_opts opts;
-        struct mr_batch b;
+        struct mr_batch b = {.size = sizeof b};
         struct mr_dlpack *t;
         mr_callback_opts_init(&o);
         o.name = "one";
@@ -199,7 +199,7 @@ static void a_batch_stays_until_its_last_hold_ends(void **state)
     static const char *const devices[] = {NULL, "sim:latency=1us"};
     for (int round = 0; round < 20; round++) {
         struct box box;
-        struct mr_batch b;
+        struct mr_batch b = {.size = sizeof b};
         struct tensors kept = {.n = 0};
         uint64_t from[MOST];
         struct mr_stream *stream = NULL;
@@ -241,7 +241,7 @@ static void tensors_outlive_the_loader(void **state)
     (void)state;
     for (int round = 0; round < 40; round++) {
         struct box box;
-        struct mr_batch b;
+        struct mr_batch b = {.size = sizeof b};
         struct tensors mine = {.n = 0}, theirs = {.n = 0};
         uint32_t n = 1 + draw(20);
         open_box(&box, round % 2 ? "sim:latency=1us" : NULL, MR_COLLATE_FIXED);

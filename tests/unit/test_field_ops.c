@@ -96,13 +96,13 @@ static void has_fields(const struct mr_loader *ld, const struct mr_batch *b, int
 
 static void is_label(const struct mr_batch *b, int f)
 {
-    for (uint64_t r = 0; r < b->size; r++)
+    for (uint64_t r = 0; r < b->n; r++)
         assert_int_equal(((const int64_t *)b->field[f].data)[r], b->indices[r] % 10);
 }
 
 static void is_x(const struct mr_batch *b, int f, double factor)
 {
-    for (uint64_t r = 0; r < b->size; r++)
+    for (uint64_t r = 0; r < b->n; r++)
         for (uint64_t k = 0; k < 3; k++)
             assert_true(((const float *)b->field[f].data)[3 * r + k] ==
                         (float)(factor * ((double)b->indices[r] + (double)k / 4)));
@@ -159,7 +159,7 @@ static void check_language(const struct mr_loader *ld, const struct mr_batch *b)
     const int64_t *labels = b->field[1].data;
     const uint8_t *mask = b->field[2].data;
     assert_int_equal(b->field[2].spec.dtype, MR_U8);
-    for (uint64_t r = 0; r < b->size; r++)
+    for (uint64_t r = 0; r < b->n; r++)
         for (uint64_t k = 0; k < 12; k++) {
             uint64_t i = b->indices[r], n = MR_MIN(length_of(i), 12), at = r * 12 + k;
             assert_int_equal(ids[at], k < n ? id_of(i, k) : 0);
@@ -184,7 +184,7 @@ static void check_masks(const struct mr_loader *ld, const struct mr_batch *b)
 {
     has_fields(ld, b, 4, (const char *const[]){"ids", "x", "label", "seen"});
     uint64_t width = b->field[3].spec.dim[1];
-    for (uint64_t r = 0; r < b->size; r++) {
+    for (uint64_t r = 0; r < b->n; r++) {
         assert_int_equal(b->field[3].lengths[r], length_of(b->indices[r]));
         assert_int_equal(b->field[0].lengths[r], length_of(b->indices[r]));
         for (uint64_t k = 0; k < width; k++)

@@ -90,7 +90,7 @@ static void absurd_sizes_are_not_read(void **state)
     test_fails(rc, MR_ELIMIT, "huge/a.jpg", "67116865 bytes", "67116864 at most", "max-pixels");
     struct mr_loader_opts lo;
     struct mr_loader *ld;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     mr_loader_opts_init(&lo);
     lo.collate = MR_COLLATE_PAD;
     test_works(mr_loader_open(ds, NULL, NULL, NULL, &lo, &ld));

@@ -60,7 +60,7 @@ static int drain(struct mr_dataset *ds, struct mr_device *device, uint64_t *n)
 {
     struct mr_loader_opts opts;
     struct mr_loader *ld;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     mr_loader_opts_init(&opts);
     opts.workers = 2;
     int rc = mr_loader_open(ds, NULL, NULL, device, &opts, &ld);
@@ -68,7 +68,7 @@ static int drain(struct mr_dataset *ds, struct mr_device *device, uint64_t *n)
         return rc;
     *n = 0;
     while ((rc = mr_loader_next(ld, NULL, &b)) > 0) {
-        *n += b.size;
+        *n += b.n;
         mr_loader_release(ld, &b, NULL);
     }
     mr_loader_close(ld);
@@ -78,8 +78,8 @@ static int drain(struct mr_dataset *ds, struct mr_device *device, uint64_t *n)
 static int use_inherited_loader(void *arg)
 {
     struct inherited *in = arg;
-    struct mr_loader_stats st;
-    struct mr_batch b;
+    struct mr_loader_stats st = {.size = sizeof st};
+    struct mr_batch b = {.size = sizeof b};
     char state[1024];
     uint64_t n;
     expect(refused(in, mr_loader_next(in->ld, NULL, &b)));
@@ -100,9 +100,9 @@ static void an_inherited_loader_says_so(void **state)
 {
     (void)state;
     for (int round = 0; round < 20; round++) {
-        struct inherited in = {.parent = getpid()};
+        struct inherited in = {.parent = getpid(), .batch.size = sizeof in.batch};
         struct mr_loader_opts opts;
-        struct mr_batch b;
+        struct mr_batch b = {.size = sizeof b};
         uint64_t n = 10;
         mr_loader_opts_init(&opts);
         opts.workers = 1 + (uint32_t)round % 4;
@@ -114,7 +114,7 @@ static void an_inherited_loader_says_so(void **state)
         in_child(use_inherited_loader, &in);
         must(mr_loader_release(in.ld, &in.batch, NULL));
         while (mr_loader_next(in.ld, NULL, &b) > 0) { /* the parent goes on */
-            n += b.size;
+            n += b.n;
             must(mr_loader_release(in.ld, &b, NULL));
         }
         assert_int_equal(n, 1000);
@@ -137,7 +137,7 @@ static int use_inherited_device(void *arg)
 {
     struct inherited_device *d = arg;
     struct inherited *in = &d->in;
-    struct mr_device_info info;
+    struct mr_device_info info = {.size = sizeof info};
     struct mr_stream *stream;
     struct mr_event *event;
     struct mr_graph *graph;

@@ -248,7 +248,7 @@ static void slow_consumer(const char *device, uint32_t prefetch)
     struct mr_loader *ld = NULL;
     struct mr_stream *stream = NULL;
     struct mr_loader_opts opts;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     unsigned char *all = NULL;
     uint64_t at = 0, step_ns = 300000, calls[2] = {0}, blocking[2] = {0};
     int rc;

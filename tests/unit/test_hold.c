@@ -46,6 +46,12 @@ static struct mr_dataset *open_sequences(void)
     return ds;
 }
 
+static void batches_init(struct mr_batch *batch, int n)
+{
+    for (int i = 0; i < n; i++)
+        batch[i].size = sizeof *batch;
+}
+
 /* A batch, and the hash of what it was when it was handed out. */
 struct kept {
     struct mr_batch b;
@@ -128,9 +134,10 @@ static void play(struct game *g, uint32_t most, struct run *out)
     static struct kept held[MOST];
     uint32_t n = 0;
     int rc;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     while ((rc = mr_loader_next(g->ld, g->stream, &b)) > 0) {
-        held[n++] = (struct kept){b, hash_of(out, g->dev, g->stream, &b)};
+        held[n].b = b;
+        held[n++].hash = hash_of(out, g->dev, g->stream, &b);
         while (n > most || (n > 0 && draw(3) == 0)) {
             uint32_t i = draw(2) ? 0 : draw(n);
             if (draw(2))
@@ -253,7 +260,7 @@ static void close_box(struct box *box)
 
 static uint64_t memory_of(const struct box *box)
 {
-    struct mr_loader_stats st;
+    struct mr_loader_stats st = {.size = sizeof st};
     mr_loader_stats(box->ld, &st);
     return st.pageable_bytes + st.pinned_bytes + st.device_bytes;
 }
@@ -268,6 +275,7 @@ static void memory_follows_what_is_held(void **state)
     for (size_t d = 0; d < MR_COUNT(devices); d++) {
         struct box box;
         struct mr_batch held[MOST];
+        batches_init(held, MOST);
         open_box(&box, devices[d], 8, 0);
         uint64_t before = memory_of(&box);
         for (uint32_t most = 1; most <= 32; most *= 2) {
@@ -305,6 +313,7 @@ static void everything_held_is_an_error_that_ends_nothing(void **state)
     for (uint32_t round = 0; round < 12; round++) {
         struct box box;
         struct mr_batch held[MOST];
+        batches_init(held, MOST);
         bool done[MOST] = {false};
         uint32_t n = 0, prefetch = 1 + draw(5);
         open_box(&box, devices[round % 2], prefetch, 0);
@@ -362,7 +371,8 @@ static void held_batches_are_made_again(void **state)
     (void)state;
     for (uint32_t round = 0; round < 40; round++) {
         struct box box;
-        struct mr_batch held[MOST], b;
+        struct mr_batch held[MOST], b = {.size = sizeof b};
+        batches_init(held, MOST);
         bool done[MOST] = {false};
         char text[1024], next_text[1024];
         uint32_t n = draw(30), first = 0;
@@ -406,6 +416,7 @@ static void bad_samples_of_held_batches_count_later(void **state)
     struct mr_dataset *ds;
     struct mr_loader *ld;
     struct mr_batch held[10];
+    batches_init(held, 10);
     char text[1024];
     mr_callback_opts_init(&o);
     o.name = "bad";
@@ -435,6 +446,7 @@ static void a_released_batch_is_not_held(void **state)
     (void)state;
     struct box box;
     struct mr_batch held[MOST], copy;
+    batches_init(held, MOST);
     open_box(&box, "cpu", 2, 0);
     for (int i = 0; i < 20; i++)
         assert_int_equal(mr_loader_next(box.ld, NULL, &held[i]), 1);

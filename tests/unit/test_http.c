@@ -12,7 +12,7 @@ static void right_bytes_from_good_and_odd_servers(void **state)
     static const char *const kinds[] = {"ok",       "nohead", "noetag",  "novalidator",
                                         "redirect", "s503-2", "s500-1",  "s429-1",
                                         "cut-2",    "more-1", "reset-2", "empty-2"};
-    struct mr_remote_stats before, after;
+    struct mr_remote_stats before = {.size = sizeof before}, after = {.size = sizeof after};
     mr_remote_stats_query(&before);
     quick_options(4, NULL, 0);
     for (size_t i = 0; i < MR_COUNT(kinds); i++) {

@@ -320,7 +320,7 @@ static void cancel_and_close_at_any_moment(void **state)
         opts.workers = 1 + draw(4);
         struct mr_loader *ld;
         must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
-        struct mr_batch b;
+        struct mr_batch b = {.size = sizeof b};
         for (uint32_t i = draw(4); i > 0; i--)
             assert_int_equal(mr_loader_next(ld, NULL, &b), 1); /* held on purpose: at most 3 of 4 */
         mr_loader_close(ld);
@@ -329,7 +329,7 @@ static void cancel_and_close_at_any_moment(void **state)
     must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, cancel_soon, ld), 0);
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     int rc;
     while ((rc = mr_loader_next(ld, NULL, &b)) > 0)
         must(mr_loader_release(ld, &b, NULL));
@@ -351,7 +351,7 @@ static void misuse_is_told(void **state)
     opts.prefetch = 2;
     struct mr_loader *ld;
     must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
-    struct mr_batch a, b, c;
+    struct mr_batch a = {.size = sizeof a}, b = {.size = sizeof b}, c = {.size = sizeof c};
     assert_int_equal(mr_loader_next(ld, NULL, &a), 1);
     assert_int_equal(mr_loader_next(ld, NULL, &b), 1);
     /* Released out of order, the next batches still come in order. */
@@ -419,10 +419,10 @@ static void statistics_add_up(void **state)
     opts.workers = 2;
     struct mr_loader *ld;
     must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     while (mr_loader_next(ld, NULL, &b) > 0)
         must(mr_loader_release(ld, &b, NULL));
-    struct mr_loader_stats st;
+    struct mr_loader_stats st = {.size = sizeof st};
     mr_loader_stats(ld, &st);
     assert_int_equal(st.samples, 500);
     assert_int_equal(st.batches, 10);
@@ -456,11 +456,11 @@ static void the_steady_rate_leaves_out_ready_batches(void **state)
         opts.prefetch = 4;
         struct mr_loader *ld;
         must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
-        struct mr_loader_stats st;
+        struct mr_loader_stats st = {.size = sizeof st};
         do
             mr_loader_stats(ld, &st);
         while (st.make.n < (uint64_t)MR_MIN(batches, 4) && usleep(1000) == 0);
-        struct mr_batch b;
+        struct mr_batch b = {.size = sizeof b};
         while (mr_loader_next(ld, NULL, &b) > 0)
             must(mr_loader_release(ld, &b, NULL));
         mr_loader_stats(ld, &st);

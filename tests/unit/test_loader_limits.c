@@ -21,7 +21,8 @@ static void a_held_batch_stops_nothing(void **state)
     opts.prefetch = 3;
     struct mr_loader *ld;
     must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
-    struct mr_batch kept, b, copy;
+    struct mr_batch kept = {.size = sizeof kept}, b = {.size = sizeof b},
+                    copy = {.size = sizeof copy};
     assert_int_equal(mr_loader_next(ld, NULL, &kept), 1);
     for (uint64_t i = 1; i < 6; i++) {
         assert_int_equal(mr_loader_next(ld, NULL, &b), 1);
@@ -147,7 +148,7 @@ static void one_cache_for_two_loaders(void **state)
     for (int i = 0; i < 2; i++) {
         struct mr_loader *ld;
         must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
-        struct mr_batch b;
+        struct mr_batch b = {.size = sizeof b};
         while (mr_loader_next(ld, NULL, &b) > 0)
             must(mr_loader_release(ld, &b, NULL));
         mr_loader_close(ld);
@@ -194,9 +195,9 @@ static void what_is_touched_is_what_is_said(void **state)
     opts.prefetch = 2;
     opts.workers = 1;
     uint64_t before = anonymous_bytes(), touched = 0;
-    struct mr_loader_stats st;
+    struct mr_loader_stats st = {.size = sizeof st};
     struct mr_loader *ld;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     must(mr_loader_open(ds, order, chain, NULL, &opts, &ld));
     while (mr_loader_next(ld, NULL, &b) > 0) {
         uint64_t now = b.index % 50 == 49 ? anonymous_bytes() : 0;

@@ -148,7 +148,7 @@ static void test_processes(void **state)
     write_part("a.part", &late);
     write_part("b.part", &early);
     write_part("c.part", &again);
-    struct mr_merge_stats stats;
+    struct mr_merge_stats stats = {.size = sizeof stats};
     struct mr_recording *r = merged(&stats);
     assert_int_equal(stats.n_parts, 3);
     assert_int_equal(stats.n_processes, 3);
@@ -186,7 +186,7 @@ static void test_cut(void **state)
     for (size_t n = 0; n <= part.n; n += n < 64 ? 8 : 3) {
         struct bytes some = {part.data, n, n};
         write_part("a.part", &some);
-        struct mr_merge_stats stats;
+        struct mr_merge_stats stats = {.size = sizeof stats};
         if (mr_recording_merge(folder, out, 1, &stats) < 0)
             fail_msg("%zu bytes: %s", n, mr_last_error());
         assert_true(stats.n_records >= before);
@@ -195,7 +195,7 @@ static void test_cut(void **state)
     assert_int_equal(before, 2);
     struct bytes almost = {part.data, part.n - 1, 0};
     write_part("a.part", &almost);
-    struct mr_merge_stats stats;
+    struct mr_merge_stats stats = {.size = sizeof stats};
     struct mr_recording *r = merged(&stats);
     assert_int_equal(stats.n_cut, 1);
     assert_int_equal(r->n_ops, 1);
@@ -279,7 +279,7 @@ static void test_strange(void **state)
     } newer = {{.start_ns = 1810, .end_ns = 1820, .name = 1, .tid = 7}, 3};
     add_chunk(&b, MR_PART_OS, &newer, 1, sizeof(newer));
     write_part("a.part", &b);
-    struct mr_merge_stats stats;
+    struct mr_merge_stats stats = {.size = sizeof stats};
     struct mr_recording *r = merged(&stats);
     assert_int_equal(stats.n_lost_timestamps, 1);
     assert_int_equal(r->n_lost_times, 1);

@@ -39,7 +39,7 @@ static void check_batch(const struct mr_batch *b, bool cuts, double *sum)
 {
     const float *soft = b->field[1].data, *image = b->field[0].data;
     int given[CLASSES] = {0};
-    for (uint64_t r = 0; r < b->size; r++, soft += CLASSES, image += H * W) {
+    for (uint64_t r = 0; r < b->n; r++, soft += CLASSES, image += H * W) {
         int own = (int)b->indices[r], other = -1;
         double total = 0, mean = 0, part = (double)soft[own];
         for (int c = 0; c < CLASSES; c++) {
@@ -59,7 +59,7 @@ static void check_batch(const struct mr_batch *b, bool cuts, double *sum)
         given[other < 0 ? own : other]++;
         *sum += part / N;
     }
-    for (uint64_t r = 0; r < b->size; r++)
+    for (uint64_t r = 0; r < b->n; r++)
         assert_int_equal(given[b->indices[r]], 1);
 }
 
@@ -69,7 +69,7 @@ static void run_and_check(const char *text, bool cuts, double *sum)
     struct mr_transform *chain;
     struct mr_loader_opts opts;
     struct mr_loader *ld;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     mr_loader_opts_init(&opts);
     opts.batch_size = BATCH;
     opts.epochs = 60;
@@ -77,7 +77,7 @@ static void run_and_check(const char *text, bool cuts, double *sum)
     must(mr_transform_add(chain, text));
     must(mr_loader_open(ds, NULL, chain, NULL, &opts, &ld));
     while (mr_loader_next(ld, NULL, &b) > 0) {
-        if (b.size > 1)
+        if (b.n > 1)
             check_batch(&b, cuts, sum);
         must(mr_loader_release(ld, &b, NULL));
     }

@@ -68,7 +68,8 @@ static void close_net(struct fixture *f)
 static struct mr_net_batch batch_of(struct fixture *f, uint32_t n)
 {
     bool mse = f->o.loss == MR_MSE;
-    return (struct mr_net_batch){.input = f->input,
+    return (struct mr_net_batch){.size = sizeof(struct mr_net_batch),
+                                 .input = f->input,
                                  .input_dtype = MR_F64,
                                  .n = n,
                                  .labels = mse ? (void *)f->targets : (void *)f->labels,
@@ -78,7 +79,7 @@ static struct mr_net_batch batch_of(struct fixture *f, uint32_t n)
 /* The mean loss of a training pass, as dropout of step 0 sees it. */
 static double loss_of(struct fixture *f)
 {
-    struct mr_net_totals t;
+    struct mr_net_totals t = {.size = sizeof t};
     struct mr_net_batch b = batch_of(f, MAX_BATCH);
     assert_int_equal(mr_net_zero_totals(f->net, f->stream), 0);
     assert_int_equal(mr_net_set_step(f->net, 0, f->stream), 0);
@@ -366,7 +367,7 @@ static void two_steps(const char *model, enum mr_dtype dtype, enum mr_loss loss,
                       bool warm, char *out, uint64_t *out_bytes)
 {
     struct fixture f;
-    struct mr_net_totals t;
+    struct mr_net_totals t = {.size = sizeof t};
     void *params, *grads, *low, *buffers;
     uint64_t n_buffers, size = dtype == MR_F64 ? 8 : 4;
     open_net(&f, model, dtype, 2, 6, 2);
@@ -422,7 +423,7 @@ static void test_eval(void **state)
     assert_int_equal(mr_net_create(f.dev, &f.o, &f.net), 0);
     struct mr_net_batch b = batch_of(&f, 4);
     const void *one, *two;
-    struct mr_net_totals t;
+    struct mr_net_totals t = {.size = sizeof t};
     f.labels[1] = 5;
     f.labels[2] = -1;
     assert_int_equal(mr_net_eval(f.net, &b, &one, f.stream), 0);
@@ -580,7 +581,7 @@ static void test_misuse(void **state)
 {
     (void)state;
     struct fixture f;
-    struct mr_net_totals totals;
+    struct mr_net_totals totals = {.size = sizeof totals};
     const char *what;
     float scale;
     uint32_t good;

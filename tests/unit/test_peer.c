@@ -63,7 +63,7 @@ static void the_slower_rate_counts(void **state)
     struct mr_event *start, *end;
     int64_t ns = 0;
     unsigned char *a = take(fast, MR_DEVICE, 1 << 20), *b = take(slow, MR_DEVICE, 1 << 20);
-    struct mr_device_info info;
+    struct mr_device_info info = {.size = sizeof info};
     must(mr_device_query(slow, &info));
     assert_true(info.peer_gb_per_s == 2);
     must(mr_stream_create(fast, "s", &stream));

@@ -211,14 +211,14 @@ static void test_points_come_along(void **state)
     struct mr_transform *chain;
     struct mr_loader_opts opts;
     struct mr_loader *ld;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     mr_loader_opts_init(&opts);
     opts.batch_size = N;
     must(mr_transform_create(&chain));
     must(mr_transform_add(chain, "resize(80,100),center_crop(50,60),hflip,vflip"));
     must(mr_loader_open(ds, NULL, chain, NULL, &opts, &ld));
     assert_int_equal(mr_loader_next(ld, NULL, &b), 1);
-    for (uint64_t r = 0; r < b.size; r++) {
+    for (uint64_t r = 0; r < b.n; r++) {
         float point[2];
         memcpy(point, (const char *)b.field[1].data + r * sizeof point, sizeof point);
         assert_true(point[0] > 29.49f && point[0] < 29.51f && point[1] > 24.49f &&

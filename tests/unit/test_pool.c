@@ -25,7 +25,7 @@ static struct mr_device *must_open(const char *uri)
 
 static struct mr_memory_counters count(struct mr_device *dev, enum mr_memory kind)
 {
-    struct mr_memory_counters c;
+    struct mr_memory_counters c = {.size = sizeof c};
     mr_memory_query(dev, kind, &c);
     return c;
 }
@@ -94,7 +94,7 @@ static void test_trim(void **state)
         assert_int_equal(count(dev, (enum mr_memory)kind).held_bytes, 1 << 20);
         assert_int_equal(count(dev, (enum mr_memory)kind).hits, 0);
     }
-    struct mr_device_info info;
+    struct mr_device_info info = {.size = sizeof info};
     assert_int_equal(mr_device_query(dev, &info), 0);
     assert_int_equal(info.free_bytes, 0);
     mr_memory_trim(dev);

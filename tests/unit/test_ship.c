@@ -50,13 +50,13 @@ struct quick {
  * driver, after 100 batches. */
 static struct quick consume(const char *uri, uint64_t n, uint64_t step_ns, uint32_t prefetch)
 {
-    struct quick q = {.from_ns = mr_time_ns()};
+    struct quick q = {.from_ns = mr_time_ns(), .stats.size = sizeof q.stats};
     struct mr_device *dev = NULL;
     struct mr_dataset *ds = NULL;
     struct mr_loader *ld = NULL;
     struct mr_stream *stream = NULL;
     struct mr_loader_opts opts;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     struct fake_cuda_report r[2] = {{0}, {0}};
     uint64_t calls[2] = {0}, blocking[2] = {0};
     char set[64];
@@ -160,8 +160,8 @@ static void test_uses_of_a_while(void **state)
     struct mr_stream *stream = NULL;
     struct mr_loader *ld = NULL;
     struct mr_loader_opts lo;
-    struct mr_loader_stats first, last;
-    struct mr_batch b;
+    struct mr_loader_stats first = {.size = sizeof first}, last = {.size = sizeof last};
+    struct mr_batch b = {.size = sizeof b};
     must(mr_dataset_open("synthetic:n=400,shape=16", &ds));
     must(mr_device_open("sim:latency=1us", &dev));
     must(mr_stream_create(dev, "test", &stream));

@@ -71,7 +71,7 @@ static int resume(const struct order *o, const char *state, int force, char next
     struct mr_dataset *ds;
     struct mr_loader *ld = NULL;
     struct mr_loader_opts opts;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     struct mr_sampler *sampler = sampler_of(o);
     struct mr_transform *chain = chain_of(o);
     must(mr_dataset_open("synthetic:n=64,shape=2x3x3,dtype=u8", &ds));

@@ -111,7 +111,7 @@ static void must(int rc)
 
 static void next(struct mr_loader *ld, struct mr_stream *stream)
 {
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     int rc = mr_loader_next(ld, stream, &b);
     must(rc);
     assert_int_equal(rc, 1);

@@ -27,7 +27,7 @@ static void processors_respect_the_mask(void **state)
 {
     (void)state;
     cpu_set_t all, one;
-    struct mr_cpu_info info;
+    struct mr_cpu_info info = {.size = sizeof info};
     mr_cpu_query(&info);
     assert_true(info.online >= 1 && info.affinity >= 1 && info.quota >= 0);
     assert_true(mr_cpu_count() >= 1 && mr_cpu_count() <= info.affinity);
@@ -46,7 +46,7 @@ static void processors_respect_the_mask(void **state)
 static void memory_is_plausible(void **state)
 {
     (void)state;
-    struct mr_host_memory_info m;
+    struct mr_host_memory_info m = {.size = sizeof m};
     mr_host_memory_query(&m);
     assert_true(m.total_bytes > 1 << 20 && m.available_bytes > 0 &&
                 m.available_bytes <= m.total_bytes);

@@ -171,7 +171,7 @@ static void test_refused(void **state)
     (void)state;
     struct mr_trainer_opts o;
     struct mr_trainer *t = NULL;
-    struct mr_train_sums sums;
+    struct mr_train_sums sums = {.size = sizeof sums};
     defaults(&o);
     struct mr_trainer *other = make(&o);
     struct mr_checkpoint *c = saved(other);
@@ -206,7 +206,7 @@ static void test_ends(void **state)
     (void)state;
     struct mr_trainer_opts o;
     struct mr_trainer_info info = {.size = sizeof info};
-    struct mr_train_epoch e;
+    struct mr_train_epoch e = {.size = sizeof e};
     int last;
     defaults(&o);
     o.max_steps = 20;
@@ -251,7 +251,8 @@ static void test_net_of_checkpoint(void **state)
     const void *outputs;
     float want[4];
     uint8_t sample[30] = {1, 2, 3};
-    const struct mr_net_batch batch = {.input = sample, .input_dtype = MR_U8, .n = 1};
+    const struct mr_net_batch batch = {
+        .size = sizeof batch, .input = sample, .input_dtype = MR_U8, .n = 1};
     defaults(&o);
     o.transform = "";
     struct mr_trainer *t = make(&o);

@@ -104,12 +104,12 @@ static void close_gated(struct fixture *f)
 /* Takes batches, checks that they go on where n is; returns what ends that. */
 static int take(struct fixture *f, uint64_t timeout_ns, uint64_t *n)
 {
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     int rc;
     while ((rc = mr_loader_next_for(f->ld, NULL, timeout_ns, &b)) > 0) {
-        for (uint64_t i = 0; i < b.size; i++)
+        for (uint64_t i = 0; i < b.n; i++)
             assert_int_equal(((const uint64_t *)b.field[0].data)[i], N - 1 - *n - i);
-        *n += b.size;
+        *n += b.n;
         must(mr_loader_release(f->ld, &b, NULL));
     }
     return rc;
@@ -164,7 +164,7 @@ static void a_late_read_is_named(void **state)
     struct mr_dataset *ds;
     struct mr_loader_opts opts;
     struct mr_loader *ld;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     alarm(HANGS_S);
     must(mr_dataset_open("synthetic:n=100,shape=4,delay=1h", &ds));
     mr_loader_opts_init(&opts);
@@ -201,7 +201,7 @@ static void no_time_at_all_is_enough(void **state)
     while (take(&f, 0, &n) == -ETIMEDOUT)
         timeouts++;
     assert_int_equal(n, N);
-    struct mr_loader_stats st;
+    struct mr_loader_stats st = {.size = sizeof st};
     mr_loader_stats(f.ld, &st);
     assert_int_equal(st.batches, N / 16);
     assert_true(st.consumer_wait_ns + st.consumer_busy_ns <= st.elapsed_ns);
@@ -231,7 +231,7 @@ static void a_descriptor_says_when_a_batch_is_ready(void **state)
         struct mr_dataset *ds;
         struct mr_device *device;
         struct mr_loader *ld;
-        struct mr_batch b;
+        struct mr_batch b = {.size = sizeof b};
         uint64_t n = 0;
         int rc = 1, fd = -1;
         c.opts.workers = 1 + round % 3;
@@ -242,7 +242,7 @@ static void a_descriptor_says_when_a_batch_is_ready(void **state)
         must(mr_loader_open(ds, NULL, NULL, device, &c.opts, &ld));
         for (uint32_t i = 0; i < round; i++) /* some without it */
             if (mr_loader_next(ld, NULL, &b) > 0) {
-                n += b.size;
+                n += b.n;
                 must(mr_loader_release(ld, &b, NULL));
             }
         must(fd = mr_loader_fd(ld));
@@ -253,7 +253,7 @@ static void a_descriptor_says_when_a_batch_is_ready(void **state)
             if (rc == -ETIMEDOUT)
                 continue;
             must(rc);
-            n += rc > 0 ? b.size : 0;
+            n += rc > 0 ? b.n : 0;
             if (rc > 0)
                 must(mr_loader_release(ld, &b, NULL));
         }

@@ -46,12 +46,13 @@ static void run(const struct mr_callback_opts *source, struct mr_transform *chai
     opts.workers = 2;
     struct mr_loader *ld;
     must(mr_loader_open(ds, NULL, chain, NULL, &opts, &ld));
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     while (mr_loader_next(ld, NULL, &b) > 0) {
         if (busy_us)
             usleep(busy_us);
         must(mr_loader_release(ld, &b, NULL));
     }
+    out->size = sizeof *out;
     mr_loader_stats(ld, out);
     mr_loader_close(ld);
     mr_dataset_close(ds);
@@ -85,7 +86,7 @@ static void a_sleeping_callback_waits(void **state)
             opts.get_run = sleep_run;
         else
             opts.get = sleep_get;
-        struct mr_loader_stats st;
+        struct mr_loader_stats st = {.size = sizeof st};
         run(&opts, NULL, 0, &st);
         assert_string_equal(st.bottleneck, "decode");
         double ms = number_after(st.reason, "waiting in get(): ");
@@ -101,7 +102,7 @@ static void the_consumer_sets_the_number_of_workers(void **state)
     (void)state;
     struct mr_callback_opts opts = source();
     opts.get = sleep_get;
-    struct mr_loader_stats st;
+    struct mr_loader_stats st = {.size = sizeof st};
     run(&opts, NULL, 2000, &st);
     double n = number_after(st.reason, "without using a processor: about ");
     assert_non_null(strstr(st.reason, " workers would hide it"));
@@ -113,7 +114,7 @@ static void a_spinning_callback_does_not_wait(void **state)
     (void)state;
     struct mr_callback_opts opts = source();
     opts.get = spin_get;
-    struct mr_loader_stats st;
+    struct mr_loader_stats st = {.size = sizeof st};
     run(&opts, NULL, 0, &st);
     assert_string_equal(st.bottleneck, "decode");
     assert_null(strstr(st.reason, "waiting"));
@@ -149,7 +150,7 @@ static void decode_is_told_from_transform_by_all_slow_samples(void **state)
     must(mr_transform_add_fn(chain, &fn));
     struct mr_callback_opts opts = source();
     opts.get = uneven_get;
-    struct mr_loader_stats st;
+    struct mr_loader_stats st = {.size = sizeof st};
     run(&opts, chain, 0, &st);
     assert_string_equal(st.bottleneck, "decode");
     assert_true(st.stage_ns[MR_STAGE_DECODE] > st.stage_ns[MR_STAGE_TRANSFORM]);

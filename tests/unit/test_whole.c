@@ -67,14 +67,14 @@ static int64_t run(struct mr_dataset *ds, const char *order, const struct mr_loa
 {
     struct mr_sampler *sampler;
     struct mr_loader *ld;
-    struct mr_batch b;
-    struct mr_bad_sample bad;
+    struct mr_batch b = {.size = sizeof b};
+    struct mr_bad_sample bad = {.size = sizeof bad};
     int64_t n = 0;
     int rc;
     must(mr_sampler_open(order, mr_dataset_length(ds), 3, &sampler));
     must(mr_loader_open(ds, sampler, NULL, NULL, lo, &ld));
     while ((rc = mr_loader_next(ld, NULL, &b)) > 0) {
-        for (uint64_t row = 0; row < b.size; row++, n++)
+        for (uint64_t row = 0; row < b.n; row++, n++)
             check_row(&b, row);
         must(mr_loader_release(ld, &b, NULL));
     }
@@ -139,8 +139,8 @@ static void the_cache_keeps_to_the_ceiling(void **state)
     struct mr_dataset *ds;
     struct mr_loader_opts lo;
     struct mr_loader *ld;
-    struct mr_loader_stats st;
-    struct mr_batch b;
+    struct mr_loader_stats st = {.size = sizeof st};
+    struct mr_batch b = {.size = sizeof b};
     int rc;
     mr_loader_opts_init(&lo);
     lo.cache = MR_CACHE_HOST;
@@ -285,7 +285,7 @@ static void too_few_descriptors_are_not_bad_samples(void **state)
         struct mr_loader_opts lo;
         struct mr_sampler *sampler;
         struct mr_loader *ld;
-        struct mr_batch b;
+        struct mr_batch b = {.size = sizeof b};
         struct rlimit before, few;
         if (!usable(kinds[k]))
             continue;
@@ -317,7 +317,7 @@ static void too_few_descriptors_are_not_bad_samples(void **state)
 static void a_million_are_cheap(void **state)
 {
     (void)state;
-    struct mr_host_memory_info before, after;
+    struct mr_host_memory_info before = {.size = sizeof before}, after = {.size = sizeof after};
     struct mr_files *files = mr_files_create();
     struct mr_files_kinds counts;
     char name[64];

@@ -179,7 +179,7 @@ free_buf:
 
 int mr_npy_gather(struct mr_files *to, struct mr_files *files, int id, const struct mr_npy_file *s)
 {
-    struct mr_host_memory_info memory;
+    struct mr_host_memory_info memory = {.size = sizeof memory};
     mr_host_memory_query(&memory);
     if (s->data_bytes > memory.available_bytes)
         return mr_error_set(MR_ELIMIT,

@@ -320,7 +320,7 @@ static int see_member(struct opening *o, zip_uint64_t index)
  * directory. */
 static int check_memory(const struct opening *o, uint64_t asked)
 {
-    struct mr_host_memory_info memory;
+    struct mr_host_memory_info memory = {.size = sizeof memory};
     uint64_t most = asked;
     if (most == 0) {
         mr_host_memory_query(&memory);

@@ -261,7 +261,7 @@ const char *mr_photos_text(const struct mr_dataset *ds, char *buf, size_t cap)
 
 static int read_all(struct mr_files *files, const char *path, char **text, uint64_t *n)
 {
-    struct mr_host_memory_info memory;
+    struct mr_host_memory_info memory = {.size = sizeof memory};
     int id = mr_files_add_lazy(files, path);
     int rc = id < 0 ? id : mr_files_size(files, id, n);
     if (rc < 0)

@@ -128,6 +128,8 @@ static const char *refusal(const struct mr_loader *ld)
         return "the chain mixes rows, which the host does";
     if (ld->layout.rearranged)
         return "the chain changes which fields there are, which the host does";
+    if (ld->layout.collates)
+        return "samples differ in shape, and the host collates them";
     return ld->device_info.unified ? "the device has no memory of its own" : NULL;
 }
 

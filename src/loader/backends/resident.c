@@ -105,7 +105,7 @@ static int check_labels(struct mr_loader *ld, const struct mr_batch *batch, int 
     int rc = 0;
     if (!fp->device_part || fp->device_part->as_decoded)
         return 0;
-    for (uint64_t r = 0; r < batch->size && rc == 0; r++) {
+    for (uint64_t r = 0; r < batch->n && rc == 0; r++) {
         const char *in = (const char *)batch->field[f].host + r * fp->in_bytes;
         struct mr_at at = {.index = batch->indices[r]};
         uint64_t label;
@@ -150,7 +150,7 @@ static int open_reader(const struct mr_loader *ld, struct mr_loader **out)
 static int read_all(struct mr_backend *b, struct mr_stream *stream)
 {
     struct mr_loader *reader = NULL;
-    struct mr_batch batch;
+    struct mr_batch batch = {.size = sizeof batch};
     int rc = open_reader(b->ld, &reader);
     while (rc == 0 && (rc = mr_loader_next(reader, stream, &batch)) > 0) {
         rc = keep_batch(b, &batch, stream);
@@ -169,7 +169,7 @@ static int resident_open(struct mr_backend *b)
 {
     struct mr_loader *ld = b->ld;
     struct resident *r = b->state;
-    struct mr_device_info now;
+    struct mr_device_info now = {.size = sizeof now};
     struct mr_stream *stream = NULL;
     int rc = mr_device_query(ld->device, &now);
     if (rc < 0)

@@ -58,9 +58,9 @@ static int FN(get_totals)(struct mr_nn_backend *b, struct mr_net_totals *out)
     return 0;
 }
 
-static const struct mr_net_totals *FN(totals)(const struct mr_nn_backend *b)
+static const uint64_t *FN(n_not_finite)(const struct mr_nn_backend *b)
 {
-    return &b->totals;
+    return &b->totals.n_not_finite;
 }
 
 const struct mr_nn_ops TABLE = {
@@ -91,5 +91,5 @@ const struct mr_nn_ops TABLE = {
     .set_step = FN(set_step),
     .zero_totals = FN(zero_totals),
     .get_totals = FN(get_totals),
-    .totals = FN(totals),
+    .n_not_finite = FN(n_not_finite),
 };

@@ -221,21 +221,26 @@ static int zero_totals(struct mr_nn_backend *b)
 
 static int get_totals(struct mr_nn_backend *b, struct mr_net_totals *out)
 {
-    int rc = mr_copy_async(b->current.stream, out, MR_PAGEABLE, &b->state->totals, MR_DEVICE,
-                           sizeof *out);
-    return rc ? rc : mr_stream_synchronize(b->current.stream);
+    struct mr_nn_gpu_totals now;
+    int rc = mr_copy_async(b->current.stream, &now, MR_PAGEABLE, &b->state->totals, MR_DEVICE,
+                           sizeof now);
+    if (rc < 0)
+        return rc;
+    rc = mr_stream_synchronize(b->current.stream);
+    if (rc < 0)
+        return rc;
+    *out = (struct mr_net_totals){.loss = now.loss,
+                                  .n_right = now.n_right,
+                                  .n_samples = now.n_samples,
+                                  .n_bad_labels = now.n_bad_labels,
+                                  .n_not_finite = now.n_not_finite,
+                                  .first_not_finite = now.first_not_finite};
+    return 0;
 }
 
-#define SAME(member)                                                                               \
-    offsetof(struct mr_net_totals, member) == offsetof(struct mr_nn_gpu_totals, member)
-_Static_assert(SAME(loss) && SAME(n_right) && SAME(n_samples) && SAME(n_bad_labels) &&
-                   SAME(n_not_finite) && SAME(first_not_finite) &&
-                   sizeof(struct mr_net_totals) == sizeof(struct mr_nn_gpu_totals),
-               "the kernels' totals are the API's");
-
-static const struct mr_net_totals *totals(const struct mr_nn_backend *b)
+static const uint64_t *n_not_finite(const struct mr_nn_backend *b)
 {
-    return (const struct mr_net_totals *)&b->state->totals;
+    return &b->state->totals.n_not_finite;
 }
 
 static void scaling(struct mr_nn_backend *b, const float **loss_scale, const float **grad_scale,
@@ -288,5 +293,5 @@ const struct mr_nn_ops mr_nn_cuda = {
     .rescale = rescale,
     .zero_totals = zero_totals,
     .get_totals = get_totals,
-    .totals = totals,
+    .n_not_finite = n_not_finite,
 };

@@ -126,12 +126,10 @@ int mr_remote_opts_now(struct mr_remote_opts *out, char *dir, size_t cap)
     return rc;
 }
 
-void mr_remote_stats_query(struct mr_remote_stats *out)
+int mr_remote_stats_query(struct mr_remote_stats *out)
 {
-    if (!out)
-        return;
     const struct mr_remote_counts *c = &mr_remote_counts;
-    *out = (struct mr_remote_stats){
+    const struct mr_remote_stats stats = {
         .requests = atomic_load(&c->requests),
         .retries = atomic_load(&c->retries),
         .bytes = atomic_load(&c->bytes),
@@ -141,6 +139,7 @@ void mr_remote_stats_query(struct mr_remote_stats *out)
         .cache_damaged = atomic_load(&c->cache_damaged),
         .cache_errors = atomic_load(&c->cache_errors),
     };
+    return mr_info_give("remote_stats", out, &stats, sizeof stats);
 }
 
 /* ---- names in URLs ---- */

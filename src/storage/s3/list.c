@@ -35,7 +35,7 @@ static int find_limit(uint64_t *out)
 {
     static const struct mr_option table[] = {
         {.name = "MILLRACE_LIST_LIMIT", .type = MR_OPT_BYTES, .min = 1, .max = INFINITY}, {NULL}};
-    struct mr_host_memory_info memory;
+    struct mr_host_memory_info memory = {.size = sizeof memory};
     const char *text = getenv("MILLRACE_LIST_LIMIT");
     mr_host_memory_query(&memory);
     *out = MR_MIN(MOST_MEMORY, memory.total_bytes / 2);
