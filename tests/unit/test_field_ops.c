@@ -61,7 +61,7 @@ static void each_batch(const char *text, enum mr_collate collate, const char *de
     struct mr_transform *chain = make(text);
     struct mr_device *dev;
     struct mr_loader *ld;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     struct mr_loader_opts opts;
     mr_loader_opts_init(&opts);
     opts.workers = 2;
@@ -288,7 +288,7 @@ static void test_copied_pictures(void **state)
     ds = test_open(uri);
     struct mr_transform *chain = make(c.chain);
     struct mr_loader *ld;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     must(mr_loader_open(ds, NULL, chain, NULL, &c.opts, &ld));
     assert_int_equal(mr_loader_next(ld, NULL, &b), 1);
     has_fields(ld, &b, 3, (const char *const[]){"image", "label", "other"});
