@@ -53,7 +53,7 @@ static int plan_field(struct mr_loader *ld, int f)
 {
     struct mr_field *fp = &ld->layout.field[f];
     fp->source = ld->chain ? mr_transform_source(ld->chain, f) : f;
-    fp->in = ld->ds->field[fp->source];
+    fp->in = fp->source >= 0 ? ld->ds->field[fp->source] : ld->chain->in[f];
     fp->out = ld->chain ? mr_transform_specs(ld->chain)[f] : fp->in;
     fp->identity = !ld->chain || mr_transform_is_identity(ld->chain, f);
     fp->varies = fp->out.var_dims != 0;
@@ -85,7 +85,7 @@ static int plan_decoded(struct mr_loader *ld)
     for (int f = 0; f < layout->n_fields; f++) {
         const struct mr_field *fp = &layout->field[f];
         layout->rearranged |= fp->source != f;
-        if (mr_field_in_row(fp) && layout->decoded[fp->source].row_of < 0)
+        if (fp->source >= 0 && mr_field_in_row(fp) && layout->decoded[fp->source].row_of < 0)
             layout->decoded[fp->source].row_of = f;
     }
     return 0;
@@ -149,12 +149,13 @@ static uint64_t guess_row(const struct mr_loader *ld, int f)
 {
     const struct mr_field *fp = &ld->layout.field[f];
     struct mr_extent at[MR_MAX_EXTENTS];
-    uint64_t guess = fp->source == ld->ds->picture ? GUESSED_PICTURE : GUESSED_ROW;
+    uint64_t guess =
+        fp->source >= 0 && fp->source == ld->ds->picture ? GUESSED_PICTURE : GUESSED_ROW;
     if (!fp->varies)
         return fp->row_bytes;
     int n = ld->ds->ops->locate && fp->identity ? ld->ds->ops->locate(ld->ds, 0, at) : 0;
     for (int e = 0; e < n; e++)
-        if (at[e].field == fp->source && at[e].bytes != MR_WHOLE)
+        if (fp->source >= 0 && at[e].field == fp->source && at[e].bytes != MR_WHOLE)
             guess = at[e].bytes;
     return MR_MIN(guess, fp->row_bytes);
 }

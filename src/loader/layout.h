@@ -28,7 +28,7 @@
 #include <millrace/loader.h>
 
 struct mr_field {
-    int source;             /* the data set's field that it is made from */
+    int source; /* the data set's field that it is made from; -1: an op over several made it */
     struct mr_spec in, out; /* of one sample: as decoded, as delivered */
     uint64_t in_bytes, row_bytes;
     uint64_t offset; /* in the slot's halves */

@@ -17,7 +17,9 @@ void mr_transform_unbind(struct mr_transform *chain)
     chain->n_fields = chain->n_tracks = 0;
     chain->points = chain->pointed = -1;
     chain->mix = NULL;
-    chain->scratch_bytes = 0;
+    chain->scratch_bytes = chain->begin_bytes = 0;
+    chain->n_multi = 0;
+    chain->checks_groups = false;
 }
 
 static int check_fields(const struct mr_spec *fields, int n_fields)
@@ -97,8 +99,12 @@ static void swap_tracks(struct mr_transform *chain, struct mr_now *now, int a, i
     chain->source[b] = source;
     for (int k = 0; k < now->n; k++)
         now->track[k] = swapped(now->track[k], a, b);
-    for (uint32_t i = 0; i < chain->n_ops; i++)
+    for (uint32_t i = 0; i < chain->n_ops; i++) {
+        struct mr_multi *m = chain->op[i].multi;
         chain->op[i].on = swapped(chain->op[i].on, a, b);
+        for (int k = 0; m && k < m->n_in; k++)
+            m->in[k] = swapped(m->in[k], a, b);
+    }
 }
 
 static void forget_last_track(struct mr_transform *chain)
@@ -110,13 +116,29 @@ static void forget_last_track(struct mr_transform *chain)
         chain->op[i].on = chain->op[i].on == t ? -1 : chain->op[i].on;
 }
 
+/* Does it end in an op over several fields? */
+static bool is_taken(const struct mr_transform *chain, int t)
+{
+    for (uint32_t i = 0; i < chain->n_ops; i++) {
+        const struct mr_multi *m = chain->op[i].multi;
+        for (int k = 0; m && k < m->n_in; k++)
+            if (m->in[k] == t)
+                return true;
+    }
+    return false;
+}
+
 /* Those that end in the output come first, in its order; those that lead nowhere go. */
 static void number_tracks(struct mr_transform *chain, struct mr_now *now)
 {
     for (int f = 0; f < now->n; f++)
         swap_tracks(chain, now, f, now->track[f]);
-    while (chain->n_tracks > now->n)
+    for (int t = chain->n_tracks - 1; t >= now->n; t--) {
+        if (is_taken(chain, t))
+            continue;
+        swap_tracks(chain, now, t, chain->n_tracks - 1);
         forget_last_track(chain);
+    }
     chain->n_fields = now->n;
 }
 
@@ -152,11 +174,15 @@ static int bind_fields(struct mr_transform *chain, const struct mr_spec *fields,
     if (rc < 0)
         return rc;
     number_tracks(chain, &now);
+    chain->n_given = n_fields;
     for (int t = 0; t < chain->n_tracks; t++) {
         rc = plan_track(chain, t, plain);
         if (rc < 0)
             return rc;
     }
+    rc = mr_multi_bind(chain);
+    if (rc < 0)
+        return rc;
     rc = mr_mix_bind(chain);
     if (rc < 0)
         return rc;

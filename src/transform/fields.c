@@ -211,7 +211,7 @@ const struct mr_op_ops mr_op_drop = {
     .summary = "leave the field out of the batch",
     .options = no_options,
     .positional = (const char *const[]){NULL},
-    .several = true,
+    .several = MR_SEVERAL_ANY,
     .check = needs_field,
     .arrange = drop_arrange,
 };
@@ -222,7 +222,7 @@ const struct mr_op_ops mr_op_keep = {
     .summary = "leave all other fields out of the batch: ids+labels.keep",
     .options = no_options,
     .positional = (const char *const[]){NULL},
-    .several = true,
+    .several = MR_SEVERAL_ANY,
     .check = needs_field,
     .arrange = keep_arrange,
 };

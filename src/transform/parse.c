@@ -29,6 +29,15 @@ void mr_op_destroy(struct mr_op *op)
     free(op->args);
     free(op->field);
     free(op->prefix);
+    if (op->fn.close)
+        op->fn.close(op->fn.user);
+    if (op->multi && op->multi->fn.close)
+        op->multi->fn.close(op->multi->fn.user);
+    for (int i = 0; op->multi && i < op->multi->n_names; i++)
+        free(op->multi->names[i]);
+    if (op->multi)
+        free(op->multi->names);
+    free(op->multi);
     free(op->text);
     *op = (struct mr_op){0};
 }

@@ -23,7 +23,7 @@ static int find_picture(const struct mr_transform *chain, int points)
 {
     int first = -1;
     for (int f = 0; f < chain->n_fields; f++) {
-        if (f == points || !moves(chain->plan[f]))
+        if (f == points || chain->source[f] < 0 || !moves(chain->plan[f]))
             continue;
         if (strcmp(chain->in[f].name, "image") == 0)
             return f;
@@ -42,9 +42,10 @@ static int check_moves(const struct mr_transform *chain)
             for (uint32_t k = 0; k < chain->plan[f]->n_ops; k++)
                 seen = seen || chain->plan[f]->op[k] == op;
         if (!seen)
-            return mr_op_error(op, MR_ESHAPE,
-                               "moves pixels of a field that is dropped later, and 'points' would "
-                               "not move with them: drop the field first");
+            return mr_op_error(
+                op, MR_ESHAPE,
+                "moves pixels of a field that is dropped or taken later, and 'points' would "
+                "not move with them");
     }
     return 0;
 }
@@ -53,6 +54,8 @@ int mr_points_find(const struct mr_transform *chain, int *out, int *picture)
 {
     for (int f = 0; f < chain->n_fields; f++) {
         if (!is_points(&chain->in[f]))
+            continue;
+        if (chain->source[f] < 0) /* an op over several fields made them */
             continue;
         int rc = check_moves(chain), p = find_picture(chain, f);
         if (rc < 0)

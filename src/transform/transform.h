@@ -11,7 +11,7 @@
  * A plan belongs to a track: what becomes of one field from the data set to the batch. Most chains
  * have one track for each field, with the field's number. Ops may drop a field, or begin another
  * track with the same field and the ops so far (copy), so the chain's output has a list of fields
- * of its own.
+ * of its own. A user's op over several fields ends tracks and begins others (multi.c).
  *
  * Applying a bound chain needs no lock and allocates nothing: random numbers are functions of
  * (seed, epoch, sample, op), and scratch belongs to the calling thread.
@@ -103,6 +103,9 @@ struct mr_pointwise {
     uint64_t cycle_length;
 };
 
+/* What the fields of an op on several of them must have in common. */
+enum mr_several { MR_SEVERAL_NO, MR_SEVERAL_ANY, MR_SEVERAL_IMAGES, MR_SEVERAL_LENGTHS };
+
 struct mr_op_ops {
     const char *name, *arguments, *summary;
     const char *default_field; /* NULL: the first */
@@ -110,7 +113,7 @@ struct mr_op_ops {
     const char *const *positional;
     size_t args_bytes;
     bool random;
-    bool several;               /* may be applied to several fields at once: image+mask.hflip */
+    enum mr_several several;    /* may be applied to several fields at once: image+mask.hflip */
     void (*preset)(void *args); /* sets defaults after the table's; may be NULL */
     int (*check)(const struct mr_op *op); /* checks combinations of arguments; may be NULL */
     /* Changes which fields there are, instead of infer(). op[0 .. n - 1] is the op for each field
@@ -143,11 +146,22 @@ extern const struct mr_op_ops mr_op_cast, mr_op_scale, mr_op_normalize, mr_op_la
     mr_op_random_resized_crop, mr_op_hflip, mr_op_vflip, mr_op_rotate, mr_op_color_jitter,
     mr_op_to_gray, mr_op_gaussian_blur, mr_op_erase, mr_op_mixup, mr_op_cutmix, mr_op_truncate,
     mr_op_pad_to, mr_op_shift, mr_op_random_span, mr_op_drop, mr_op_keep, mr_op_copy,
-    mr_op_attention_mask, mr_op_custom;
+    mr_op_attention_mask, mr_op_custom, mr_op_multi;
 
 /* The dimensions that are an image's height and width. */
 struct mr_image {
     int h, w;
+};
+
+/* A user's op over several fields (multi.c). */
+struct mr_multi {
+    struct mr_transform_multi_fn fn;
+    char **names; /* of the fields that it takes; NULL: all */
+    int n_names;
+    /* Set by binding: */
+    int n_in, n_out, in[MR_MAX_FIELDS]; /* in: tracks that end here */
+    struct mr_spec in_spec[MR_MAX_FIELDS], out_spec[MR_MAX_FIELDS];
+    uint64_t in_at[MR_MAX_FIELDS], out_at[MR_MAX_FIELDS], dim_at; /* in scratch */
 };
 
 struct mr_op {
@@ -159,6 +173,7 @@ struct mr_op {
     char *text;     /* "crop(32,32)", for errors and mr_transform_text() */
     void *args;
     struct mr_transform_fn fn; /* custom ops */
+    struct mr_multi *multi;    /* an op over several fields; NULL: it is none */
     /* Set by binding: */
     int on; /* track; -1: of a field that is not in the output */
     struct mr_spec in, out;
@@ -214,12 +229,18 @@ struct mr_transform {
     bool bound;
     /* Tracks. The first n_fields are the output's fields, in its order. */
     int n_fields, n_tracks;
+    int n_given; /* fields of the data set */
     struct mr_spec in[MR_MAX_TRACKS], out[MR_MAX_TRACKS];
-    int source[MR_MAX_TRACKS]; /* the field of the data set that it begins with */
+    /* The field of the data set that it begins with; < 0: what an op over several fields made, see
+     * mr_transform_given(). */
+    int source[MR_MAX_TRACKS];
     struct mr_field_plan *plan[MR_MAX_TRACKS];
     /* The ops that run on the host before a device part (device_part.h); NULL: all of them. */
     struct mr_field_plan *head[MR_MAX_FIELDS];
-    uint64_t scratch_bytes;
+    uint64_t begin_bytes;   /* of scratch, in front: what mr_transform_begin() makes */
+    uint64_t scratch_bytes; /* behind that */
+    int n_multi;            /* ops over several fields */
+    bool checks_groups;     /* fields of one op may differ in size from sample to sample */
     int points, pointed; /* the field whose points move with the pixels of field `pointed`, or -1 */
     const struct mr_op *mix; /* the op that mixes rows of batches, or NULL */
     int mix_label;           /* the field of soft labels */
@@ -247,6 +268,30 @@ bool mr_transform_is_window(const struct mr_transform *chain, int field, bool he
 /* mr_transform_window() as the cut that the stage performs, for a field that has a window. */
 int mr_transform_cut(const struct mr_transform *chain, int field, const struct mr_at *at,
                      uint32_t width, uint32_t height, struct mr_cut *out);
+/* A field of a sample, as decoded or as an op over several fields made it. */
+struct mr_given {
+    const void *data;
+    const uint64_t *dim;
+};
+/* Whether mr_transform_begin() has anything to do. */
+static inline bool mr_transform_begins(const struct mr_transform *chain)
+{
+    return chain->n_multi > 0 || chain->checks_groups;
+}
+/* Applies the ops over several fields to a sample, before mr_transform_apply_at() for each field of
+ * the output with the same scratch. in: the data set's fields; of those that at->picture replaces
+ * (number `picture`, or -1) the shape is the whole picture's. Returns 0, or the sample's error. */
+int mr_transform_begin(const struct mr_transform *chain, const struct mr_at *at, int picture,
+                       const struct mr_given in[], void *scratch);
+/* What a track begins with. */
+struct mr_given mr_transform_given(const struct mr_transform *chain, int track,
+                                   const struct mr_given in[], void *scratch);
+/* Offsets in scratch and sizes, once tracks are numbered. Returns 0 or MR_ESHAPE. */
+int mr_multi_bind(struct mr_transform *chain);
+/* One track's plan; also of those that end in an op over several fields. */
+int mr_transform_apply_track(const struct mr_transform *chain, int track, const struct mr_at *at,
+                             const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim,
+                             void *scratch);
 /* mr_transform_apply() for a sample with a known context. */
 int mr_transform_apply_at(const struct mr_transform *chain, int field, const struct mr_at *at,
                           const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim,

@@ -155,23 +155,47 @@ static int put_row(struct mr_loader *ld, int f, const struct mr_row *row, const 
     return 0;
 }
 
+/* What a field is made from. */
+static struct mr_given given(const struct mr_worker *w, int f, const struct mr_decoding *d)
+{
+    int source = w->ld->layout.field[f].source;
+    if (source < 0)
+        return mr_transform_given(w->ld->chain, f, NULL, w->scratch);
+    return (struct mr_given){d->sample.field[source].data, d->sample.field[source].dim};
+}
+
+/* The ops over several fields. Of a picture that is decoded in part they see the whole's size. */
+static int begin(struct mr_worker *w, const struct mr_decoding *d)
+{
+    const struct mr_loader *ld = w->ld;
+    const struct mr_sample *s = &d->sample;
+    struct mr_given in[MR_MAX_FIELDS];
+    struct mr_at at = place_of(d, ld->ds->picture);
+    uint64_t whole[MR_MAX_RANK] = {s->picture.full_height, s->picture.full_width,
+                                   s->picture.channels};
+    for (int f = 0; f < ld->layout.n_decoded; f++)
+        in[f] = (struct mr_given){s->field[f].data,
+                                  at.picture && f == ld->ds->picture ? whole : s->field[f].dim};
+    mr_watch_task(&w->watch, MR_TASK_TRANSFORM);
+    return mr_transform_begin(ld->chain, &at, ld->ds->picture, in, w->scratch);
+}
+
 /* The chain's part for workers: all of it, or what precedes the device's part. */
 static int transform(struct mr_worker *w, int f, const struct mr_decoding *d,
                      const struct mr_row *row, uint64_t *out_dim)
 {
     const struct mr_loader *ld = w->ld;
     const struct mr_field *fp = &ld->layout.field[f];
-    const uint64_t *in_dim = d->sample.field[fp->source].dim;
-    const void *data = d->sample.field[fp->source].data;
+    struct mr_given in = given(w, f, d);
     struct mr_at at = place_of(d, fp->source);
     memcpy(out_dim, fp->out.dim, sizeof fp->out.dim);
     mr_watch_task(&w->watch, MR_TASK_TRANSFORM);
     if (fp->device_part)
-        return mr_transform_apply_head(ld->chain, f, &at, data, in_dim,
+        return mr_transform_apply_head(ld->chain, f, &at, in.data, in.dim,
                                        mr_field_row(fp, row->slot, row->at), w->scratch);
     bool aside = fp->varies || fp->collated;
     unsigned char *to = aside ? w->row_buffer : mr_field_row(fp, row->slot, row->at);
-    int rc = mr_transform_apply_at(ld->chain, f, &at, data, in_dim, to, out_dim, w->scratch);
+    int rc = mr_transform_apply_at(ld->chain, f, &at, in.data, in.dim, to, out_dim, w->scratch);
     return rc == 0 && aside ? put_row(w->ld, f, row, to, out_dim) : rc;
 }
 
@@ -180,13 +204,12 @@ static int write_field(struct mr_worker *w, int f, const struct mr_decoding *d,
                        const struct mr_row *row, uint64_t *out_dim)
 {
     const struct mr_field *fp = &w->ld->layout.field[f];
-    const void *data = d->sample.field[fp->source].data;
-    const uint64_t *dim = d->sample.field[fp->source].dim;
     if (!fp->identity)
         return transform(w, f, d, row, out_dim);
+    struct mr_given in = given(w, f, d);
     if (w->ld->layout.varies)
-        memcpy(out_dim, dim, MR_MAX_RANK * sizeof *out_dim);
-    return put_row(w->ld, f, row, data, dim);
+        memcpy(out_dim, in.dim, MR_MAX_RANK * sizeof *out_dim);
+    return put_row(w->ld, f, row, in.data, in.dim);
 }
 
 /* Short spans are left out of the trace: the run's span holds them. */
@@ -207,6 +230,9 @@ int mr_host_write(struct mr_worker *w, const struct mr_row *row, struct mr_decod
 {
     const struct mr_layout *layout = &w->ld->layout;
     struct mr_slot *slot = row->slot;
+    int begun = w->ld->chain && mr_transform_begins(w->ld->chain) ? begin(w, d) : 0;
+    if (begun < 0)
+        return begun;
     for (int f = 0; f < layout->n_fields; f++) {
         uint64_t dim[MR_MAX_RANK];
         if (skip >> f & 1)
