@@ -119,7 +119,10 @@ struct mr_loader {
     struct mr_device_info device_info;
     struct mr_storage *storage; /* NULL: nothing is read */
     bool caching, chain_acquired;
-    bool windows; /* pictures are decoded as far as the chain's first ops want them */
+    /* Pictures are decoded as far as the first ops of this track of the chain want them. -1: all of
+     * a picture is decoded, or none if nothing is made from it. */
+    int picture_track;
+    bool skips_pictures;
     struct mr_plan plan;
     struct mr_layout layout;
     struct mr_sizes sizes;

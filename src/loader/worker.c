@@ -38,9 +38,9 @@ uint64_t mr_worker_bytes(const struct mr_loader *ld)
 {
     uint64_t sum = row_buffer_bytes(ld) + mr_round_up(ld->layout.scratch_bytes + 1, MR_CACHE_LINE) +
                    ld->sizes.run_rows * sizeof(uint64_t) + mr_get_bytes(ld) + mr_found_bytes(ld);
-    for (int f = 0; f < ld->layout.n_fields; f++)
+    for (int f = 0; f < ld->layout.n_decoded; f++)
         sum +=
-            f == ld->ds->picture ? 0 : mr_round_up(ld->layout.field[f].in_bytes + 1, MR_CACHE_LINE);
+            f == ld->ds->picture ? 0 : mr_round_up(ld->layout.decoded[f].bytes + 1, MR_CACHE_LINE);
     return sum;
 }
 
@@ -58,13 +58,12 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     rc = mr_found_create(w);
     if (rc < 0)
         return rc;
-    for (int f = 0; f < ld->layout.n_fields; f++) {
-        const struct mr_field *fp = &ld->layout.field[f];
+    for (int f = 0; f < ld->layout.n_decoded; f++) {
+        uint64_t bytes = ld->layout.decoded[f].bytes;
         if (f == ld->ds->picture) /* is in the decoder */
             continue;
-        if (!(w->decoded[f] =
-                  aligned_alloc(MR_CACHE_LINE, mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE))))
-            return mr_error_nomem("worker", fp->in_bytes);
+        if (!(w->decoded[f] = aligned_alloc(MR_CACHE_LINE, mr_round_up(bytes + 1, MR_CACHE_LINE))))
+            return mr_error_nomem("worker", bytes);
     }
     w->row_buffer = aligned_alloc(MR_CACHE_LINE, row_buffer_bytes(ld));
     w->scratch =
