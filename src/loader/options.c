@@ -64,6 +64,10 @@ static const struct mr_option table[] = {
     OPT("remainder", 0, ENUM, remainder, order, .initial = "drop", .choices = remainders,
         .help = "If --world does not divide the epoch: drop the rest, or pad from the epoch's "
                 "start"),
+    OPT("shuffle-buffer", 0, UINT, shuffle_buffer, order, .initial = "0", .max = 1 << 30,
+        .unit = "samples",
+        .help = "Shuffle an iterable data set (tar:-) through a buffer of this many samples; 0: "
+                "their own order"),
     OPT("force-state", 0, FLAG, force_state, order,
         .help = "Accept a state that another sampler or transform chain made"),
 

@@ -20,6 +20,7 @@
 #include "transform/device_part.h"
 
 #define MR_MAX_BACKENDS 8
+#define MR_FOUND_LAST   (1ull << 63) /* the batch is the last one of its epoch */
 
 struct mr_bad;
 
@@ -49,7 +50,8 @@ struct mr_slot_memory {
 struct mr_slot {
     /* The ring's. */
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t rows_left; /* of the batch being written */
-    _Atomic uint64_t n_found; /* rows found so far, if the plan finds them (plan.h) */
+    /* If the plan finds them (plan.h): rows found so far, and MR_FOUND_LAST. */
+    _Atomic uint64_t n_found;
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t open_for; /* may be written; UINT64_MAX: none yet */
     _Atomic bool host_busy;     /* the copy of the batch before may still read the host half */
     _Atomic bool asking;        /* one worker asks the device about that: the others wait for it */

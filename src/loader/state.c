@@ -12,8 +12,15 @@
 #define STATE_VERSION 1
 #define CHAIN_SHOWN   160 /* bytes of a chain's text */
 #define CHAIN_BYTES   (CHAIN_SHOWN + 160)
+#define ORDER_BYTES   64
 
-/* The same behind batch t, which was found when it was made. */
+/* Of an epoch; 0: not known. */
+static uint64_t samples_of(const struct mr_loader *ld)
+{
+    return ld->ds->ops->iterable ? 0 : mr_sampler_length(ld->sampler);
+}
+
+/* The epoch and position behind batch t, which was found when it was made. */
 static void place_found(const struct mr_plan *plan, uint64_t t, uint64_t *epoch, uint64_t *position)
 {
     struct mr_plan_batch last;
@@ -25,10 +32,19 @@ static void place_found(const struct mr_plan *plan, uint64_t t, uint64_t *epoch,
     *position = last.last ? 0 : next * plan->batch_size;
 }
 
-/* The epoch and global position where batch number `next` begins. */
-static void place_of(const struct mr_loader *ld, uint64_t next, uint64_t *epoch, uint64_t *position)
+/* The epoch and global position where batch number `next` begins. before: the slot that it is in,
+ * if it is held; NULL: it is not handed out yet. */
+static void place_of(const struct mr_loader *ld, uint64_t next, const struct mr_slot *before,
+                     uint64_t *epoch, uint64_t *position)
 {
     const struct mr_plan *plan = &ld->plan;
+    if (ld->source) {
+        const struct mr_plan_batch *info = before ? &before->info : NULL;
+        *epoch = info ? info->epoch : ld->handout.after_epoch;
+        *position = info ? info->shard->start + info->row0 * info->shard->world
+                         : ld->handout.after_position;
+        return;
+    }
     *epoch = plan->first_epoch;
     *position = plan->first.start;
     if (next == 0)
@@ -64,13 +80,22 @@ static void chain_text(const struct mr_loader *ld, char out[CHAIN_BYTES])
         mr_user_collate_text(ld, out + shown, CHAIN_BYTES - shown);
 }
 
-/* next: the first batch after a resume; bad: bad samples before it. */
-static int write_state(const struct mr_loader *ld, uint64_t next, uint64_t bad, char *buf,
-                       size_t cap)
+/* What decides the order of samples. */
+static const char *order_text(const struct mr_loader *ld, char buf[ORDER_BYTES])
+{
+    if (!ld->ds->ops->iterable)
+        return mr_sampler_text(ld->sampler);
+    snprintf(buf, ORDER_BYTES, "iterable(shuffle_buffer=%" PRIu64 ")", ld->opts.shuffle_buffer);
+    return buf;
+}
+
+/* next: the first batch after a resume; bad: bad samples before it. slot: see place_of(). */
+static int write_state(const struct mr_loader *ld, uint64_t next, const struct mr_slot *slot,
+                       uint64_t bad, char *buf, size_t cap)
 {
     uint64_t epoch, position;
-    char chain[CHAIN_BYTES];
-    place_of(ld, next, &epoch, &position);
+    char chain[CHAIN_BYTES], order[ORDER_BYTES];
+    place_of(ld, next, slot, &epoch, &position);
     chain_text(ld, chain);
     int n = snprintf(buf, cap,
                      "{\"millrace_state\": %d, \"dataset\": \"%016" PRIx64
@@ -78,8 +103,8 @@ static int write_state(const struct mr_loader *ld, uint64_t next, uint64_t bad, 
                      "\", \"samples\": %" PRIu64 ", \"epoch\": %" PRIu64 ", \"position\": %" PRIu64
                      ", \"next_batch\": %" PRIu64 ", \"batch_size\": %" PRIu64
                      ", \"world\": %u, \"bad_samples\": %" PRIu64 "}",
-                     STATE_VERSION, mr_dataset_fingerprint(ld->ds), mr_sampler_text(ld->sampler),
-                     chain, ld->opts.seed, ld->plan.length, epoch, position,
+                     STATE_VERSION, mr_dataset_fingerprint(ld->ds), order_text(ld, order), chain,
+                     ld->opts.seed, samples_of(ld), epoch, position,
                      position / ld->opts.world / ld->opts.batch_size, ld->opts.batch_size,
                      ld->opts.world, ld->quarantine.n_bad_before + bad);
     if (n < 0 || (size_t)n >= cap)
@@ -93,8 +118,9 @@ int mr_loader_state(const struct mr_loader *ld, char *buf, size_t cap)
         return mr_error_null("mr_loader_state", "a loader and a buffer");
     mr_consumers_lock(ld);
     uint64_t next = ld->handout.next_batch, bad = ld->quarantine.n_bad;
+    int rc = write_state(ld, next, NULL, bad, buf, cap);
     mr_consumers_unlock(ld);
-    return write_state(ld, next, bad, buf, cap);
+    return rc;
 }
 
 int mr_loader_state_released(const struct mr_loader *ld, char *buf, size_t cap)
@@ -103,15 +129,18 @@ int mr_loader_state_released(const struct mr_loader *ld, char *buf, size_t cap)
         return mr_error_null("mr_loader_state_released", "a loader and a buffer");
     mr_consumers_lock(ld);
     uint64_t next = ld->handout.next_batch, bad = ld->quarantine.n_bad;
+    const struct mr_slot *oldest = NULL;
     for (const struct mr_slot *slot = mr_ring_all(&ld->ring); slot; slot = slot->next_all) {
         uint64_t t = atomic_load(&slot->ready_for);
         if (!mr_slot_holds(slot, t) || t >= next)
             continue;
         next = t;
+        oldest = slot;
         bad = slot->bad_before;
     }
+    int rc = write_state(ld, next, oldest, bad, buf, cap);
     mr_consumers_unlock(ld);
-    return write_state(ld, next, bad, buf, cap);
+    return rc;
 }
 
 /* A whole number below 2^53 that JSON can hold exactly. */
@@ -143,9 +172,10 @@ static int check_text(const cJSON *root, const char *name, const char *what, con
 static int check_order(const struct mr_loader *ld, const cJSON *root)
 {
     static const char advice[] = ": use the same, or force-state";
+    char order[ORDER_BYTES];
     if (ld->opts.force_state)
         return 0;
-    int rc = check_text(root, "sampler", "sampler", mr_sampler_text(ld->sampler), advice);
+    int rc = check_text(root, "sampler", "sampler", order_text(ld, order), advice);
     if (rc < 0 || !cJSON_HasObjectItem(root, "chain"))
         return rc;
     char chain[CHAIN_BYTES];
@@ -174,7 +204,7 @@ static int check_identity(const struct mr_loader *ld, const cJSON *root)
 
 static int read_place(const struct mr_loader *ld, const cJSON *root, struct mr_state *out)
 {
-    uint64_t length = mr_sampler_length(ld->sampler), samples = 0;
+    uint64_t length = samples_of(ld), samples = 0;
     int rc = get_count(root, "samples", &samples);
     if (rc < 0)
         return rc;
@@ -191,7 +221,8 @@ static int read_place(const struct mr_loader *ld, const cJSON *root, struct mr_s
     rc = get_count(root, "bad_samples", &out->bad_samples);
     if (rc < 0)
         return rc;
-    if (out->position <= length || ld->sampler->max_batch > 0) /* see mr_epochs_create() */
+    bool any = ld->sampler->max_batch > 0 || ld->ds->ops->iterable; /* see mr_epochs_create() */
+    if (out->position <= length || any)
         return 0;
     return mr_error_set(MR_ESTATE,
                         "state: position %" PRIu64 " is past the epoch's %" PRIu64 " samples",
