@@ -28,6 +28,19 @@ int cli_pipeline_open(struct cli_pipeline *p, const char *device, const char *da
     return dataset ? mr_dataset_open(dataset, &p->ds) : 0;
 }
 
+int cli_need_length(struct mr_dataset **ds)
+{
+    if (mr_dataset_length(*ds) != MR_UNKNOWN)
+        return 0;
+    int rc = mr_error_set(MR_EUNSUPPORTED,
+                          "%s: an iterable data set, whose samples come one after the other: this "
+                          "command chooses samples by number (millrace feed does not)",
+                          mr_dataset_text(*ds));
+    mr_dataset_close(*ds);
+    *ds = NULL;
+    return rc;
+}
+
 int cli_pipeline_order(struct cli_pipeline *p, const char *sampler, uint64_t seed)
 {
     return mr_sampler_open(sampler, mr_dataset_length(p->ds), seed, &p->sampler);

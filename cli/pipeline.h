@@ -36,6 +36,10 @@ int cli_pipeline_open(struct cli_pipeline *p, const char *device, const char *da
 /* Makes the chain, for a shared data set; cli_pipeline_open() does it, too. NULL, "": none. */
 int cli_pipeline_chain(struct cli_pipeline *p, const char *chain);
 
+/* For commands that choose samples by number: refuses a data set of unknown length, and closes it.
+ * Returns 0 or MR_EUNSUPPORTED. */
+int cli_need_length(struct mr_dataset **ds);
+
 /* Opens the sampler, of the data set's length; its text is mr_sampler_open()'s. */
 int cli_pipeline_order(struct cli_pipeline *p, const char *sampler, uint64_t seed);
 

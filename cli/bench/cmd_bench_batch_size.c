@@ -1,6 +1,7 @@
 /* millrace bench batch-size: throughput, memory and time to an accuracy, by batch size. */
 #include "bench/frame.h"
 #include "bench/train.h"
+#include "pipeline.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -89,6 +90,8 @@ static int check_sizes(struct sizes *b, const struct opts *o)
 {
     struct mr_dataset *ds;
     int rc = mr_dataset_open(b->dataset, &ds);
+    if (rc == 0)
+        rc = cli_need_length(&ds);
     if (rc < 0)
         return cli_error(rc);
     uint64_t n = mr_dataset_length(ds);

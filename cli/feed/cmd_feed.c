@@ -108,7 +108,7 @@ static uint64_t expected_samples(const struct feed *feed)
              epochs = o->loader.epochs ? o->loader.epochs : 1;
     if (o->batches)
         return o->batches * o->loader.batch_size;
-    return o->time_ns || epochs > UINT64_MAX / epoch ? 0 : epochs * epoch;
+    return o->time_ns || epoch == MR_UNKNOWN || epochs > UINT64_MAX / epoch ? 0 : epochs * epoch;
 }
 
 static int report(const struct feed *feed)

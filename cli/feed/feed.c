@@ -75,6 +75,8 @@ int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *op
     rc = cli_pipeline_open(&feed->pipe, opts->device, dataset, opts->transform);
     if (rc < 0)
         return rc;
+    if (mr_dataset_length(feed->pipe.ds) == MR_UNKNOWN && opts->loader.epochs == 0)
+        lo.epochs = 1; /* it may be a pipe */
     rc = cli_pipeline_order(&feed->pipe, order, opts->loader.seed);
     if (rc < 0)
         return rc;

@@ -206,9 +206,10 @@ static void print_head(const struct feed *feed)
 {
     const struct mr_loader_stats *st = &feed->result.stats;
     char in[160], out[160], n[CLI_HUMAN], text[CLI_CLEAN];
+    uint64_t length = mr_dataset_length(feed->pipe.ds);
     printf("%s: %s sample%s\n", cli_clean(mr_dataset_text(feed->pipe.ds), text),
-           cli_count((double)mr_dataset_length(feed->pipe.ds), n),
-           cli_s(mr_dataset_length(feed->pipe.ds)));
+           length == MR_UNKNOWN ? "an unknown number of" : cli_count((double)length, n),
+           cli_s(length));
     for (int f = 0; f < mr_dataset_fields(feed->pipe.ds); f++) {
         mr_spec_format(mr_dataset_field(feed->pipe.ds, f), in, sizeof in);
         mr_spec_format(mr_loader_field(feed->pipe.loader, f), out, sizeof out);

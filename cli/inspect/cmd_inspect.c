@@ -1,5 +1,6 @@
 /* millrace inspect DATASET: what is in a data set. */
 #include "inspect/inspect.h"
+#include "pipeline.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -160,6 +161,8 @@ static int look(const struct options *o, const char *uri)
 {
     struct inspect k = {.uri = uri, .n_shown = o->n, .index = o->index};
     int rc = mr_dataset_open(uri, &k.ds);
+    if (rc == 0)
+        rc = cli_need_length(&k.ds);
     if (rc)
         return cli_error(rc);
     int code = o->n > 0 && o->index >= mr_dataset_length(k.ds)
@@ -197,6 +200,8 @@ static int write_sheet(const struct options *o, const char *uri)
     if (code != CLI_OK)
         return code;
     int rc = mr_dataset_open(uri, &ds);
+    if (rc == 0)
+        rc = cli_need_length(&ds);
     if (rc)
         return cli_error(rc);
     struct inspect_sheet sheet = {.path = o->sheet,

@@ -1,5 +1,6 @@
 /* millrace pack DATASET DIR: writes tar shards. */
 #include "pack/pack.h"
+#include "pipeline.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -229,6 +230,8 @@ static int run(void *options, int n_args, char **args)
     if (strstr(args[1], "://"))
         return cli_misuse("%s: pack writes into a local folder: give its path", args[1]);
     int rc = mr_dataset_open(args[0], &p.ds);
+    if (rc == 0)
+        rc = cli_need_length(&p.ds);
     if (rc < 0)
         return cli_error(rc);
     p.n_workers = p.o->workers ? p.o->workers : (uint64_t)mr_cpu_count();

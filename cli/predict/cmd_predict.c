@@ -58,7 +58,8 @@ static int predict_all(struct predict *p)
     struct cli_progress progress;
     int rc, code = CLI_OK;
     uint64_t start = mr_time_ns();
-    cli_progress_begin(&progress, "predict", mr_loader_samples(p->pipe.loader), "samples");
+    uint64_t samples = mr_loader_samples(p->pipe.loader);
+    cli_progress_begin(&progress, "predict", samples == MR_UNKNOWN ? 0 : samples, "samples");
     while (code == CLI_OK && (rc = mr_loader_next(p->pipe.loader, p->pipe.stream, &b)) != 0) {
         code = rc < 0 ? cli_error(rc) : cli_interrupted() ? CLI_FAILED : predict_batch(p, &b);
         if (rc > 0)

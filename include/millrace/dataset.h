@@ -67,7 +67,7 @@ MR_API int mr_dataset_open_array(const struct mr_array_opts *opts, struct mr_dat
 
 /* ---- what is in it ---- */
 
-/* The number of samples. */
+/* The number of samples; MR_UNKNOWN of an iterable data set (iterable.h). */
 MR_API uint64_t mr_dataset_length(const struct mr_dataset *ds);
 
 /* The number of fields of a sample, 1 to MR_MAX_FIELDS. */
@@ -334,6 +334,14 @@ struct mr_tar_opts {
     /* The most that compressed archives may take unpacked, in memory and files; more is MR_ELIMIT.
      * 0: 20 times their compressed size, at least 1 GiB. */
     uint64_t unpacked_bytes;
+    /* 1: archives are read once, one after the other, without an index: an iterable data set
+     * (iterable.h). Samples are members with one key that follow each other. Of path "-" (standard
+     * input) and of pipes (FIFOs, /dev/fd/N) this is always so; they cannot be read again, so not
+     * for another epoch, loader or resumed run. */
+    int stream;
+    /* With stream: the largest member of a field of bytes; a larger one is a bad sample. Default 64
+     * KiB. */
+    uint64_t max_bytes;
 };
 MR_API void mr_tar_opts_fill(struct mr_tar_opts *opts, size_t size);
 static inline void mr_tar_opts_init(struct mr_tar_opts *opts)

@@ -47,7 +47,8 @@ extern "C" {
     X(MR_ECANCELLED, -10010, "cancelled")                                                          \
     X(MR_EBADSAMPLES, -10011, "too many bad samples")                                              \
     X(MR_ECALLBACK, -10012, "a user's callback failed")                                            \
-    X(MR_EMISUSE, -10013, "the call is not allowed here")
+    X(MR_EMISUSE, -10013, "the call is not allowed here")                                          \
+    X(MR_END, -10014, "there are no more samples")
 
 enum mr_error {
 #define X(name, code, text) name = code,

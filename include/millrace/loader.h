@@ -160,6 +160,10 @@ struct mr_loader_opts {
     /* 1 (default): batches are handed out in order. 0: as they complete, so that a sample that
      * takes long delays its own batch only. See mr_loader_next(). */
     int in_order;
+    /* Of an iterable data set (iterable.h): samples in the shuffle buffer; each comes out at random
+     * and makes space for the next one. 0 (default): the source's order. Its memory is that of so
+     * many samples, decoded or, if the source gives bytes, not. */
+    uint64_t shuffle_buffer;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_loader_opts_init(); see millrace.h. */
@@ -318,9 +322,9 @@ MR_API int mr_loader_release(struct mr_loader *loader, struct mr_batch *batch,
  * Any thread; async-signal-safe. */
 MR_API void mr_loader_cancel(struct mr_loader *loader);
 
-/* The number of batches, and of samples, in one epoch of this rank. With a batch sampler: of
- * batches in the run's first epoch, which may differ from later ones; 0 samples, since they are not
- * known. */
+/* The number of batches, and of samples, in one epoch of this rank; MR_UNKNOWN (iterable.h) if the
+ * data set's length is not known. With a batch sampler: of batches in the run's first epoch, which
+ * may differ from later ones; 0 samples, since they are not known. */
 MR_API uint64_t mr_loader_batches(const struct mr_loader *loader);
 MR_API uint64_t mr_loader_samples(const struct mr_loader *loader);
 

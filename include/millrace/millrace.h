@@ -18,6 +18,7 @@
  *   random.h     keyed random numbers for callbacks place.h     rank and world by the environment
  *   dlpack.h     batches as other libraries' tensors
  *   budget.h     threads and memory that loaders share
+ *   iterable.h   data sets of unknown length
  *
  * nn.h, optim.h, train.h and checkpoint.h are in libmillrace-train, profile.h is in
  * libmillrace-profile, the others are in libmillrace.
@@ -62,6 +63,7 @@
 #include <millrace/device.h>
 #include <millrace/dlpack.h>
 #include <millrace/error.h>
+#include <millrace/iterable.h>
 #include <millrace/json.h>
 #include <millrace/loader.h>
 #include <millrace/nn.h>

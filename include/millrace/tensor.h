@@ -27,6 +27,9 @@ extern "C" {
 #define MR_MAX_FIELDS 8  /* fields of a sample */
 #define MR_NAME_BYTES 24 /* a field's name, with its NUL */
 
+/* The length of what has no known one: see iterable.h. */
+#define MR_UNKNOWN    UINT64_MAX
+
 /* All element types: name, bytes, text. A bool is one byte, 0 or 1; c64 and c128 are complex
  * numbers, pairs of f32 and f64. */
 #define MR_DTYPES(X)                                                                               \

@@ -215,6 +215,7 @@ enum mr_draw {
     MR_DRAW_DECODE,
     MR_DRAW_INIT,
     MR_DRAW_USER,
+    MR_DRAW_BUFFER,
 };
 
 /* Four numbers keyed by (seed, purpose, a, b, c). */

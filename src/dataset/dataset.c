@@ -1,6 +1,8 @@
 /* The core of data sets: opens a format, checks its result, and reads samples without an engine. */
 #include "dataset/dataset.h"
 
+#include "dataset/iterable.h"
+
 #include <stddef.h>
 #include <string.h>
 
@@ -86,7 +88,7 @@ int mr_dataset_check(const struct mr_dataset *ds, const char *who)
 {
     if (ds->n == 0)
         return mr_error_set(MR_EMISUSE, "%s: no samples: expected at least 1", who);
-    if (ds->n > MAX_SAMPLES)
+    if (ds->n > MAX_SAMPLES && !ds->ops->iterable)
         return mr_error_set(MR_ELIMIT, "%s: %llu samples: expected at most 2^62", who,
                             (unsigned long long)ds->n);
     if (ds->n_fields < 1 || ds->n_fields > MR_MAX_FIELDS)
@@ -440,11 +442,14 @@ static int read_located(const struct mr_dataset *ds, uint64_t index, struct mr_s
 int mr_sample_read(const struct mr_dataset *ds, uint64_t index, struct mr_sample *sample,
                    void *owned[MR_MAX_EXTENTS])
 {
+    int rc = mr_dataset_check_random(ds);
+    if (rc < 0)
+        return rc;
     if (index >= ds->n)
         return mr_error_set(MR_EMISUSE, "%s: sample %llu: expected 0..%llu", ds->ops->name,
                             (unsigned long long)index, (unsigned long long)ds->n - 1);
     sample->index = sample->position = index;
-    int rc = ds->ops->enter ? ds->ops->enter(ds, sample->worker, &sample->worker_state) : 0;
+    rc = ds->ops->enter ? ds->ops->enter(ds, sample->worker, &sample->worker_state) : 0;
     if (rc < 0)
         return rc;
     rc = ds->ops->locate ? read_located(ds, index, sample, owned) : ds->ops->get(ds, index, sample);

@@ -11,6 +11,8 @@
  * - get(): the data set produces the sample itself: callbacks, videos, generated numbers. The
  *   engine can't read ahead for these.
  *
+ * Iterable data sets are a third kind, whose samples can't be asked for by index: iterable.h.
+ *
  * Opening runs in this order: mr_uri_parse() chooses the format and fills its options struct,
  * mr_dataset_make() calls ops->open(), checks the field specs, and computes the fingerprint that a
  * saved loader state must match. After that a data set is immutable: locate(), decode() and get()
@@ -67,6 +69,8 @@ struct mr_sample {
     struct mr_bytes *stored;
 };
 
+struct mr_iterable_ops;
+
 struct mr_dataset_ops {
     const char *name;
     const char *summary;
@@ -98,7 +102,7 @@ struct mr_dataset_ops {
      */
     int (*decode)(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
                   struct mr_sample *out);
-    /* Required unless locate() is set. If both are, get() makes the samples for which locate()
+    /* Required unless locate() or iterable is set. If locate() and get() are, get() makes the samples for which locate()
      * returns 0. */
     int (*get)(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out);
     /*
@@ -120,6 +124,9 @@ struct mr_dataset_ops {
     /* Returns the name of the file that get() reads a sample from, for the list of bad samples;
      * NULL if none. Optional. */
     const char *(*file)(const struct mr_dataset *ds, uint64_t index);
+    /* Iterable data sets: how items come. Then decode() makes a sample of one item, in[0]; locate()
+     * and get() are NULL. */
+    const struct mr_iterable_ops *iterable;
 };
 
 #define MR_MAX_HIDDEN 8 /* options of one format that may contain URLs */
@@ -140,8 +147,15 @@ struct mr_dataset {
     int picture;
     /* the user gave the spec's height and width; otherwise they are only a guess */
     bool picture_bounded;
-    bool wants_decoder;         /* get() keeps state in the thread's decoder */
-    bool draws;                 /* samples depend on the epoch */
+    bool wants_decoder; /* get() keeps state in the thread's decoder */
+    bool draws;         /* samples depend on the epoch */
+    /* Of iterable ones (n is MR_UNKNOWN): why the source can be read once only, as a clause; "": it
+     * can be rewound. */
+    char once[112];
+    bool unordered;             /* all workers read at once */
+    uint64_t item_bytes;        /* of an item; 0: they vary */
+    _Atomic bool in_use;        /* a loader reads it */
+    bool was_read;              /* by a loader, at least in part */
     struct mr_image_opts image; /* how pictures are decoded */
     struct mr_files *files;
     bool part;      /* part of a mixture, which owns `files` */
@@ -289,6 +303,6 @@ extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
 extern const struct mr_dataset_ops mr_dataset_idx, mr_dataset_npy, mr_dataset_raw,
     mr_dataset_synthetic, mr_dataset_array, mr_dataset_callback, mr_dataset_located, mr_dataset_tar,
     mr_dataset_safetensors, mr_dataset_folder, mr_dataset_list, mr_dataset_csv, mr_dataset_video,
-    mr_dataset_mix, mr_dataset_npz;
+    mr_dataset_mix, mr_dataset_npz, mr_dataset_iterable;
 
 #endif

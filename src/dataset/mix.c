@@ -118,6 +118,11 @@ static int open_part(struct mr_dataset *ds, const char *item, size_t length)
     if (rc < 0)
         goto free_uri;
     st->n_parts++;
+    if (p->ds->ops->iterable)
+        rc = mr_error_set(MR_EOPTION,
+                          "mix: part %d (%s) is an iterable data set: its samples have no numbers "
+                          "to choose from",
+                          st->n_parts, p->ds->text);
 free_uri:
     free(uri);
     return rc;

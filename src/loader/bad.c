@@ -24,7 +24,7 @@ static size_t write_place(const char *file, uint64_t index, const char *text, ch
 /* The extent that failed; NULL: the sample has none. */
 static const struct mr_extent *failed_extent(const struct mr_run_sample *s)
 {
-    if (!s || s->n_extents == 0)
+    if (!s || s->n_extents == 0 || s->item)
         return NULL;
     return &s->extent[s->failed_extent < s->n_extents ? s->failed_extent : 0].at;
 }

@@ -9,6 +9,8 @@ bool mr_complete_rows(struct mr_worker *w, uint64_t t, uint64_t rows)
         return false;
     if (ld->plan.finds) {
         uint64_t found = atomic_load_explicit(&slot->n_found, memory_order_relaxed);
+        slot->info.last |= (found & MR_FOUND_LAST) != 0;
+        found &= ~MR_FOUND_LAST;
         slot->info.rows = found < MR_RUN_FAILED ? found : 0;
     }
     uint64_t start = mr_time_ns();

@@ -12,6 +12,7 @@
  *   plan.h     which samples make up batch number t         plan.c
  *   epochs.h   where epochs of a batch sampler begin        epochs.c
  *   layout.h   where a row's fields are in a slot           layout.c, device_chain.c
+ *   source.h   what feeds runs if the data set is iterable  source.c
  *   run.h      a claimed run: order, extents, reads         run.c, find.c
  *   worker.h   the threads, and how far they read ahead     worker.c, ahead.c
  *   backends/  how a row gets its bytes: one family         host.c, gds.c, resident.c, jpeg.c
@@ -61,6 +62,7 @@
 #include "loader/ring.h"
 #include "loader/run.h"
 #include "loader/ship.h"
+#include "loader/source.h"
 #include "loader/stats.h"
 #include "loader/times.h"
 #include "loader/watch.h"
@@ -99,8 +101,9 @@ struct mr_handout {
     uint64_t frontier;   /* behind the batch with the highest number of these */
     bool new_epoch;      /* in_order = 0: the next batch is an epoch's first */
     bool empty_epoch; /* the epoch's batches so far, from its first one on, had bad samples alone */
-    uint64_t n_empty; /* such epochs in a row */
-    int ended;        /* negative: the error that ended the run */
+    uint64_t n_empty; /* such epochs in a row; of a source that is iterable, such rows */
+    uint64_t after_epoch, after_position; /* of a source: where the next batch begins */
+    int ended;                            /* negative: the error that ended the run */
     struct mr_error_kept end_error;
     uint64_t last_return_ns;
     uint64_t turn_ns;                  /* when the latest call returned, with a batch or without */
@@ -124,6 +127,7 @@ struct mr_loader {
     int picture_track;
     bool skips_pictures;
     struct mr_plan plan;
+    struct mr_source *source; /* of an iterable data set; else NULL */
     struct mr_layout layout;
     struct mr_sizes sizes;
     struct mr_backends backends; /* how rows get their bytes; each has a state of its own */

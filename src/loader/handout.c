@@ -119,6 +119,30 @@ static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64
         mr_count(&ld->stats.bytes, slot->bytes[f]);
 }
 
+static const char *last_bad(const struct mr_loader *ld)
+{
+    const struct mr_quarantine *q = &ld->quarantine;
+    return q->n_listed > 0 ? q->listed[q->n_listed - 1]->text : "(not listed)";
+}
+
+/* The same for a source, whose epochs may have no end: so many bad rows in a row, in batches with
+ * no other ones. Also notes where the next batch begins. */
+#define MAX_BAD_ROWS 10000
+static int look_at_found(struct mr_loader *ld, const struct mr_slot *slot)
+{
+    const struct mr_plan_batch *info = &slot->info;
+    struct mr_handout *out = &ld->handout;
+    out->after_epoch = info->epoch + info->last;
+    out->after_position =
+        info->last ? 0 : info->shard->start + (info->row0 + info->rows) * info->shard->world;
+    out->n_empty = slot->size == 0 ? out->n_empty + info->rows : 0;
+    if (out->n_empty < MAX_BAD_ROWS)
+        return 0;
+    return end_with(ld, mr_error_set(MR_EBADSAMPLES,
+                                     "no good sample among the latest %llu of %s; the last: %s",
+                                     (unsigned long long)out->n_empty, ld->ds->text, last_bad(ld)));
+}
+
 /*
  * Bad samples alone, epoch after epoch, would keep an endless run in mr_loader_next() for ever. A
  * rank's part of an epoch may have none but bad ones by chance: so many in a row as there are ranks
@@ -127,6 +151,8 @@ static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64
 static int look_at_epoch(struct mr_loader *ld, const struct mr_slot *slot)
 {
     bool empty = slot->size == 0;
+    if (ld->source)
+        return look_at_found(ld, slot);
     bool first = ld->opts.in_order ? slot->info.index == 0 : ld->handout.new_epoch;
     ld->handout.empty_epoch = empty && (first || ld->handout.empty_epoch);
     ld->handout.new_epoch = slot->info.last;
@@ -135,12 +161,9 @@ static int look_at_epoch(struct mr_loader *ld, const struct mr_slot *slot)
     if (!ld->handout.empty_epoch || !slot->info.last ||
         ++ld->handout.n_empty < ld->plan.shard.world)
         return 0;
-    return end_with(ld, mr_error_set(MR_EBADSAMPLES,
-                                     "no good sample in a whole epoch of %llu; the last: %s",
-                                     (unsigned long long)mr_shard_length(&ld->plan.shard),
-                                     ld->quarantine.n_listed > 0
-                                         ? ld->quarantine.listed[ld->quarantine.n_listed - 1]->text
-                                         : "(not listed)"));
+    return end_with(
+        ld, mr_error_set(MR_EBADSAMPLES, "no good sample in a whole epoch of %llu; the last: %s",
+                         (unsigned long long)mr_shard_length(&ld->plan.shard), last_bad(ld)));
 }
 
 /* A stream that the loader's events cannot order. */

@@ -64,10 +64,14 @@ static int take_batches(struct mr_loader *ld)
 
 static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
 {
+    ld->sampler = sampler;
+    int rc = mr_source_check(ld);
+    if (rc < 0)
+        return rc;
     if (!sampler) {
         struct mr_sampler_opts so;
         mr_sampler_opts_init(&so);
-        int rc = mr_sampler_create(&so, ld->ds->n, &ld->own_sampler);
+        rc = mr_sampler_create(&so, ld->ds->n, &ld->own_sampler);
         if (rc < 0)
             return rc;
     }
@@ -76,13 +80,15 @@ static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
         return mr_error_set(
             MR_EOPTION, "the sampler was made for %llu samples, the data set has %llu",
             (unsigned long long)ld->sampler->n_samples, (unsigned long long)ld->ds->n);
-    int rc = ld->sampler->max_batch > 0 ? take_batches(ld) : 0;
+    rc = ld->sampler->max_batch > 0 ? take_batches(ld) : 0;
     if (rc < 0)
         return rc;
     struct mr_state state = {0};
     rc = ld->opts.state ? mr_state_load(ld, ld->opts.state, &state) : 0;
     ld->opts.state = NULL; /* borrowed for this call only */
     ld->quarantine.n_bad_before = state.bad_samples;
+    ld->handout.after_epoch = state.epoch;
+    ld->handout.after_position = state.position;
     if (rc < 0)
         return rc;
     rc = ld->sampler->max_batch > 0
@@ -95,7 +101,7 @@ static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
     mr_plan_add_again(&ld->plan, state.again, state.n_again);
     ld->handout.new_epoch = state.position == 0 && state.n_again == 0;
     mr_ring_end(&ld->ring, ld->plan.total);
-    return 0;
+    return mr_source_create(ld);
 }
 
 /* Slots and the events of their copies. All slots open. */
@@ -152,6 +158,7 @@ static int start_workers(struct mr_loader *ld)
 static void stop_workers(struct mr_loader *ld)
 {
     mr_ring_stop(&ld->ring);
+    mr_source_stop(ld);
     mr_budget_stop(&ld->share);
     for (uint32_t i = 0; i < ld->workers.n_started; i++)
         pthread_join(ld->workers.worker[i].thread, NULL);
@@ -166,6 +173,7 @@ static void free_parts(struct mr_loader *ld)
     struct mr_error_kept kept; /* closing after a failed open must not lose its text */
     mr_error_keep(0, &kept);
     stop_workers(ld);
+    mr_source_destroy(ld);
     mr_leases_detach(ld);
     mr_ship_wait(ld);
     mr_backends_close(ld);
@@ -299,6 +307,8 @@ uint64_t mr_loader_samples(const struct mr_loader *ld)
 {
     if (!ld)
         return 0;
+    if (ld->source)
+        return MR_UNKNOWN;
     uint64_t rows = mr_shard_length(&ld->plan.shard);
     if (ld->plan.finds)
         return 0;

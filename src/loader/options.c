@@ -67,6 +67,10 @@ static const struct mr_option table[] = {
     OPT("in-order", 0, FLAG, in_order, order, .initial = "1",
         .help = "Hand batches out in order; without it as they complete, epoch after epoch: one "
                 "slow sample does not hold up the others"),
+    OPT("shuffle-buffer", 0, UINT, shuffle_buffer, order, .initial = "0", .max = 1 << 30,
+        .unit = "samples",
+        .help = "Shuffle an iterable data set (tar:-) through a buffer of this many samples; 0: "
+                "their own order"),
     OPT("force-state", 0, FLAG, force_state, order,
         .help = "Accept a state that another sampler or transform chain made"),
 

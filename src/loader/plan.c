@@ -37,6 +37,13 @@ int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64
                                     .pad = opts->remainder == MR_REMAINDER_PAD};
     plan->first = plan->shard;
     plan->first.start = position;
+    plan->first_index = position / opts->world / opts->batch_size;
+    plan->finds = length == MR_UNKNOWN;
+    if (plan->finds) {
+        plan->n_batches = MR_UNKNOWN;
+        plan->total = plan->epochs > 0 && epoch >= plan->epochs ? 0 : UINT64_MAX;
+        return 0;
+    }
     plan->n_batches = batches_of(plan, &plan->shard);
     if (plan->n_batches == 0)
         return mr_error_set(
@@ -46,7 +53,6 @@ int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64
             (unsigned long long)opts->batch_size,
             opts->drop_last ? ", or keep the last batch" : ", or pad the remainder");
     plan->first_batches = batches_of(plan, &plan->first);
-    plan->first_index = position / opts->world / opts->batch_size;
     plan->total = total_of(plan);
     return 0;
 }

@@ -79,8 +79,10 @@ int mr_runs_create(struct mr_worker *w)
     return create_buffers(w);
 }
 
-void mr_run_end_reads(struct mr_worker *w, struct mr_run *run)
+void mr_run_end(struct mr_worker *w, struct mr_run *run)
 {
+    if (w->ld->source)
+        mr_source_release(w->ld, run);
     for (uint32_t r = 0; r < run->n_reads; r++) {
         struct mr_read *read = &run->read[r];
         if (!run->landed[r]) /* the reader's */
@@ -218,6 +220,8 @@ int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i
     const struct mr_run_sample *s = &run->sample[i];
     if (run->error.code < 0)
         return mr_error_put(&run->error);
+    if (s->item)
+        return mr_source_error(s);
     struct mr_run_sample again = {.index = s->index};
     int rc = locate(w->ld, &again,
                     run->info.epoch); /* for the text: that of the first time is lost by now */

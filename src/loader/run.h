@@ -29,7 +29,8 @@ struct mr_run_sample {
     int failed_extent;         /* whose bytes could not be had */
     uint32_t row, from, count; /* of a batch sampler's item; else 0 */
     bool done;
-    uint8_t maker; /* the backend that makes it: its number among the used ones */
+    struct mr_item *item; /* of an iterable data set: its bytes */
+    uint8_t maker;        /* the backend that makes it: its number among the used ones */
     struct {
         struct mr_extent at;
         const void *view; /* in memory; NULL: see read */
@@ -51,6 +52,7 @@ struct mr_run {
     uint64_t t;
     struct mr_plan_batch info;
     uint32_t row0, n, n_done;
+    bool last;       /* of its epoch, if the plan finds its batches */
     uint32_t n_left; /* of its batch's rows_left, this run's part that it has not subtracted */
     uint32_t n_reads, n_landed, n_submitted;
     struct mr_run_sample *sample; /* run_rows of them */
@@ -79,7 +81,7 @@ uint64_t mr_run_row_bytes(const struct mr_loader *ld);
 /* The parts of all runs of a worker. */
 int mr_runs_create(struct mr_worker *w);
 void mr_runs_free(struct mr_worker *w); /* after its reader is closed */
-/* Frees the errors of reads that have landed, and gives memory of whole files back to the reader.
- */
-void mr_run_end_reads(struct mr_worker *w, struct mr_run *run);
+/* Frees the errors of reads that have landed, and gives memory of whole files back to the reader,
+ * items back to the source. */
+void mr_run_end(struct mr_worker *w, struct mr_run *run);
 #endif

@@ -151,7 +151,8 @@ void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool ti
     int rc = s->status < 0 ? mr_run_error(w, run, i) : make(w, &row, s);
     if (rc < 0) {
         bool device = rc == MR_EDEVICE && ld->backends.writes_device;
-        give_up(w, &row, s, rc, device || run->error.code < 0, 0);
+        bool fatal = run->error.code < 0 || (s->item && s->item->fatal);
+        give_up(w, &row, s, rc, device || fatal, 0);
     }
 }
 

@@ -143,7 +143,7 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
     uint64_t device, host;
     mr_backends_bytes(ld, n_slots, &device, &host);
     m.cache += device;
-    m.reads += host;
+    m.reads += host + mr_source_bytes(ld);
     m.total = (m.slot + m.device) * n_slots + m.grown + m.reads + m.cache + m.workers + m.files;
     return m;
 }

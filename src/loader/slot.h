@@ -20,7 +20,10 @@
 #include "transform/device_part.h"
 
 #define MR_MAX_BACKENDS 8
-#define MR_RUN_FAILED   (1ull << 32) /* in n_found: its rows are missing, so no row is used */
+/* In n_found: the batch is the last one of its epoch; or a run's rows are missing, so no row is used.
+ */
+#define MR_FOUND_LAST   (1ull << 63)
+#define MR_RUN_FAILED   (1ull << 32)
 
 struct mr_bad;
 
@@ -50,7 +53,8 @@ struct mr_slot_memory {
 struct mr_slot {
     /* The ring's. */
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t rows_left; /* of the batch being written */
-    _Atomic uint64_t n_found; /* rows found so far, if the plan finds them (plan.h) */
+    /* If the plan finds them (plan.h): rows found so far, and MR_FOUND_LAST, MR_RUN_FAILED. */
+    _Atomic uint64_t n_found;
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t open_for; /* may be written; UINT64_MAX: none yet */
     _Atomic bool host_busy;     /* the copy of the batch before may still read the host half */
     _Atomic bool asking;        /* one worker asks the device about that: the others wait for it */

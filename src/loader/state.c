@@ -15,8 +15,15 @@
 #define STATE_VERSION_IN_ORDER 1
 #define CHAIN_SHOWN            160 /* bytes of a chain's text */
 #define CHAIN_BYTES            (CHAIN_SHOWN + 160)
+#define ORDER_BYTES            64
 
-/* The same behind batch t, which was found when it was made. */
+/* Of an epoch; 0: not known. */
+static uint64_t samples_of(const struct mr_loader *ld)
+{
+    return ld->ds->ops->iterable ? 0 : mr_sampler_length(ld->sampler);
+}
+
+/* The epoch and position behind batch t, which was found when it was made. */
 static void place_found(const struct mr_plan *plan, uint64_t t, uint64_t *epoch, uint64_t *position)
 {
     struct mr_plan_batch last;
@@ -28,10 +35,17 @@ static void place_found(const struct mr_plan *plan, uint64_t t, uint64_t *epoch,
     *position = last.last ? 0 : next * plan->batch_size;
 }
 
-/* The epoch and global position where batch number `next` begins. */
-static void place_of(const struct mr_loader *ld, uint64_t next, uint64_t *epoch, uint64_t *position)
+/* The epoch and global position where the first batch behind all begins. */
+static void place_of(const struct mr_loader *ld, const struct mr_standing *s, uint64_t *epoch,
+                     uint64_t *position)
 {
     const struct mr_plan *plan = &ld->plan;
+    uint64_t next = s->next;
+    if (ld->source) {
+        *epoch = s->epoch;
+        *position = s->position;
+        return;
+    }
     *epoch = plan->first_epoch;
     *position = plan->first.start;
     if (next == plan->n_again)
@@ -97,13 +111,22 @@ static void append_unfinished(const struct mr_loader *ld, const struct mr_standi
     append(out, "]");
 }
 
+/* What decides the order of samples. */
+static const char *order_text(const struct mr_loader *ld, char buf[ORDER_BYTES])
+{
+    if (!ld->ds->ops->iterable)
+        return mr_sampler_text(ld->sampler);
+    snprintf(buf, ORDER_BYTES, "iterable(shuffle_buffer=%" PRIu64 ")", ld->opts.shuffle_buffer);
+    return buf;
+}
+
 static int write_state(const struct mr_loader *ld, const struct mr_standing *s, char *buf,
                        size_t cap)
 {
     uint64_t epoch, position;
-    char chain[CHAIN_BYTES];
+    char chain[CHAIN_BYTES], order[ORDER_BYTES];
     struct text out = {.buf = buf, .cap = cap};
-    place_of(ld, s->next, &epoch, &position);
+    place_of(ld, s, &epoch, &position);
     chain_text(ld, chain);
     append(&out,
            "{\"millrace_state\": %d, \"dataset\": \"%016" PRIx64
@@ -112,7 +135,7 @@ static int write_state(const struct mr_loader *ld, const struct mr_standing *s, 
            ", \"next_batch\": %" PRIu64 ", \"batch_size\": %" PRIu64
            ", \"world\": %u, \"bad_samples\": %" PRIu64,
            s->n > 0 ? STATE_VERSION : STATE_VERSION_IN_ORDER, mr_dataset_fingerprint(ld->ds),
-           mr_sampler_text(ld->sampler), chain, ld->opts.seed, ld->plan.length, epoch, position,
+           order_text(ld, order), chain, ld->opts.seed, samples_of(ld), epoch, position,
            position / ld->opts.world / ld->opts.batch_size, ld->opts.batch_size, ld->opts.world,
            ld->quarantine.n_bad_before + s->bad);
     if (s->n > 0)
@@ -178,9 +201,10 @@ static int check_text(const cJSON *root, const char *name, const char *what, con
 static int check_order(const struct mr_loader *ld, const cJSON *root)
 {
     static const char advice[] = ": use the same, or force-state";
+    char order[ORDER_BYTES];
     if (ld->opts.force_state)
         return 0;
-    int rc = check_text(root, "sampler", "sampler", mr_sampler_text(ld->sampler), advice);
+    int rc = check_text(root, "sampler", "sampler", order_text(ld, order), advice);
     if (rc < 0 || !cJSON_HasObjectItem(root, "chain"))
         return rc;
     char chain[CHAIN_BYTES];
@@ -210,7 +234,7 @@ static int check_identity(const struct mr_loader *ld, const cJSON *root)
 
 static int read_place(const struct mr_loader *ld, const cJSON *root, struct mr_state *out)
 {
-    uint64_t length = mr_sampler_length(ld->sampler), samples = 0;
+    uint64_t length = samples_of(ld), samples = 0;
     int rc = get_count(root, "samples", &samples);
     if (rc < 0)
         return rc;
@@ -227,7 +251,8 @@ static int read_place(const struct mr_loader *ld, const cJSON *root, struct mr_s
     rc = get_count(root, "bad_samples", &out->bad_samples);
     if (rc < 0)
         return rc;
-    if (out->position <= length || ld->sampler->max_batch > 0) /* see mr_epochs_create() */
+    bool any = ld->sampler->max_batch > 0 || ld->ds->ops->iterable; /* see mr_epochs_create() */
+    if (out->position <= length || any)
         return 0;
     return mr_error_set(MR_ESTATE,
                         "state: position %" PRIu64 " is past the epoch's %" PRIu64 " samples",

@@ -123,6 +123,9 @@ static const char *advice_for(const struct mr_loader *ld, enum mr_stage stage)
     const char *of_backend = ld->backends.used[0]->ops->read_advice;
     if (stage == MR_STAGE_READ && of_backend)
         return of_backend;
+    if (stage == MR_STAGE_READ && ld->source)
+        return ld->ds->unordered ? "a faster source, or more workers"
+                                 : "a faster source; it is read by one worker at a time";
     if (stage == MR_STAGE_READ)
         return ld->storage
                    ? "raise read-ahead and queue depth, cache, or use faster storage"
@@ -208,8 +211,9 @@ static void name_worker_stage(const struct mr_loader *ld, struct mr_loader_stats
         set_cause(st, mr_stage_name((enum mr_stage)worst),
                   "since the first batch %u worker%s spent %.0f%% of their time on %s: %s",
                   st->workers, st->workers == 1 ? "" : "s", share,
-                  worst == MR_STAGE_READ ? "waiting for reads"
-                                         : mr_stage_name((enum mr_stage)worst),
+                  worst == MR_STAGE_READ
+                      ? ld->source ? "waiting for the source's samples" : "waiting for reads"
+                      : mr_stage_name((enum mr_stage)worst),
                   advice_for(ld, (enum mr_stage)worst));
 }
 

@@ -12,6 +12,14 @@ static void add(struct mr_standing *s, uint64_t t)
         s->unfinished[s->n++] = t;
 }
 
+/* [consumers.lock] */
+static void note_place(const struct mr_slot *slot, struct mr_standing *s)
+{
+    const struct mr_plan_batch *info = &slot->info;
+    s->epoch = info->epoch;
+    s->position = info->shard->start + info->row0 * info->shard->world;
+}
+
 /* [consumers.lock] The oldest batch that is held is the next one of a resumed run. */
 static void before_held(const struct mr_loader *ld, struct mr_standing *s)
 {
@@ -21,6 +29,8 @@ static void before_held(const struct mr_loader *ld, struct mr_standing *s)
             continue;
         s->next = t;
         s->bad = slot->bad_before;
+        if (ld->source)
+            note_place(slot, s);
     }
 }
 
@@ -63,7 +73,10 @@ static int by_number(const void *a, const void *b)
 /* [consumers.lock] */
 static int query(const struct mr_loader *ld, bool released, struct mr_standing *s)
 {
-    *s = (struct mr_standing){.next = ld->handout.frontier, .bad = ld->quarantine.n_bad};
+    *s = (struct mr_standing){.next = ld->handout.frontier,
+                              .bad = ld->quarantine.n_bad,
+                              .epoch = ld->handout.after_epoch,
+                              .position = ld->handout.after_position};
     bool in_order = ld->opts.in_order;
     if (in_order && released)
         before_held(ld, s);

@@ -99,14 +99,28 @@ static int late_sample(const struct mr_loader *ld, const struct mr_plan_batch *i
         SECONDS(now > seen->since_ns ? now - seen->since_ns : 0));
 }
 
+/* Nobody is at the batch: is it the source that is waited for? */
+static int late_source(const struct mr_loader *ld, uint64_t waited_ns)
+{
+    uint64_t index = 0, since = 0, now = mr_time_ns();
+    if (!ld->source || !mr_source_reading(ld, &index, &since))
+        return mr_error_set(-ETIMEDOUT, "batch %llu of the run is not ready",
+                            (unsigned long long)ld->handout.next_batch);
+    return mr_error_set(-ETIMEDOUT,
+                        "%s: batch %llu of the run is not ready after %.3g s: the source has not "
+                        "given sample %llu for %.3g s",
+                        mr_dataset_text(ld->ds), (unsigned long long)ld->handout.next_batch,
+                        SECONDS(waited_ns), (unsigned long long)index,
+                        SECONDS(now > since ? now - since : 0));
+}
+
 /* What the batch is and which sample is late may not be found yet. */
 static int late_found(const struct mr_loader *ld, uint64_t waited_ns)
 {
     uint64_t t = ld->handout.next_batch;
     struct seen seen = find_worker(ld, t);
     if (waited_ns == 0 || seen.task == MR_TASK_NONE)
-        return mr_error_set(-ETIMEDOUT, "batch %llu of the run is not ready",
-                            (unsigned long long)t);
+        return late_source(ld, waited_ns);
     return mr_error_set(-ETIMEDOUT,
                         "%s: batch %llu of the run is not ready after %.3g s: worker %u is at its "
                         "row %llu",

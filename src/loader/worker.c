@@ -91,7 +91,7 @@ static struct mr_run *nth_run(struct mr_worker *w, uint32_t i)
 void mr_worker_free(struct mr_worker *w)
 {
     for (uint32_t i = 0; i < w->n_runs; i++)
-        mr_run_end_reads(w, nth_run(w, i));
+        mr_run_end(w, nth_run(w, i));
     if (w->reader)
         mr_reader_close(w->reader);
     mr_runs_free(w);
@@ -148,6 +148,36 @@ static void note_claimed(struct mr_worker *w, uint64_t batch)
     w->n_claimed++;
 }
 
+/* Waits until it may work, see budget.h. false: stop. */
+static bool take_permit(struct mr_worker *w)
+{
+    if (!w->permit.share->budget)
+        return true;
+    uint64_t note = atomic_load_explicit(&w->watch.note, memory_order_relaxed);
+    mr_watch_since(&w->watch, w->lap_ns);
+    mr_watch_task(&w->watch, MR_TASK_PERMIT);
+    bool go = mr_permit_take(&w->permit);
+    atomic_store_explicit(&w->watch.note, note, memory_order_relaxed);
+    lap(w, &w->permit_ns);
+    return go;
+}
+
+/* A run of an iterable data set. It may block, or wait for another worker: without a permit. */
+static bool claim_items(struct mr_worker *w)
+{
+    struct mr_run *run = w->spare[w->n_spare - 1];
+    mr_watch_note(&w->watch, 0, 0, MR_TASK_NONE);
+    mr_permit_return(&w->permit);
+    w->no_more = !mr_source_claim(w, run);
+    if (w->no_more)
+        return false;
+    w->n_spare--;
+    w->in_flight[(w->first + w->n_runs++) % w->ld->sizes.runs_per_worker] = run;
+    if (w->permit.share->budget)
+        lap(w, &w->stage_ns[MR_STAGE_READ]);
+    return take_permit(w);
+}
+
 /* Claims one run. false: none left, or it has as many as it may. */
 static bool claim(struct mr_worker *w)
 {
@@ -156,6 +186,8 @@ static bool claim(struct mr_worker *w)
     w->held_back = false;
     if (w->no_more || w->n_runs >= mr_counted(&w->ahead.runs))
         return false;
+    if (ld->source)
+        return claim_items(w);
     do {
         w->no_more = number / ld->sizes.runs_per_batch >= mr_ring_total(&ld->ring);
         w->held_back = !w->no_more && !is_fair(w, number / ld->sizes.runs_per_batch);
@@ -313,7 +345,8 @@ static void note_found(struct mr_worker *w, const struct mr_run *run)
     struct mr_slot *slot = mr_ring_slot(&w->ld->ring, run->t);
     if (run->row0 == 0)
         slot->info = run->info;
-    atomic_fetch_add_explicit(&slot->n_found, run->n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&slot->n_found, run->n + (run->last ? MR_FOUND_LAST : 0),
+                              memory_order_relaxed);
     if (run->error.code < 0 && run->n == 0) {
         mr_error_put(&run->error);
         mr_bad_add(w->ld, slot, run->row0, NULL, run->error.code, true);
@@ -370,7 +403,7 @@ static bool make_ready(struct mr_worker *w)
             progress |= make_run(w, run);
     }
     while (w->n_runs > 0 && is_over(nth_run(w, 0))) {
-        mr_run_end_reads(w, nth_run(w, 0));
+        mr_run_end(w, nth_run(w, 0));
         w->spare[w->n_spare++] = nth_run(w, 0);
         w->first = (w->first + 1) % (uint32_t)w->ld->sizes.runs_per_worker;
         w->n_runs--;
@@ -407,20 +440,6 @@ static uint64_t reap_wait_ns(struct mr_worker *w)
         return FAIR_WAIT_NS;
     return !w->ld->opts.in_order && is_far(w, nth_run(w, w->n_runs - 1)) ? OPEN_WAIT_NS
                                                                          : REAP_WAIT_NS;
-}
-
-/* Waits until it may work, see budget.h. false: stop. */
-static bool take_permit(struct mr_worker *w)
-{
-    if (!w->permit.share->budget)
-        return true;
-    uint64_t note = atomic_load_explicit(&w->watch.note, memory_order_relaxed);
-    mr_watch_since(&w->watch, w->lap_ns);
-    mr_watch_task(&w->watch, MR_TASK_PERMIT);
-    bool go = mr_permit_take(&w->permit);
-    atomic_store_explicit(&w->watch.note, note, memory_order_relaxed);
-    lap(w, &w->permit_ns);
-    return go;
 }
 
 /* Lets another worker go first, if one has waited long enough. */

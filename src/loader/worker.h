@@ -91,6 +91,7 @@ struct mr_worker {
     void *state;
     struct mr_error_kept entered; /* code < 0: it could not */
     struct mr_get get;
+    uint64_t ended_pass; /* of a source: its epoch + 1 in which this worker got MR_END */
 };
 
 struct mr_workers {

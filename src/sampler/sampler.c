@@ -32,6 +32,13 @@ static int check_opts(const struct mr_sampler_opts *given, uint64_t n_samples,
     if ((unsigned)full->kind >= MR_COUNT(kinds))
         return mr_error_set(MR_EOPTION, "sampler: kind %d: expected 0..%d", (int)full->kind,
                             (int)MR_COUNT(kinds) - 1);
+    if (n_samples == MR_UNKNOWN && full->kind != MR_SAMPLER_SEQUENTIAL)
+        return mr_error_set(MR_EOPTION,
+                            "sampler: the data set's length is not known, so it has no order but "
+                            "sequential: to shuffle, set the loader's shuffle_buffer "
+                            "(--shuffle-buffer)");
+    if (n_samples == MR_UNKNOWN)
+        return 0;
     if (n_samples < 1 || n_samples > 1ull << 63)
         return mr_error_set(MR_EOPTION, "sampler: a data set of %llu samples: expected 1..2^63",
                             (unsigned long long)n_samples);

@@ -246,6 +246,11 @@ int mr_trainer_create(struct mr_device *device, struct mr_dataset *ds, struct mr
 {
     if (!device || !ds || !opts || !out)
         return mr_error_set(MR_EMISUSE, "mr_trainer_create: device, ds, opts or out is NULL");
+    if (mr_dataset_length(ds) == MR_UNKNOWN || (test && mr_dataset_length(test) == MR_UNKNOWN))
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "%s: an iterable data set: the trainer needs to know how many samples "
+                            "there are, and to read some by index",
+                            mr_dataset_text(mr_dataset_length(ds) == MR_UNKNOWN ? ds : test));
     struct mr_trainer *t = calloc(1, sizeof *t);
     if (!t)
         return mr_error_nomem("trainer", sizeof *t);

@@ -189,6 +189,7 @@ static void constructors(void **state)
     no_opts(array);
     no_opts(callback);
     no_opts(located);
+    no_opts(iterable);
     no_opts(idx);
     no_opts(npy);
     no_opts(npz);

@@ -46,9 +46,10 @@ static bool count(struct mr_dataset *ds, int f)
 {
     struct mr_tar_state *st = ds->state;
     for (uint64_t i = 0; i < ds->n; i++) {
-        const struct mr_tar_member *m = mr_tar_member_of(ds, i, f);
+        const struct mr_tar_one one = mr_tar_one_of(ds, i);
+        const struct mr_tar_member *m = mr_tar_one_member(&one, f);
         int64_t label;
-        if (!m || mr_tar_label(ds, i, m, &label) < 0)
+        if (!m || mr_tar_label(&one, m, &label) < 0)
             continue;
         if (label < 0 || (uint64_t)label >= ds->n_classes)
             return false;

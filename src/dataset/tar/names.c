@@ -38,6 +38,15 @@ static int add_name(struct mr_tar_names *names, const char *name)
     return 0;
 }
 
+int mr_tar_names_one(const char *text, struct mr_tar_names *out)
+{
+    *out = (struct mr_tar_names){0};
+    int rc = add_name(out, text);
+    if (rc < 0)
+        mr_tar_names_free(out);
+    return rc;
+}
+
 /* ---- folders and wildcards ---- */
 
 bool mr_tar_named(const char *name)

@@ -6,34 +6,31 @@
 #include <stdio.h>
 #include <string.h>
 
-static int lacks(const struct mr_dataset *ds, uint64_t sample, int f)
+static int lacks(const struct mr_dataset *ds, const struct mr_tar_one *one, int f)
 {
     const struct mr_tar_state *st = ds->state;
-    const struct mr_tar_index *x = mr_tar_index_of(st, sample);
-    const char *name = x->names + x->member[st->samples.first[sample]].name;
+    const char *name = one->index->names + one->index->member[one->first].name;
     char want[200] = "";
     size_t at = 0;
     for (int i = 0; i < st->field[f].n_ext && at < sizeof want; i++)
         at += (size_t)snprintf(want + at, sizeof want - at, "%s.%s", i ? ", " : "",
                                st->field[f].ext[i]);
-    return mr_error_set(
-        MR_EFORMAT, "%s: sample '%.*s' has no member for the field '%s': expected %.*s with %s",
-        mr_tar_shard_of(st, sample)->name, (int)(mr_tar_extension(name) - 1 - name), name,
-        ds->field[f].name, (int)(mr_tar_extension(name) - 1 - name), name, want);
+    return mr_error_set(MR_EFORMAT,
+                        "%s: sample '%.*s' has no member for the field '%s': expected %.*s with %s",
+                        one->archive, (int)(mr_tar_extension(name) - 1 - name), name,
+                        ds->field[f].name, (int)(mr_tar_extension(name) - 1 - name), name, want);
 }
 
 /* ---- integers ---- */
 
-int mr_tar_label(const struct mr_dataset *ds, uint64_t sample, const struct mr_tar_member *m,
-                 int64_t *out)
+int mr_tar_label(const struct mr_tar_one *one, const struct mr_tar_member *m, int64_t *out)
 {
     char name[MR_TAR_WHO_BYTES];
-    const struct mr_tar_state *st = ds->state;
     uint32_t n = 0;
-    const char *p = (const char *)mr_tar_small(mr_tar_index_of(st, sample), m, &n), *text = p;
+    const char *p = (const char *)mr_tar_small(one->index, m, &n), *text = p;
     if (!p)
         return mr_error_set(MR_EFORMAT, "%s: %llu bytes: expected one integer",
-                            mr_tar_who(st, sample, m, name), (unsigned long long)m->bytes);
+                            mr_tar_who(one, m, name), (unsigned long long)m->bytes);
     const char *end = p + n;
     while (p < end && isspace((unsigned char)*p))
         p++;
@@ -47,7 +44,7 @@ int mr_tar_label(const struct mr_dataset *ds, uint64_t sample, const struct mr_t
         p++;
     if (!digits || !fits || p < end)
         return mr_error_set(MR_EFORMAT, "%s: '%.*s': expected one integer of 64 bits",
-                            mr_tar_who(st, sample, m, name), (int)strnlen(text, n), text);
+                            mr_tar_who(one, m, name), (int)strnlen(text, n), text);
     *out = (int64_t)(minus ? 0 - x : x);
     return 0;
 }
@@ -91,7 +88,7 @@ int mr_tar_array_parse(const char *name, const struct mr_tar_index *index,
 
 /* Gets the layout of this sample's array: mostly the same as the first sample's, header
  * included. */
-static int array_of(const struct mr_dataset *ds, uint64_t sample, int f,
+static int array_of(const struct mr_dataset *ds, const struct mr_tar_one *one, int f,
                     const struct mr_tar_member *m, struct mr_tar_array *own,
                     const struct mr_tar_array **out)
 {
@@ -99,13 +96,12 @@ static int array_of(const struct mr_dataset *ds, uint64_t sample, int f,
     const struct mr_tar_array *first = &st->array[f];
     char name[MR_TAR_WHO_BYTES];
     uint32_t n = 0;
-    const unsigned char *text = mr_tar_small(mr_tar_index_of(st, sample), m, &n);
+    const unsigned char *text = mr_tar_small(one->index, m, &n);
     *out = first;
     if (text && n >= first->text_bytes && m->bytes - first->text_bytes >= first->bytes &&
         memcmp(text, first->text, first->text_bytes) == 0)
         return 0;
-    int rc =
-        mr_tar_array_parse(mr_tar_who(st, sample, m, name), mr_tar_index_of(st, sample), m, own);
+    int rc = mr_tar_array_parse(mr_tar_who(one, m, name), one->index, m, own);
     if (rc < 0)
         return rc;
     *out = own;
@@ -153,7 +149,7 @@ struct part {
     struct mr_tar_array own;
 };
 
-static int part_of(const struct mr_dataset *ds, uint64_t sample, int f,
+static int part_of(const struct mr_dataset *ds, const struct mr_tar_one *one, int f,
                    const struct mr_tar_member *m, struct part *p)
 {
     const struct mr_tar_state *st = ds->state;
@@ -168,12 +164,12 @@ static int part_of(const struct mr_dataset *ds, uint64_t sample, int f,
         if (m->bytes > 0)
             return 0;
         return mr_error_set(MR_EFORMAT, "%s: no bytes: expected a picture",
-                            mr_tar_who(st, sample, m, name));
+                            mr_tar_who(one, m, name));
     case MR_TAR_LABEL:
         p->origin = FROM_MEMORY;
         return 0;
     case MR_TAR_NPY:
-        rc = array_of(ds, sample, f, m, &p->own, &p->array);
+        rc = array_of(ds, one, f, m, &p->own, &p->array);
         if (rc < 0)
             return rc;
         p->offset += p->array->text_bytes;
@@ -186,7 +182,7 @@ static int part_of(const struct mr_dataset *ds, uint64_t sample, int f,
         /* cannot happen with indexes that we wrote, but files may be forged */
         if (p->as_is && m->bytes != ds->field[f].dim[0])
             return mr_error_set(MR_EFORMAT, "%s: another size than the rest",
-                                mr_tar_who(st, sample, m, name));
+                                mr_tar_who(one, m, name));
         return 0;
     }
 }
@@ -195,12 +191,13 @@ int mr_tar_locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
 {
     const struct mr_tar_state *st = ds->state;
     const struct mr_tar_shard *shard = mr_tar_shard_of(st, index);
+    const struct mr_tar_one one = mr_tar_one_of(ds, index);
     int n = 0;
     bool decode = false, ask = false;
     for (int f = 0; f < ds->n_fields; f++) {
-        const struct mr_tar_member *m = mr_tar_member_of(ds, index, f);
+        const struct mr_tar_member *m = mr_tar_one_member(&one, f);
         struct part p = {0};
-        if (!m || part_of(ds, index, f, m, &p) < 0) {
+        if (!m || part_of(ds, &one, f, m, &p) < 0) {
             /* decode() reports the error; the bad-sample report names the sample's first member */
             uint64_t at = shard->index.member[st->samples.first[index]].offset - MR_TAR_BLOCK;
             out[0] = (struct mr_extent){
@@ -232,7 +229,7 @@ static void make_array(const struct mr_tar_array *a, const void *in, uint64_t el
 }
 
 /* in: the field's extent, or NULL if it has none. */
-static int make_field(const struct mr_dataset *ds, uint64_t index, int f,
+static int make_field(const struct mr_dataset *ds, const struct mr_tar_one *one, int f,
                       const struct mr_tar_member *m, const struct part *p,
                       const struct mr_bytes *in, struct mr_sample *out)
 {
@@ -241,10 +238,10 @@ static int make_field(const struct mr_dataset *ds, uint64_t index, int f,
     uint32_t kept;
     switch (st->field[f].kind) {
     case MR_TAR_PICTURE:
-        return mr_sample_decode(ds, mr_tar_who(st, index, m, name), in, out);
+        return mr_sample_decode(ds, mr_tar_who(one, m, name), in, out);
     case MR_TAR_LABEL: {
         int64_t label = 0;
-        int rc = mr_tar_label(ds, index, m, &label);
+        int rc = mr_tar_label(one, m, &label);
         if (rc < 0)
             return rc;
         memcpy(out->field[f].room, &label, sizeof label);
@@ -264,44 +261,60 @@ static int make_field(const struct mr_dataset *ds, uint64_t index, int f,
         if (ds->field[f].var_dims)
             out->field[f].dim[0] = m->bytes;
         if (p->origin == FROM_MEMORY)
-            out->field[f].data = mr_tar_small(mr_tar_index_of(st, index), m, &kept);
+            out->field[f].data = mr_tar_small(one->index, m, &kept);
         else if (in->data)
             out->field[f].data = in->data;
         return 0;
     }
 }
 
-int mr_tar_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
-                  struct mr_sample *out)
+/* base: where the members' bytes are, at their offsets; NULL: in has the extents of locate(). */
+static int decode_one(const struct mr_dataset *ds, const struct mr_tar_one *one,
+                      const unsigned char *base, const struct mr_bytes in[], struct mr_sample *out)
 {
     struct part p[MR_MAX_FIELDS] = {{0}};
     /* as in locate(): a bad sample has different extents */
     for (int f = 0; f < ds->n_fields; f++) {
-        const struct mr_tar_member *m = mr_tar_member_of(ds, index, f);
-        int rc = m ? part_of(ds, index, f, m, &p[f]) : lacks(ds, index, f);
+        const struct mr_tar_member *m = mr_tar_one_member(one, f);
+        int rc = m ? part_of(ds, one, f, m, &p[f]) : lacks(ds, one, f);
         if (rc < 0)
             return rc;
     }
     int e = 0;
     for (int f = 0; f < ds->n_fields; f++) {
-        const struct mr_bytes *bytes = p[f].origin == FROM_FILE ? &in[e++] : NULL;
-        const struct mr_tar_member *m = mr_tar_member_of(ds, index, f);
-        int rc = m ? make_field(ds, index, f, m, &p[f], bytes, out) : lacks(ds, index, f);
+        const struct mr_bytes here = {base + (base ? p[f].offset : 0), p[f].bytes};
+        const struct mr_bytes *bytes = p[f].origin != FROM_FILE ? NULL : base ? &here : &in[e++];
+        const struct mr_tar_member *m = mr_tar_one_member(one, f);
+        int rc = m ? make_field(ds, one, f, m, &p[f], bytes, out) : lacks(ds, one, f);
         if (rc < 0)
             return rc;
     }
     return 0;
 }
 
+int mr_tar_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
+                  struct mr_sample *out)
+{
+    const struct mr_tar_one one = mr_tar_one_of(ds, index);
+    return decode_one(ds, &one, NULL, in, out);
+}
+
+int mr_tar_decode_memory(const struct mr_dataset *ds, const struct mr_tar_one *one,
+                         const unsigned char *base, struct mr_sample *out)
+{
+    return decode_one(ds, one, base, NULL, out);
+}
+
 int mr_tar_get_field(const struct mr_dataset *ds, uint64_t index, int f, struct mr_sample *out,
                      void **owned)
 {
-    const struct mr_tar_member *m = mr_tar_member_of(ds, index, f);
+    const struct mr_tar_one one = mr_tar_one_of(ds, index);
+    const struct mr_tar_member *m = mr_tar_one_member(&one, f);
     struct part p = {0};
     struct mr_bytes in = {NULL, 0};
     if (!m)
-        return lacks(ds, index, f);
-    int rc = part_of(ds, index, f, m, &p);
+        return lacks(ds, &one, f);
+    int rc = part_of(ds, &one, f, m, &p);
     if (rc < 0)
         return rc;
     struct mr_extent at = {.file = mr_tar_shard_of(ds->state, index)->file,
@@ -312,6 +325,6 @@ int mr_tar_get_field(const struct mr_dataset *ds, uint64_t index, int f, struct 
         rc = mr_extent_fetch(ds, &at, &in, owned);
     if (rc < 0)
         return rc;
-    rc = make_field(ds, index, f, m, &p, &in, out);
+    rc = make_field(ds, &one, f, m, &p, &in, out);
     return rc < 0 ? rc : 1;
 }

@@ -6,15 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_EXTENDED (1u << 20) /* upper bound of a long name or of pax records, in bytes */
-
 struct scan {
     const struct mr_tar_source *source;
     struct mr_tar_index *index;
     unsigned char *buf; /* source->chunk bytes */
     uint64_t from, have;
-    struct mr_tar_pax pax; /* for the next member, GNU's long name too */
-    uint32_t last_npy;     /* offset of the last npy header kept: most are identical */
+    struct mr_tar_entries entries;
+    uint32_t last_npy; /* offset of the last npy header kept: most are identical */
 };
 
 void mr_tar_index_free(struct mr_tar_index *index)
@@ -95,13 +93,27 @@ static int keep_npy(struct scan *s, const unsigned char *bytes, uint32_t n, uint
     return rc;
 }
 
+bool mr_tar_is_npy(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 4 && strcmp(name + length - 4, ".npy") == 0;
+}
+
+uint64_t mr_tar_npy_part(const char *name, const unsigned char *front, uint64_t n, uint64_t bytes)
+{
+    uint64_t at, header;
+    if (mr_npy_preamble(name, front, n, &at, &header) < 0 ||
+        at + header > MR_MIN(bytes, MR_TAR_NPY_BYTES))
+        return 0;
+    return at + header;
+}
+
 /* Returns how many bytes of a member the index keeps. [out] out: these bytes. If an npy header is
  * damaged nothing is kept, and its sample is bad later. */
 static int small_part(struct scan *s, const struct mr_tar_member *m, const char *name, uint64_t *n,
                       bool *npy, const unsigned char **out)
 {
-    size_t length = strlen(name);
-    *npy = length > 4 && strcmp(name + length - 4, ".npy") == 0;
+    *npy = mr_tar_is_npy(name);
     *n = m->bytes <= MR_TAR_SMALL_BYTES ? m->bytes
          : *npy                         ? MR_MIN(m->bytes, MR_NPY_PREAMBLE_BYTES)
                                         : 0;
@@ -110,14 +122,8 @@ static int small_part(struct scan *s, const struct mr_tar_member *m, const char 
     int rc = view(s, m->offset, *n, out);
     if (rc < 0 || !*npy || m->bytes <= MR_TAR_SMALL_BYTES)
         return rc;
-    uint64_t at, bytes;
-    if (mr_npy_preamble(name, *out, *n, &at, &bytes) < 0 ||
-        at + bytes > MR_MIN(m->bytes, MR_TAR_NPY_BYTES)) {
-        *n = 0;
-        return 0;
-    }
-    *n = at + bytes;
-    return view(s, m->offset, *n, out);
+    *n = mr_tar_npy_part(name, *out, *n, m->bytes);
+    return *n == 0 ? 0 : view(s, m->offset, *n, out);
 }
 
 static int add_member(struct scan *s, const char *name, uint64_t offset, uint64_t bytes)
@@ -148,112 +154,29 @@ static int add_member(struct scan *s, const char *name, uint64_t offset, uint64_
     return 0;
 }
 
-static int bad_name(const struct scan *s, uint64_t at, const char *name, const char *why)
-{
-    return mr_error_set(MR_EFORMAT, "%s: header at byte %llu: '%.200s': %s", s->source->name,
-                        (unsigned long long)at, name, why);
-}
-
-static int check_name(const struct scan *s, uint64_t at, const char *name)
-{
-    if (!name[0])
-        return bad_name(s, at, name, "a member without a name");
-    if (name[0] == '/')
-        return bad_name(
-            s, at, name,
-            "an absolute path: expected members named relative to the archive's folder");
-    for (const char *p = name; p; p = strchr(p, '/')) {
-        p += *p == '/';
-        if (p[0] == '.' && p[1] == '.' && (p[2] == '/' || p[2] == 0))
-            return bad_name(s, at, name,
-                            "a path with '..': expected members within the archive's folder");
-    }
-    return 0;
-}
-
-static int refuse_type(const struct scan *s, uint64_t at, const char *name, char type)
-{
-    unsigned long long o = at;
-    const char *archive = s->source->name;
-    switch (type) {
-    case '1':
-    case '2':
-        return mr_error_set(
-            MR_EFORMAT,
-            "%s: header at byte %llu: '%.200s' is a link: expected files alone (tar's "
-            "--dereference and "
-            "--hard-dereference store them)",
-            archive, o, name);
-    case 'S':
-        return mr_error_set(MR_EUNSUPPORTED,
-                            "%s: header at byte %llu: '%.200s' is a sparse file: pack it again "
-                            "without tar's --sparse",
-                            archive, o, name);
-    case 'M':
-        return mr_error_set(MR_EUNSUPPORTED,
-                            "%s: header at byte %llu: '%.200s' continues from "
-                            "another volume",
-                            archive, o, name);
-    default:
-        return mr_error_set(MR_EFORMAT,
-                            "%s: header at byte %llu: '%.200s' is of type '%c' (byte %02x): "
-                            "expected files and folders",
-                            archive, o, name, type >= ' ' && type < 127 ? type : '?',
-                            (unsigned char)type);
-    }
-}
-
 /* Handles long names and pax records: entries whose content describes the next member. */
-static int take_extended(struct scan *s, uint64_t at, char type, uint64_t bytes)
+static int take_extended(struct scan *s, uint64_t at, const struct mr_tar_entry *entry)
 {
-    const char *archive = s->source->name;
-    if (bytes > MAX_EXTENDED)
-        return mr_error_set(
-            MR_ELIMIT,
-            "%s: header at byte %llu: a name or pax record of %llu bytes: expected at most %u",
-            archive, (unsigned long long)at, (unsigned long long)bytes, MAX_EXTENDED);
-    char *text = malloc(bytes + 1);
-    if (!text)
-        return mr_error_nomem(archive, bytes + 1);
-    text[bytes] = 0;
-    int rc = s->source->read(s->source->user, at + MR_TAR_BLOCK, text, bytes);
-    struct mr_tar_pax all = {0}; /* global records: only checked for errors */
+    char *text;
+    int rc = mr_tar_extended_begin(&s->entries, at, entry, &text);
     if (rc < 0)
-        goto free_text;
-    if (type == 'L') {
-        free(s->pax.path);
-        s->pax.path = text;
-        return 0;
+        return rc;
+    rc = s->source->read(s->source->user, at + MR_TAR_BLOCK, text, entry->bytes);
+    if (rc < 0) {
+        free(text);
+        return rc;
     }
-    if (type == 'g')
-        rc = mr_tar_pax_parse(archive, at, text, bytes, &all);
-    else if (type == 'x')
-        rc = mr_tar_pax_parse(archive, at, text, bytes, &s->pax);
-    free(all.path);
-free_text:
-    free(text);
-    return rc;
+    return mr_tar_extended_end(&s->entries, at, entry, text);
 }
 
-static int take_member(struct scan *s, uint64_t at, const struct mr_tar_header *h, uint64_t bytes)
+static int take_member(struct scan *s, uint64_t at, const struct mr_tar_entry *entry)
 {
-    const char *name = s->pax.path ? s->pax.path : h->name;
-    while (name[0] == '.' && name[1] == '/')
-        name += 2 + strspn(name + 2, "/");
-    size_t n = strlen(name);
-    bool plain = h->type == '0' || h->type == 0 || h->type == '7';
-    bool folder = h->type == '5' || h->type == 'D' || (h->type == 0 && n > 0 && name[n - 1] == '/');
-    int rc = folder && (n == 0 || strcmp(name, ".") == 0) ? 0 : check_name(s, at, name);
-    if (rc < 0)
-        goto free_pax;
-    if (!plain && !folder)
-        rc = refuse_type(s, at, name, h->type);
-    else if (!folder)
-        rc = add_member(s, name, at + MR_TAR_BLOCK, bytes);
-free_pax:
-    free(s->pax.path);
-    s->pax = (struct mr_tar_pax){0};
-    return rc;
+    const char *name;
+    int rc = mr_tar_entry_name(&s->entries, at, entry, &name);
+    if (rc > 0)
+        rc = add_member(s, name, at + MR_TAR_BLOCK, entry->bytes);
+    mr_tar_entry_end(&s->entries);
+    return MR_MIN(rc, 0);
 }
 
 static int ends_early(const struct scan *s, uint64_t at, const char *what, uint64_t end)
@@ -268,30 +191,15 @@ static int ends_early(const struct scan *s, uint64_t at, const char *what, uint6
 /* Handles one header and its content. Advances *at to the next. */
 static int take_entry(struct scan *s, uint64_t *at, const unsigned char *block)
 {
-    struct mr_tar_header h;
-    int rc = mr_tar_header_parse(s->source->name, *at, block, &h);
+    struct mr_tar_entry entry;
+    uint64_t end = 0, from = *at;
+    int rc = mr_tar_entry_parse(&s->entries, from, block, &entry);
     if (rc < 0)
         return rc;
-    bool extended = h.type == 'L' || h.type == 'K' || h.type == 'x' || h.type == 'g';
-    bool empty = h.type == '1' || h.type == '2' || h.type == '3' || h.type == '4' ||
-                 h.type == '5' || h.type == '6';
-    uint64_t bytes = !extended && s->pax.has_bytes ? s->pax.bytes : h.bytes, end = 0, next = 0;
-    if (empty)
-        bytes = 0;
-    if (!mr_add(*at + MR_TAR_BLOCK, bytes, &end) || end > s->source->bytes)
-        return ends_early(s, *at, "member", end);
-    next = mr_round_up(end, MR_TAR_BLOCK);
-    if (extended)
-        rc = take_extended(s, *at, h.type, bytes);
-    else if (h.type != 'V') /* 'V': volume label */
-        rc = take_member(s, *at, &h, bytes);
-    *at = next;
-    return rc;
-}
-
-static bool all_zero(const unsigned char *block)
-{
-    return block[0] == 0 && memcmp(block, block + 1, MR_TAR_BLOCK - 1) == 0;
+    if (!mr_add(from + MR_TAR_BLOCK, entry.bytes, &end) || end > s->source->bytes)
+        return ends_early(s, from, "member", end);
+    *at = mr_round_up(end, MR_TAR_BLOCK);
+    return entry.extended ? take_extended(s, from, &entry) : take_member(s, from, &entry);
 }
 
 static int scan_all(struct scan *s)
@@ -308,8 +216,8 @@ static int scan_all(struct scan *s)
         rc = view(s, at, MR_TAR_BLOCK, &block);
         if (rc < 0)
             return rc;
-        if (all_zero(block))
-            return s->pax.path || s->pax.has_bytes ? ends_early(s, at, "long name", at) : 0;
+        if (mr_tar_is_end(block))
+            return mr_tar_entries_half(&s->entries) ? ends_early(s, at, "long name", at) : 0;
         rc = take_entry(s, &at, block);
         if (rc < 0)
             return rc;
@@ -325,13 +233,16 @@ static int scan_all(struct scan *s)
 
 int mr_tar_scan(const struct mr_tar_source *source, struct mr_tar_index *out)
 {
-    struct scan s = {.source = source, .index = out, .last_npy = MR_TAR_NONE};
+    struct scan s = {.source = source,
+                     .index = out,
+                     .last_npy = MR_TAR_NONE,
+                     .entries = {.archive = source->name}};
     *out = (struct mr_tar_index){0};
     s.buf = malloc(source->chunk);
     if (!s.buf)
         return mr_error_nomem(source->name, source->chunk);
     int rc = scan_all(&s);
-    free(s.pax.path);
+    mr_tar_entry_end(&s.entries);
     free(s.buf);
     if (rc < 0)
         mr_tar_index_free(out);

@@ -24,6 +24,8 @@ struct mr_tar_array {
     struct mr_npy_head head;
 };
 
+struct mr_tar_stream;
+
 struct mr_tar_state {
     struct mr_tar_names names;
     struct mr_tar_shard *shard;
@@ -33,20 +35,42 @@ struct mr_tar_state {
     struct mr_tar_array array[MR_MAX_FIELDS]; /* of npy fields: the first sample's layout */
     struct mr_class *class;                   /* NULL: labels have no names */
     struct cJSON *class_names;
+    struct mr_tar_stream *stream; /* NULL: the archives were indexed */
     int nothing; /* id of a one-byte file in memory, for samples that need no bytes */
 };
 
+/* A sample's members. */
+struct mr_tar_one {
+    const char *archive;
+    const struct mr_tar_index *index;
+    uint32_t first;         /* member, which has its key */
+    const uint32_t *member; /* of each field; MR_TAR_NONE: missing */
+};
+struct mr_tar_one mr_tar_one_of(const struct mr_dataset *ds, uint64_t sample);
+/* Its member for field f; NULL if it has none. */
+static inline const struct mr_tar_member *mr_tar_one_member(const struct mr_tar_one *one, int f)
+{
+    return one->member[f] == MR_TAR_NONE ? NULL : &one->index->member[one->member[f]];
+}
+
 /* Adds the shards to ds->files and finds the members of each. */
 int mr_tar_shards_open(struct mr_dataset *ds, const struct mr_tar_opts *o);
+
+/* Parses fields=, or chooses them by the extensions of the
+ * first sample. Returns how many there are, or an error. */
+int mr_tar_fields_open(struct mr_dataset *ds, const struct mr_tar_opts *o, const char *archive,
+                       const char *const *ext, uint64_t n);
+/* The spec of field f, as the first sample that has it says. Fields of bytes are left to the
+ * caller. */
+int mr_tar_spec_open(struct mr_dataset *ds, const struct mr_tar_opts *o, int f,
+                     const struct mr_tar_one *one);
 
 /* Reads the header of an npy member. who: for errors. */
 int mr_tar_array_parse(const char *who, const struct mr_tar_index *index,
                        const struct mr_tar_member *m, struct mr_tar_array *out);
 
-/* The shard of a sample, that shard's index, and the sample's member for field f (NULL if it has
- * none). */
+/* The shard of a sample, and the sample's member for field f (NULL if it has none). */
 const struct mr_tar_shard *mr_tar_shard_of(const struct mr_tar_state *st, uint64_t sample);
-const struct mr_tar_index *mr_tar_index_of(const struct mr_tar_state *st, uint64_t sample);
 const struct mr_tar_member *mr_tar_member_of(const struct mr_dataset *ds, uint64_t sample, int f);
 
 /* Reads class names from the list beside the first shard (MR_TAR_CLASSES: a JSON array of strings),
@@ -55,19 +79,21 @@ const struct mr_tar_member *mr_tar_member_of(const struct mr_dataset *ds, uint64
 #define MR_TAR_CLASSES "classes.json"
 int mr_tar_classes_open(struct mr_dataset *ds);
 
-/* Parses the text of the member that is field f of the sample as an integer. */
-int mr_tar_label(const struct mr_dataset *ds, uint64_t sample, const struct mr_tar_member *m,
-                 int64_t *out);
+/* Parses the text of a sample's member as an integer. */
+int mr_tar_label(const struct mr_tar_one *one, const struct mr_tar_member *m, int64_t *out);
 
 #define MR_TAR_WHO_BYTES 512
 /* "shard.tar: x/000017.jpg", for errors. Returns buf. */
-const char *mr_tar_who(const struct mr_tar_state *st, uint64_t sample,
-                       const struct mr_tar_member *m, char buf[MR_TAR_WHO_BYTES]);
+const char *mr_tar_who(const struct mr_tar_one *one, const struct mr_tar_member *m,
+                       char buf[MR_TAR_WHO_BYTES]);
 
 int mr_tar_locate(const struct mr_dataset *ds, uint64_t index,
                   struct mr_extent out[MR_MAX_EXTENTS]);
 int mr_tar_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
                   struct mr_sample *out);
+/* Makes a sample whose members are in memory: at base + their offsets. */
+int mr_tar_decode_memory(const struct mr_dataset *ds, const struct mr_tar_one *one,
+                         const unsigned char *base, struct mr_sample *out);
 int mr_tar_get_field(const struct mr_dataset *ds, uint64_t index, int f, struct mr_sample *out,
                      void **owned);
 

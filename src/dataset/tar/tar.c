@@ -3,6 +3,7 @@
 #include "dataset/pictures/photos.h"
 #include "dataset/pictures/tree.h"
 #include "dataset/tar/state.h"
+#include "dataset/tar/stream.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -11,33 +12,6 @@
 #include <sys/stat.h>
 
 #define MAX_PARTS_SHOWN 64
-
-const struct mr_tar_index *mr_tar_index_of(const struct mr_tar_state *st, uint64_t sample)
-{
-    return &st->shard[st->samples.shard[sample]].index;
-}
-
-const struct mr_tar_shard *mr_tar_shard_of(const struct mr_tar_state *st, uint64_t sample)
-{
-    return &st->shard[st->samples.shard[sample]];
-}
-
-/* The sample's member for field f; NULL if it has none. */
-const struct mr_tar_member *mr_tar_member_of(const struct mr_dataset *ds, uint64_t sample, int f)
-{
-    const struct mr_tar_state *st = ds->state;
-    uint32_t m = st->samples.member[sample * (uint64_t)ds->n_fields + (uint64_t)f];
-    return m == MR_TAR_NONE ? NULL : &mr_tar_index_of(st, sample)->member[m];
-}
-
-/* "shard.tar: x/000017.jpg" */
-const char *mr_tar_who(const struct mr_tar_state *st, uint64_t sample,
-                       const struct mr_tar_member *m, char buf[MR_TAR_WHO_BYTES])
-{
-    snprintf(buf, MR_TAR_WHO_BYTES, "%.300s: %.200s", mr_tar_shard_of(st, sample)->name,
-             mr_tar_index_of(st, sample)->names + m->name);
-    return buf;
-}
 
 /* Assigns members to fields for each sample. If a field has several extensions, the earlier one
  * wins. */
@@ -113,29 +87,19 @@ static int choose_fields(struct mr_dataset *ds, const struct mr_tar_opts *o,
     for (uint64_t m = 0; m < x->n && n + 1 < MAX_PARTS_SHOWN; m++)
         if (sample_of[shard][m] == 0)
             ext[n++] = mr_tar_extension(x->names + x->member[m].name);
-    if (o->fields && o->fields[0])
-        return mr_tar_fields_parse(o->fields, st->field);
     n = add_label(st, sample_of, ext, n);
-    int chosen = mr_tar_fields_choose(ext, n, st->field);
-    if (chosen > 0)
-        return chosen;
-    return mr_error_set(
-        MR_EFORMAT,
-        "%s: no member of the first sample has an extension that can be a field: say which "
-        "with fields=NAME:EXTENSION",
-        st->shard[shard].name);
+    return mr_tar_fields_open(ds, o, st->shard[shard].name, ext, n);
 }
 
-/* The member of the first sample that has field f. */
-static const struct mr_tar_member *first_with(const struct mr_dataset *ds, int f, uint64_t *sample)
+/* The first sample that has field f. Returns false if none has. */
+static bool first_with(const struct mr_dataset *ds, int f, struct mr_tar_one *out)
 {
     for (uint64_t i = 0; i < ds->n; i++) {
-        const struct mr_tar_member *m = mr_tar_member_of(ds, i, f);
-        *sample = i;
-        if (m)
-            return m;
+        *out = mr_tar_one_of(ds, i);
+        if (mr_tar_one_member(out, f))
+            return true;
     }
-    return NULL;
+    return false;
 }
 
 static void spec_of_bytes(struct mr_dataset *ds, int f)
@@ -153,48 +117,17 @@ static void spec_of_bytes(struct mr_dataset *ds, int f)
     spec->var_dims = most != least || most == 0;
 }
 
-static int spec_of_array(struct mr_dataset *ds, int f, uint64_t sample,
-                         const struct mr_tar_member *m)
-{
-    struct mr_tar_state *st = ds->state;
-    struct mr_spec *spec = &ds->field[f];
-    char name[MR_TAR_WHO_BYTES];
-    int rc = mr_tar_array_parse(mr_tar_who(st, sample, m, name), mr_tar_index_of(st, sample), m,
-                                &st->array[f]);
-    if (rc < 0)
-        return rc;
-    const struct mr_npy_head *h = &st->array[f].head;
-    spec->dtype = h->dtype;
-    spec->rank = h->rank + (h->length > 0);
-    memcpy(spec->dim, h->dim, (size_t)h->rank * sizeof spec->dim[0]);
-    if (h->length)
-        spec->dim[h->rank] = h->length;
-    return 0;
-}
-
 static int fill_spec(struct mr_dataset *ds, const struct mr_tar_opts *o, int f)
 {
     struct mr_tar_state *st = ds->state;
-    uint64_t sample = 0;
-    const struct mr_tar_member *m = first_with(ds, f, &sample);
-    if (!m)
+    struct mr_tar_one one;
+    if (!first_with(ds, f, &one))
         return mr_error_set(MR_EFORMAT,
                             "%s: no sample has a member '.%s' for the field '%s': change fields=",
                             st->shard[0].name, st->field[f].ext[0], st->field[f].name);
-    memcpy(ds->field[f].name, st->field[f].name, MR_NAME_BYTES);
-    switch (st->field[f].kind) {
-    case MR_TAR_PICTURE:
-        mr_picture_declare(ds, f, &o->picture);
-        return 0;
-    case MR_TAR_LABEL:
-        ds->field[f].dtype = MR_I64;
-        return 0;
-    case MR_TAR_NPY:
-        return spec_of_array(ds, f, sample, m);
-    default:
+    if (st->field[f].kind == MR_TAR_RAW)
         spec_of_bytes(ds, f);
-        return 0;
-    }
+    return mr_tar_spec_open(ds, o, f, &one);
 }
 
 static void describe(struct mr_dataset *ds)
@@ -272,9 +205,12 @@ static int open_tar(struct mr_dataset *ds, const void *options)
     if (!o->path || !o->path[0])
         return mr_error_set(MR_EOPTION,
                             "tar: no path: expected tar:FILE, e.g. tar:shards-{000..127}.tar");
-    int rc = mr_tar_names_expand(o->path, &st->names);
+    int rc = mr_tar_stream_must(o) ? mr_tar_names_one(o->path, &st->names)
+                                   : mr_tar_names_expand(o->path, &st->names);
     if (rc < 0)
         return rc;
+    if (o->stream || mr_tar_stream_must(o))
+        return mr_tar_stream_open(ds, o);
     st->shard = calloc(st->names.n, sizeof *st->shard);
     if (!st->shard)
         return mr_error_nomem("tar", st->names.n * sizeof *st->shard);
@@ -309,6 +245,7 @@ static int open_tar(struct mr_dataset *ds, const void *options)
 static void close_tar(struct mr_dataset *ds)
 {
     struct mr_tar_state *st = ds->state;
+    mr_tar_stream_close(ds);
     for (uint64_t s = 0; s < st->n_shards; s++) {
         mr_tar_index_free(&st->shard[s].index);
         mr_tar_inflated_free(&st->shard[s].inflated);
@@ -345,7 +282,8 @@ static const struct mr_option options_table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), .meta = "FILES",
      .help =
          "Archives: a file or URL, with ranges {000..127} and choices {a,b}, or wildcards * and "
-         "? in its last part; a folder: all archives in it, by name; '::' joins several of these"},
+         "? in its last part; a folder: all archives in it, by name; '::' joins several of these; "
+         "- for standard input, or a pipe"},
     {"fields", 0, MR_OPT_STRING, AT(fields), .meta = "LIST",
      .help = "Fields and their extensions: [image:jpg;png,label:cls]; default: those of the "
              "first sample, plus label:cls if it has no number and most samples have a .cls"},
@@ -358,6 +296,11 @@ static const struct mr_option options_table[] = {
     {"unpacked", 0, MR_OPT_BYTES, AT(unpacked_bytes), "0", .meta = "BYTES",
      .help = "Size limit of the unpacked archives, memory and temporary files together; 0: 20 "
              "times their packed size, at least 1 GiB"},
+    {"stream", 0, MR_OPT_FLAG, AT(stream),
+     .help = "Read the archives once, one after the other, without an index: an iterable data set, "
+             "of unknown length; standard input (tar:-) and pipes are always read so"},
+    {"max-bytes", 0, MR_OPT_BYTES, AT(max_bytes), "64KiB", .min = 1, .max = 0x1p30, .meta = "BYTES",
+     .help = "With stream: the largest member of a field of bytes; a larger one is a bad sample"},
     MR_PICTURE_OPTIONS(struct mr_tar_opts, picture),
     {NULL},
 };

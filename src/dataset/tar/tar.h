@@ -61,6 +61,11 @@ int mr_tar_scan(const struct mr_tar_source *source, struct mr_tar_index *out);
 const unsigned char *mr_tar_small(const struct mr_tar_index *index, const struct mr_tar_member *m,
                                   uint32_t *out_bytes);
 
+bool mr_tar_is_npy(const char *name);
+/* How many bytes of an npy member the index keeps: preamble and header; 0: damaged, or too long.
+ * front: its first n bytes, MR_NPY_PREAMBLE_BYTES or all. */
+uint64_t mr_tar_npy_part(const char *name, const unsigned char *front, uint64_t n, uint64_t bytes);
+
 /* ---- header fields (header.c) ---- */
 
 struct mr_tar_header {
@@ -81,6 +86,36 @@ struct mr_tar_pax {
 int mr_tar_pax_parse(const char *archive, uint64_t at, const char *text, uint64_t n,
                      struct mr_tar_pax *out);
 
+/* ---- entries, one after the other (entry.c) ---- */
+
+/* What is known before the next entry. */
+struct mr_tar_entries {
+    const char *archive;   /* for errors */
+    struct mr_tar_pax pax; /* for the next member, GNU's long name too */
+};
+struct mr_tar_entry {
+    struct mr_tar_header header;
+    uint64_t bytes; /* of its content */
+    bool extended;  /* its content describes the next member */
+};
+/* Parses a header, which is at byte `at`. */
+int mr_tar_entry_parse(const struct mr_tar_entries *e, uint64_t at,
+                       const unsigned char block[MR_TAR_BLOCK], struct mr_tar_entry *out);
+/* Of an extended entry: gives memory for its content, and takes the content, which it frees. */
+int mr_tar_extended_begin(const struct mr_tar_entries *e, uint64_t at,
+                          const struct mr_tar_entry *entry, char **text);
+int mr_tar_extended_end(struct mr_tar_entries *e, uint64_t at, const struct mr_tar_entry *entry,
+                        char *text);
+/* Of any other: checks its type and name. Returns 1 for a file, whose name is valid until
+ * mr_tar_entry_end(), 0 for a folder or label, or an error. */
+int mr_tar_entry_name(const struct mr_tar_entries *e, uint64_t at, const struct mr_tar_entry *entry,
+                      const char **out);
+void mr_tar_entry_end(struct mr_tar_entries *e); /* what described this member is forgotten */
+/* Is there something that describes a member which has not come yet? */
+bool mr_tar_entries_half(const struct mr_tar_entries *e);
+/* Is this block, all zeros, the end of the archive? */
+bool mr_tar_is_end(const unsigned char *block);
+
 /* ---- shards by name (names.c) ---- */
 
 struct mr_tar_names {
@@ -94,6 +129,8 @@ bool mr_tar_named(const char *name);
  * it, and "shards/train-*.tar" to those that match; both sorted by bytes. Returns 0, MR_EOPTION,
  * MR_EFORMAT (no archives), MR_ELIMIT, -ENOMEM or the listing's error. On error, out is empty. */
 int mr_tar_names_expand(const char *text, struct mr_tar_names *out);
+/* Takes the text as one name. Returns 0 or -ENOMEM. */
+int mr_tar_names_one(const char *text, struct mr_tar_names *out);
 void mr_tar_names_free(struct mr_tar_names *names);
 
 /* ---- index files (index.c) ---- */
