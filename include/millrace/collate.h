@@ -56,6 +56,7 @@ struct mr_collate_out {
     uint64_t dim[MR_MAX_RANK]; /* preset to the declared shape: lower those that vary */
 };
 
+/* A collation. */
 struct mr_collate_fn {
     size_t size;      /* of this struct, set by mr_collate_fn_init() */
     const char *name; /* in errors and states: 1 to 63 printable ASCII characters without " and \ */

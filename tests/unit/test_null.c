@@ -435,6 +435,7 @@ static void loaders(void **state)
     misuse(mr_budget_query(NULL, &info));
     mr_budget_destroy(budget);
     mr_budget_destroy(NULL);
+    mr_collate_fn_fill(NULL, sizeof(struct mr_collate_fn));
     mr_loader_opts_fill(NULL, sizeof opts);
     mr_loader_opts_init(&opts);
     misuse(mr_loader_opts_parse(NULL, &opts));
