@@ -3,8 +3,8 @@
  * draws.
  *
  * An op over several fields ends the tracks of the fields that it takes, and begins one for each
- * field that it makes. Before a sample's last tracks run, mr_transform_begin() applies those ops, in
- * the chain's order, in scratch memory.
+ * field that it makes. Before a sample's last tracks run, mr_transform_begin() applies those ops,
+ * in the chain's order, in scratch memory.
  */
 #include "transform/transform.h"
 
@@ -56,7 +56,8 @@ static int take_inputs(struct mr_op *op, const struct mr_transform *chain, const
             return rc;
         for (int k = 0; k < m->n_in; k++)
             if (m->in[k] == now->track[f])
-                return mr_op_error(op, MR_ESHAPE, "field '%s' is named twice", m->names[i]);
+                return mr_op_error(op, MR_ESHAPE, "field '%s' is named twice",
+                                   chain->out[now->track[f]].name);
         m->in[m->n_in] = now->track[f];
         m->in_spec[m->n_in++] = chain->out[now->track[f]];
     }
@@ -238,7 +239,7 @@ static int check_group(const struct mr_transform *chain, const struct mr_op *op,
                        const struct mr_given in[], void *scratch)
 {
     const struct mr_op *first = op;
-    uint64_t one[MR_MAX_RANK], two[MR_MAX_RANK];
+    uint64_t one[MR_MAX_RANK] = {0}, two[MR_MAX_RANK] = {0};
     while (first->follows)
         first--;
     if (op->on < 0 || first->on < 0)

@@ -138,7 +138,7 @@ static int take_multi(struct mr_op *op, uint32_t place, const struct mr_transfor
         return mr_error_nomem("transform", strlen(fn->name));
     if (n > MR_MAX_FIELDS)
         return mr_op_error(op, MR_ELIMIT, "takes %d fields: expected at most %d", n, MR_MAX_FIELDS);
-    for (; m->n_names < n; m->n_names++) {
+    for (; fn->fields && m->n_names < n; m->n_names++) {
         m->names[m->n_names] = strdup(fn->fields[m->n_names]);
         if (!m->names[m->n_names])
             return mr_error_nomem("transform", strlen(fn->fields[m->n_names]));
@@ -378,15 +378,20 @@ static int apply_points(const struct mr_transform *chain, const struct mr_at *at
     return apply_plan(chain, f, plan, &chain->out[f], at, moved, dim, out, out_dim, rest);
 }
 
+/* Scratch for plans: behind what ops over several fields have made. NULL stays NULL. */
+static void *behind(const struct mr_transform *chain, void *scratch)
+{
+    return chain->begin_bytes > 0 ? (char *)scratch + chain->begin_bytes : scratch;
+}
+
 int mr_transform_apply_track(const struct mr_transform *chain, int track, const struct mr_at *at,
                              const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim,
                              void *scratch)
 {
-    char *behind = scratch ? (char *)scratch + chain->begin_bytes : NULL;
     if (track == chain->points)
-        return apply_points(chain, at, in, in_dim, out, out_dim, behind);
+        return apply_points(chain, at, in, in_dim, out, out_dim, behind(chain, scratch));
     return apply_plan(chain, track, chain->plan[track], &chain->out[track], at, in, in_dim, out,
-                      out_dim, behind);
+                      out_dim, behind(chain, scratch));
 }
 
 static int check_field(const struct mr_transform *chain, int field)
@@ -455,8 +460,7 @@ int mr_transform_apply_head(const struct mr_transform *chain, int field, const s
     const struct mr_field_plan *head = chain->head[field];
     const struct mr_spec *spec = &chain->plan[field]->op[head->n_ops]->in;
     uint64_t dim[MR_MAX_RANK], label;
-    char *behind = scratch ? (char *)scratch + chain->begin_bytes : NULL;
-    int rc = apply_plan(chain, field, head, spec, at, in, in_dim, out, dim, behind);
+    int rc = apply_plan(chain, field, head, spec, at, in, in_dim, out, dim, behind(chain, scratch));
     if (rc < 0)
         return rc;
     return head->one_hot ? mr_one_hot_check(head->one_hot, out, &label) : 0;
