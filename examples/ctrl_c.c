@@ -70,12 +70,14 @@ static int run(struct mr_loader *loader)
 int main(int argc, char **argv)
 {
     const char *path = argc > 2 ? argv[2] : "run.state";
-    struct sigaction action = {.sa_handler = on_interrupt};
+    struct sigaction action;
     struct mr_dataset *ds = NULL;
     struct mr_sampler *sampler = NULL;
     struct mr_loader *loader = NULL;
     struct mr_loader_opts opts;
     char state[1024];
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_interrupt;
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     int rc = mr_dataset_open(argc > 1 ? argv[1] : "mnist/", &ds);

@@ -13,6 +13,7 @@ int main(int argc, char **argv)
     struct mr_sampler *order = NULL;
     struct mr_transform *chain = NULL;
     struct mr_loader *loader = NULL;
+    struct mr_batch batch = {.size = sizeof batch};
     struct mr_loader_opts opts;
     mr_loader_opts_init(&opts);
     opts.batch_size = 64;
@@ -34,9 +35,8 @@ int main(int argc, char **argv)
     if (rc < 0)
         goto done;
 
-    struct mr_batch batch = {.size = sizeof batch};
     while ((rc = mr_loader_next(loader, NULL, &batch)) > 0) {
-        /* Train here. field[0].data: float[size][28][28]; field[1].data: uint8_t[size]. */
+        /* Train here. field[0].data: float[n][28][28]; field[1].data: uint8_t[n]. */
         if (batch.last)
             printf("epoch %llu: %llu batches\n", (unsigned long long)batch.epoch,
                    (unsigned long long)batch.index + 1);

@@ -55,8 +55,8 @@ static int decode(void *user, const struct mr_sample_context *context, const str
 
 static int parse(const char *path, struct index *x, uint64_t size)
 {
-    static const enum mr_dtype dtypes[] = {[1] = MR_U8,  [2] = MR_I8,  [3] = MR_I16, [4] = MR_I32,
-                                           [5] = MR_I64, [6] = MR_F64, [7] = MR_F32, [8] = MR_U16};
+    static const enum mr_dtype dtypes[] = {MR_U8,  MR_I8,  MR_I16, MR_I32,
+                                           MR_I64, MR_F64, MR_F32, MR_U16}; /* from code 1 */
     uint64_t version = 0;
     if (size < HEAD_BYTES || memcmp(x->bytes, "MMIDIDX\0\0", 9) != 0)
         return mr_error_set(MR_EFORMAT, "%s: expected a file that begins with MMIDIDX", path);
@@ -68,7 +68,7 @@ static int parse(const char *path, struct index *x, uint64_t size)
     memcpy(&x->n, x->bytes + 18, sizeof x->n);
     if (x->n > (size - HEAD_BYTES) / 12)
         return mr_error_set(MR_ETRUNCATED, "%s: truncated: %" PRIu64 " sequences", path, x->n);
-    x->dtype = dtypes[code];
+    x->dtype = dtypes[code - 1];
     x->token_bytes = mr_dtype_size(x->dtype);
     x->lengths = x->bytes + HEAD_BYTES;
     x->offsets = x->lengths + x->n * sizeof(int32_t);

@@ -34,7 +34,6 @@ LD_LIBRARY_PATH=$libdir ldd "$folder/bin/millrace" "$libdir"/libmillrace{,-profi
     fi
     install -m 644 "/usr/share/doc/$package/copyright" "$doc/$soname.txt"
 done
-cp README.md CHANGELOG.md "$folder/share/doc/millrace/" 2>/dev/null || true
 
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CMakeLists.txt)}"
 find "$folder" -exec chmod u=rwX,go=rX {} +

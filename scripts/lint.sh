@@ -76,7 +76,7 @@ lint_shell() {
 
 lint_man() {
     local pages
-    pages=$(find build/dev/man -name '*.1' 2>/dev/null)
+    pages=$(find build/dev/man build/dev/reference/man3 -name '*.[13]' -size +1k 2>/dev/null) # not links: they are small
     if [ -z "$pages" ]; then
         echo "no man pages were built"
         return 1

@@ -218,6 +218,30 @@ MR_API int mr_stream_wrap(struct mr_device *dev, void *native, struct mr_stream 
  */
 MR_API int mr_stream_native(struct mr_stream *stream, void **out);
 
+/*
+ * Returns the stream that stands for all streams of the device, those of other libraries too: an
+ * event recorded in it passes when all work that was enqueued to the device until then is done.
+ * Give it to mr_loader_release() or mr_batch_to_dlpack() if you do not know which streams use a
+ * batch. mr_event_record() and mr_stream_synchronize() take it; other calls fail with MR_EMISUSE.
+ * It is the device's: valid until that is closed. dev NULL: NULL.
+ *
+ * On "cuda" it costs a call of the driver (cuCtxRecordEvent, 0.3 us; drivers before 12.5 wait for
+ * the GPU instead), which would break off each capture of a stream of the GPU that is going on.
+ * So announce captures, other than mr_graph_begin(): between mr_device_capture_begin() and
+ * mr_device_capture_end(), recording in this stream fails with MR_EMISUSE, and batches released
+ * in it stay held until the last capture ends.
+ */
+MR_API struct mr_stream *mr_stream_any(struct mr_device *dev);
+
+/*
+ * Announces that a stream of the device is going to be captured into a graph by another library,
+ * and that its capture has ended. Captures may overlap; each begin needs an end. end gives back
+ * the batches that were released meanwhile, on the calling thread.
+ * Returns 0, MR_EMISUSE (NULL, or an end without a begin), MR_EDEVICE (after a fork). Any thread.
+ */
+MR_API int mr_device_capture_begin(struct mr_device *dev);
+MR_API int mr_device_capture_end(struct mr_device *dev);
+
 /* Destroys a stream. Blocks until its work is done, but not for a wrapped one. NULL is allowed. */
 MR_API void mr_stream_destroy(struct mr_stream *stream);
 

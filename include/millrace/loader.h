@@ -1,6 +1,6 @@
 /*
- * The loader: reads, decodes, transforms and copies samples with worker threads, and hands batches
- * to one consumer in order.
+ * The loader: reads, decodes, transforms and copies samples with worker threads, and hands out
+ * batches in order.
  *
  *     struct mr_loader_opts opts;
  *     mr_loader_opts_init(&opts);
@@ -17,12 +17,12 @@
  * number of workers, any prefetch, storage and number of ranks, and after a resume. With the same
  * batch size and number of ranks, each batch is the same, too.
  *
- * Threads: next, next_for, fd, both states and bad belong to one thread, the consumer. release,
- * cancel and stats may be called from any thread, also while the consumer is in next, but not
- * during or after close. close may be called from any thread, also while the consumer waits for a
- * batch. Callbacks (of a data set, sampler or op) run on the loader's workers, which it waits for:
- * there next, next_for, fd and release of that loader fail with MR_EMISUSE, and close closes
- * nothing.
+ * Threads: all calls may be made from any thread, at the same time, but not during or after close.
+ * Several threads may take batches: each batch goes to one of them, in order; to which one is not
+ * determined. While one thread waits for a batch, the others wait for their turn in next and
+ * next_for; no other call waits for it. close may also be called while threads wait. Callbacks (of
+ * a data set, sampler or op) run on the loader's workers, which it waits for: there next, next_for,
+ * fd and release of that loader fail with MR_EMISUSE, and close closes nothing.
  *
  * Signals: mr_loader_cancel() may be called in a signal handler. No other signal ends waiting, and
  * workers block all signals. examples/ctrl_c.c ends a run with Ctrl-C and saves its state.
@@ -174,10 +174,10 @@ MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler,
 /*
  * Stops the workers and frees everything, at any moment. Batches not yet released become invalid;
  * the memory of those that have DLPack tensors (dlpack.h) stays until these end.
- * Blocks until reads and callbacks in progress have ended. If another thread is waiting in
- * mr_loader_next(), that call returns MR_ECANCELLED and close waits for it to return. That thread
- * must not use the loader again. In a callback of this loader it closes nothing: the log and
- * mr_last_error() say so. NULL is allowed.
+ * Blocks until reads and callbacks in progress have ended. If other threads are waiting in
+ * mr_loader_next(), their calls return MR_ECANCELLED and close waits for them to return. Those
+ * threads must not use the loader again. In a callback of this loader it closes nothing: the log
+ * and mr_last_error() say so. NULL is allowed.
  */
 MR_API void mr_loader_close(struct mr_loader *loader);
 
@@ -250,16 +250,17 @@ MR_API int mr_loader_next_for(struct mr_loader *loader, struct mr_stream *stream
  *
  * It is level-triggered: mr_loader_next() and mr_loader_next_for() update it before they return.
  * Call mr_loader_next_for() with timeout 0 when it is readable. That call may still return
- * -ETIMEDOUT: if all samples of a batch were skipped, or after a wake-up that came late. After the
- * last batch, an error, or mr_loader_cancel() it stays readable. Statistics count time in poll() as
- * the consumer's. Returns the descriptor, -errno, MR_EMISUSE. Owned by the loader, open until
- * mr_loader_close(); do not read, write or close it.
+ * -ETIMEDOUT: if all samples of a batch were skipped, if another thread took the batch, or after a
+ * wake-up that came late. After the last batch, an error, or mr_loader_cancel() it stays readable.
+ * Statistics count time in poll() as the consumer's. Returns the descriptor, -errno, MR_EMISUSE.
+ * Owned by the loader, open until mr_loader_close(); do not read, write or close it.
  */
 MR_API int mr_loader_fd(struct mr_loader *loader);
 
 /*
  * Returns a batch to the loader. Does not block. Any thread, in any order.
- * stream: the stream to which all work that reads the batch has been enqueued. NULL: that work is
+ * stream: the stream to which all work that reads the batch has been enqueued; mr_stream_any() if
+ * there are several, or if copies from the batch's host memory may be among it. NULL: that work is
  * done. Not while the stream is being captured into a graph, since captured work has not been
  * enqueued yet: release the batch after the graph's launch.
  * Returns 0, MR_EDEVICE, MR_EMISUSE: the batch was released before, or (it stays held) the stream
@@ -268,7 +269,7 @@ MR_API int mr_loader_fd(struct mr_loader *loader);
 MR_API int mr_loader_release(struct mr_loader *loader, struct mr_batch *batch,
                              struct mr_stream *stream);
 
-/* Makes the current or next mr_loader_next() return MR_ECANCELLED soon, and all later ones.
+/* Makes mr_loader_next() return MR_ECANCELLED soon, in all threads that wait there and from now on.
  * Any thread; async-signal-safe. */
 MR_API void mr_loader_cancel(struct mr_loader *loader);
 
@@ -282,10 +283,10 @@ MR_API const struct mr_spec *mr_loader_field(const struct mr_loader *loader, int
 /* ---- state and bad samples ---- */
 
 /*
- * Writes the state after the last batch that mr_loader_next() returned: a small JSON object with
- * the data set's fingerprint, sampler, chain, seed, epoch and position. Takes microseconds. To
- * resume, give it to mr_loader_open() as opts.state; number of workers, batch size and ranks may
- * differ.
+ * Writes the state after the last batch that mr_loader_next() returned, in whichever thread: a small
+ * JSON object with the data set's fingerprint, sampler, chain, seed, epoch and position. Takes
+ * microseconds, and does not wait for a thread that waits for a batch. To resume, give it to
+ * mr_loader_open() as opts.state; number of workers, batch size and ranks may differ.
  * [out] buf: cap bytes; 1,024 are enough. Returns the text's length, or MR_ELIMIT if cap is too
  * small.
  */
@@ -349,8 +350,8 @@ struct mr_loader_stats {
 
     uint64_t stage_ns[MR_N_STAGES]; /* sums over all workers */
     uint64_t worker_ns;             /* lifetime of all workers */
-    uint64_t consumer_wait_ns;      /* in mr_loader_next() */
-    uint64_t consumer_busy_ns;      /* between batches */
+    uint64_t consumer_wait_ns;      /* a thread was waiting in mr_loader_next() */
+    uint64_t consumer_busy_ns;      /* none was, between the first and the last batch */
 
     /* The steady rate: samples and time from the first batch on or, if more batches were ready
      * then, from the one behind these, which itself is not counted. 0: no batch came after it. */

@@ -8,7 +8,14 @@ int mr_device_check(const struct mr_device *dev, const char *call)
 
 int mr_stream_check(const struct mr_stream *stream, const char *call)
 {
-    return stream ? mr_device_ready(stream->dev) : mr_error_null(call, "a stream");
+    if (!stream)
+        return mr_error_null(call, "a stream");
+    if (mr_stream_is_any(stream))
+        return mr_error_set(MR_EMISUSE,
+                            "%s: expected a stream, found mr_stream_any(), which stands for all of "
+                            "them: events can be recorded in it, batches released in it",
+                            call);
+    return mr_device_ready(stream->dev);
 }
 
 int mr_event_check(const struct mr_event *event, const char *call)

@@ -108,6 +108,9 @@ int mr_copy_peer_async(struct mr_stream *stream, void *dst, struct mr_device *ds
     if (dst_device == src_device)
         return mr_copy_async(stream, dst, MR_DEVICE, src, MR_DEVICE, bytes);
     int rc = check_pair("mr_copy_peer_async", dst_device, src_device);
+    if (rc < 0)
+        return rc;
+    rc = mr_stream_check(stream, "mr_copy_peer_async");
     if (rc < 0 || !bytes)
         return rc;
     if (!dst || !src)

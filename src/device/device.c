@@ -21,10 +21,10 @@ static int check_ops(const struct mr_device_ops *ops)
     bool whole = ops->probe && ops->open && ops->close && ops->query && ops->memory_create &&
                  ops->memory_destroy && ops->stream_open && ops->stream_close &&
                  ops->stream_synchronize && ops->event_open && ops->event_close &&
-                 ops->event_record && ops->event_wait && ops->event_query &&
-                 ops->event_synchronize && ops->event_elapsed && ops->copy_async && ops->launch &&
-                 ops->launch_simple && ops->memset_async && ops->memory_register &&
-                 ops->memory_unregister;
+                 ops->event_record && ops->event_record_any && ops->event_wait &&
+                 ops->event_query && ops->event_synchronize && ops->event_elapsed &&
+                 ops->copy_async && ops->launch && ops->launch_simple && ops->memset_async &&
+                 ops->memory_register && ops->memory_unregister;
     if (!whole)
         return mr_error_set(MR_EMISUSE, "device %s: its vtable lacks a required hook", ops->name);
     return 0;
@@ -114,6 +114,7 @@ static int open_with(const struct mr_device_ops *ops, const void *opts, struct m
         return mr_error_nomem("device", sizeof *dev);
     int rc = -ENOMEM;
     mr_process_note(&dev->process);
+    mr_any_init(dev);
     dev->ops = ops;
     dev->state = calloc(1, MR_MAX(ops->state_size, (size_t)1));
     if (!dev->state) {
@@ -133,6 +134,7 @@ free_pool:
 free_state:
     free(dev->state);
 free_device:
+    mr_any_destroy(dev);
     free(dev);
     return rc;
 }
@@ -170,6 +172,7 @@ void mr_device_close(struct mr_device *dev)
 {
     if (!dev || mr_device_ready(dev) < 0) /* nothing of it is this process's own */
         return;
+    mr_any_destroy(dev);
     mr_pool_destroy(dev->pool);
     dev->ops->close(dev);
     free(dev->state);
@@ -254,7 +257,7 @@ int mr_stream_create(struct mr_device *dev, const char *name, struct mr_stream *
 
 void mr_stream_destroy(struct mr_stream *stream)
 {
-    if (!stream)
+    if (!stream || mr_stream_is_any(stream)) /* that is the device's */
         return;
     if (mr_device_ready(stream->dev) < 0) {
         free(stream);
@@ -269,6 +272,8 @@ void mr_stream_destroy(struct mr_stream *stream)
 
 int mr_stream_synchronize(struct mr_stream *stream)
 {
+    if (stream && mr_stream_is_any(stream))
+        return mr_any_synchronize(stream->dev);
     int rc = mr_stream_check(stream, "mr_stream_synchronize");
     if (rc < 0)
         return rc;
@@ -317,19 +322,19 @@ void mr_event_destroy(struct mr_event *event)
     free(event);
 }
 
-static int check_same_device(const struct mr_stream *stream, const struct mr_event *event,
-                             const char *call)
+static int check_record(const struct mr_stream *stream, const struct mr_event *event)
 {
-    int rc = mr_stream_check(stream, call);
+    bool any = stream && mr_stream_is_any(stream);
+    int rc = any ? mr_device_ready(stream->dev) : mr_stream_check(stream, "mr_event_record");
     if (rc < 0)
         return rc;
-    rc = mr_event_check(event, call);
+    rc = mr_event_check(event, "mr_event_record");
     if (rc < 0)
         return rc;
     if (stream->dev != event->dev)
         return mr_error_set(MR_EMISUSE, "stream \"%s\" and the event belong to different devices",
                             stream->name);
-    return 0;
+    return mr_stream_check_live(stream, "mr_event_record");
 }
 
 /* An event of another device will do, if one driver knows both. */
@@ -351,11 +356,11 @@ static int check_wait(const struct mr_stream *stream, const struct mr_event *eve
 
 int mr_event_record(struct mr_event *event, struct mr_stream *stream)
 {
-    int rc = check_same_device(stream, event, "mr_event_record");
+    int rc = check_record(stream, event);
     if (rc < 0)
         return rc;
-    rc = mr_stream_check_live(stream, "mr_event_record");
-    return rc < 0 ? rc : event->dev->ops->event_record(event, stream);
+    return mr_stream_is_any(stream) ? mr_any_record(event)
+                                    : event->dev->ops->event_record(event, stream);
 }
 
 int mr_stream_wait(struct mr_stream *stream, struct mr_event *event)

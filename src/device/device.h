@@ -13,6 +13,7 @@
  *   device.c   URIs, opening and closing, streams, events
  *   check.c    NULL, and devices of another process
  *   wrap.c     streams and events of other libraries
+ *   any.c      the stream that stands for all streams, and captures by other libraries
  *   copy.c     copies, within a device and between two, and memory that is set
  *   pool.c     caches blocks of memory by kind and size, since page-locking is slow
  *   launch.c   kernels, of the room `kernels` and the device's own simple ones
@@ -96,6 +97,9 @@ struct mr_device_ops {
     int (*event_record)(struct mr_event *event, struct mr_stream *stream);
     int (*event_wait)(struct mr_stream *stream, struct mr_event *event); /* its device: any of this
                                                                             vtable */
+    /* Behind all work of the device, streams of other libraries included. It may block. Under
+     * mr_device.any.lock. */
+    int (*event_record_any)(struct mr_event *event);
     int (*event_query)(struct mr_event *event);
     int (*event_synchronize)(struct mr_event *event);
     int (*event_elapsed)(struct mr_event *start, struct mr_event *end, int64_t *out_ns);
@@ -174,20 +178,35 @@ struct mr_device_ops {
 
 struct mr_pool;
 
-struct mr_device {
-    const struct mr_device_ops *ops;
-    void *state;
-    struct mr_pool *pool;
-    struct mr_process process; /* that opened it */
-    atomic_bool lock_warned;   /* the one warning about page-locking was given */
-};
-
 struct mr_stream {
     struct mr_device *dev;
     void *state;
     char name[24];
     bool borrowed;         /* mr_stream_wrap: the native stream is not ours */
     atomic_bool recording; /* between mr_graph_begin and mr_graph_end; set by that thread alone */
+};
+
+/* Work that waits for the end of all captures of a device. */
+struct mr_deferred {
+    struct mr_deferred *next;
+    void (*run)(struct mr_deferred *self); /* may free self */
+};
+
+/* mr_stream_any(), and the captures during which nothing may be recorded in it. */
+struct mr_any {
+    struct mr_stream stream; /* has no state: only the calls of any.c take it */
+    pthread_mutex_t lock;    /* guards the rest; held while an event is recorded. Recursive */
+    uint32_t n_captures;
+    struct mr_deferred *deferred; /* the latest first */
+};
+
+struct mr_device {
+    const struct mr_device_ops *ops;
+    void *state;
+    struct mr_pool *pool;
+    struct mr_process process; /* that opened it */
+    atomic_bool lock_warned;   /* the one warning about page-locking was given */
+    struct mr_any any;
 };
 
 struct mr_graph {
@@ -215,8 +234,26 @@ void *mr_device_object(size_t object_bytes, size_t state_bytes, void **out_state
 /* 1: another library is capturing the stream into a graph; 0: no; or MR_EDEVICE. */
 static inline int mr_stream_capturing(const struct mr_stream *stream)
 {
-    return stream->dev->ops->stream_capturing ? stream->dev->ops->stream_capturing(stream) : 0;
+    if (!stream->dev->ops->stream_capturing || stream == &stream->dev->any.stream)
+        return 0;
+    return stream->dev->ops->stream_capturing(stream);
 }
+
+/* any.c */
+void mr_any_init(struct mr_device *dev);
+void mr_any_destroy(struct mr_device *dev); /* runs what was deferred */
+static inline bool mr_stream_is_any(const struct mr_stream *stream)
+{
+    return stream == &stream->dev->any.stream;
+}
+/* The bodies of mr_event_record() and mr_stream_synchronize() for that stream. */
+int mr_any_record(struct mr_event *event);
+int mr_any_synchronize(struct mr_device *dev);
+/* true: no capture begins until mr_any_leave() on the same thread, so recording works. false: a
+ * stream is being captured: `later` runs at the end of the last capture, on the thread that ends
+ * it; it is the caller's and must stay until then. */
+bool mr_any_enter(struct mr_device *dev, struct mr_deferred *later);
+void mr_any_leave(struct mr_device *dev);
 
 /* 0, or MR_EMISUSE when the stream is being recorded into a graph, which cannot hold this call. */
 int mr_stream_check_live(const struct mr_stream *stream, const char *call);

@@ -24,11 +24,13 @@ int mr_graph_begin(struct mr_stream *stream)
         return rc;
     if (!stream->dev->ops->graph_begin)
         return mr_error_set(MR_EUNSUPPORTED, "device %s: it has no graphs", stream->dev->ops->name);
+    mr_device_capture_begin(stream->dev);
     rc = stream->dev->ops->graph_begin(stream);
     if (rc < 0)
-        return rc;
-    atomic_store(&stream->recording, true);
-    return 0;
+        mr_device_capture_end(stream->dev);
+    else
+        atomic_store(&stream->recording, true);
+    return rc;
 }
 
 int mr_graph_end(struct mr_stream *stream, struct mr_graph **out)
@@ -50,6 +52,7 @@ int mr_graph_end(struct mr_stream *stream, struct mr_graph **out)
     }
     rc = ops->graph_end(stream, graph);
     atomic_store(&stream->recording, false);
+    mr_device_capture_end(stream->dev);
     if (out && !graph)
         return mr_error_nomem("graph", sizeof *graph + ops->graph_size);
     if (rc < 0)

@@ -34,6 +34,8 @@ int mr_stream_native(struct mr_stream *stream, void **out)
 {
     if (!stream || !out)
         return mr_error_set(MR_EMISUSE, "mr_stream_native: stream and out must not be NULL");
+    if (mr_stream_is_any(stream))
+        return mr_stream_check(stream, "mr_stream_native");
     if (!stream->dev->ops->stream_native)
         return no_native(stream->dev, "mr_stream_native", "");
     *out = stream->dev->ops->stream_native(stream);

@@ -62,7 +62,6 @@ void mr_bad_add(struct mr_loader *ld, struct mr_slot *slot, uint32_t row,
     struct mr_bad *bad = make_bad(ld, s);
     pthread_mutex_lock(&ld->ring.lock);
     if (bad) {
-        bad->epoch = slot->info.epoch;
         bad->row = row;
         bad->code = code;
         bad->fatal = fatal;
@@ -191,6 +190,7 @@ int mr_bad_take(struct mr_loader *ld, struct mr_slot *slot)
     while (list) {
         struct mr_bad *bad = list;
         list = list->next;
+        bad->epoch = slot->info.epoch;
         int kept = keep(ld, bad);
         rc = rc == 0 ? kept : rc;
     }
@@ -209,9 +209,11 @@ int mr_loader_bad(const struct mr_loader *ld, uint64_t i, struct mr_bad_sample *
     int rc = mr_info_check("bad_sample", out, sizeof *out);
     if (rc < 0)
         return rc;
-    if (i >= ld->quarantine.n_listed)
+    mr_consumers_lock(ld);
+    const struct mr_bad *bad = i < ld->quarantine.n_listed ? ld->quarantine.listed[i] : NULL;
+    mr_consumers_unlock(ld);
+    if (!bad)
         return 0;
-    const struct mr_bad *bad = ld->quarantine.listed[i];
     const struct mr_bad_sample full = {.index = bad->index,
                                        .epoch = bad->epoch,
                                        .position = bad->position,

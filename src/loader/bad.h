@@ -27,7 +27,7 @@ struct mr_bad {
     char text[];
 };
 
-/* The consumer's. */
+/* The consumers'. [consumers.lock] */
 struct mr_quarantine {
     struct mr_bad **listed;
     uint64_t n_listed, room;

@@ -9,6 +9,7 @@
 /* One allocation for each tensor, whose manager it is. */
 struct made {
     struct mr_lease lease;
+    struct mr_deferred later;
     int64_t shape[MR_MAX_RANK + 1], strides[MR_MAX_RANK + 1];
     union {
         struct mr_dlpack plain;
@@ -96,6 +97,17 @@ static void fill_tensor(struct made *m, const struct view *v, const struct mr_de
                                      .strides = m->strides};
 }
 
+static void end(struct made *m)
+{
+    if (mr_lease_end(&m->lease, &m->later))
+        free(m);
+}
+
+static void end_later(struct mr_deferred *later)
+{
+    end((struct made *)((char *)later - offsetof(struct made, later)));
+}
+
 static int make(const struct mr_batch *batch, int field, enum mr_dlpack_part part,
                 struct mr_stream *stream, struct view *view, struct made **out)
 {
@@ -108,18 +120,13 @@ static int make(const struct mr_batch *batch, int field, enum mr_dlpack_part par
     struct made *m = calloc(1, sizeof *m);
     if (!m)
         return mr_error_nomem("DLPack tensor", sizeof *m);
+    m->later.run = end_later;
     rc = mr_lease_begin(batch, stream, part == MR_DLPACK_HOST, &m->lease);
     if (rc < 0)
         free(m);
     else
         *out = m;
     return rc;
-}
-
-static void end(struct made *m)
-{
-    mr_lease_end(&m->lease);
-    free(m);
 }
 
 static void delete_plain(struct mr_dlpack *self)

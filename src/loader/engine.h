@@ -24,13 +24,14 @@
  *   stats.h    figures and the bottleneck                   stats.c
  *   watch.h    what each worker does at the moment          watch.c
  *   gate.h     who may call it, and closing during a call   gate.c
+ *   consumers.h  threads that take batches, in turns        consumers.c
  *
  * loader.c opens and closes; handout.c is the consumer's side; state.c saves and loads a run's
  * place.
  *
- * Threads: workers, one consumer, and any that releases a batch. ring.lock guards sleeping, waking
- * and notes of bad samples; ship.lock the shipper's work. Neither is taken while the other is held,
- * and a consumer that finds its batch ready takes none.
+ * Threads: workers, consumers, and any that releases a batch. consumers.lock guards what consumers
+ * share: one that finds its batch ready takes it once. ring.lock guards sleeping, waking and notes
+ * of bad samples; ship.lock the shipper's work. Neither of these is taken while the other is held.
  */
 #ifndef MR_LOADER_ENGINE_H
 #define MR_LOADER_ENGINE_H
@@ -40,6 +41,7 @@
 #include "device/device.h"
 #include "loader/backends/backend.h"
 #include "loader/bad.h"
+#include "loader/consumers.h"
 #include "loader/gate.h"
 #include "loader/hold.h"
 #include "loader/layout.h"
@@ -71,7 +73,7 @@ struct mr_sizes {
     int sample_reads;
 };
 
-/* The consumer's side: its thread's alone. */
+/* The consumers' side. [consumers.lock] */
 struct mr_handout {
     uint64_t next_batch;
     bool empty_epoch; /* the epoch's batches so far, from its first one on, had bad samples alone */
@@ -79,6 +81,7 @@ struct mr_handout {
     int ended;        /* negative: the error that ended the run */
     struct mr_error_kept end_error;
     uint64_t last_return_ns;
+    uint64_t turn_ns;                  /* when the latest call returned, with a batch or without */
     uint64_t warm_from, warm_start_ns; /* the batch that begins the steady rate; 0: not yet out */
     uint64_t waited_ns;                /* in calls since then that came back without a batch */
     bool spare_processor;              /* there are more processors than workers */
@@ -109,6 +112,7 @@ struct mr_loader {
     struct mr_handout handout;
     struct mr_hold hold;
     struct mr_gate gate;
+    struct mr_consumers consumers;
     struct mr_counters stats;
 };
 

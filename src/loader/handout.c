@@ -15,30 +15,34 @@ static int end_with(struct mr_loader *ld, int code)
 /* The call comes back without a batch, and nothing else changes. */
 static int late(struct mr_loader *ld, uint64_t entered, uint64_t until_ns)
 {
-    uint64_t waited = mr_time_ns() - entered;
+    uint64_t now = mr_time_ns(), waited = now - entered;
     mr_count(&ld->stats.wait_ns, waited);
     ld->handout.waited_ns += waited;
+    ld->handout.turn_ns = now;
     return mr_watch_late(ld, until_ns == 0 ? 0 : waited);
 }
 
-/* Waits for the next batch. Returns 0, -ETIMEDOUT, or the error that ended the run. */
+/* Waits for the next batch. Returns 1, 0: there is none, -ETIMEDOUT, or the error that ended the
+ * run. */
 static int wait_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t entered,
                       uint64_t until_ns)
 {
     struct mr_handout *out = &ld->handout;
     uint64_t ready = mr_counted(&ld->ring.n_ready) - out->next_batch; /* in whatever order */
     if (!mr_ring_is_ready(slot, out->next_batch)) {
+        mr_consumers_pause(&ld->consumers);
         mr_hold_wait_begin(ld);
         mr_ring_wait_ready(&ld->ring, out->next_batch, out->spare_processor, until_ns);
         mr_hold_wait_end(ld);
+        mr_consumers_resume(&ld->consumers);
     }
     if (!atomic_load(&ld->ring.cancelled)) {
         if (!mr_ring_is_ready(slot, out->next_batch))
-            return late(ld, entered, until_ns);
+            return out->next_batch < mr_ring_total(&ld->ring) ? late(ld, entered, until_ns) : 0;
         mr_count(&ld->stats.ready_sum, ready);
         if (mr_trace_on())
             mr_trace_counter("ready batches", mr_time_ns(), (int64_t)ready);
-        return 0;
+        return 1;
     }
     return end_with(ld, mr_error_set(MR_ECANCELLED, atomic_load(&ld->gate.closing)
                                                         ? "the loader is being closed"
@@ -100,7 +104,7 @@ static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64
         atomic_store(&ld->stats.first_wait_ns, now - entered);
         mr_stats_started(ld);
     }
-    ld->handout.last_return_ns = now;
+    ld->handout.last_return_ns = ld->handout.turn_ns = now;
     mr_count(&ld->stats.wait_ns, now - entered);
     mr_hist_add(&ld->stats.wait, now - entered + ld->handout.waited_ns);
     ld->handout.waited_ns = 0;
@@ -113,11 +117,16 @@ static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64
 
 void mr_handout_open(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
-    if (t >= ld->plan.total)
+    if (t >= mr_ring_total(&ld->ring))
         return;
-    mr_plan_get(&ld->plan, t, &slot->info);
     slot->bad = NULL;
     slot->bad_lost = false;
+    if (ld->plan.finds) {
+        atomic_store_explicit(&slot->n_found, 0, memory_order_relaxed);
+        mr_ring_open(slot, t, ld->plan.batch_size);
+        return;
+    }
+    mr_plan_get(&ld->plan, t, &slot->info);
     mr_ring_open(slot, t, slot->info.rows);
 }
 
@@ -173,30 +182,35 @@ static int check_release(const struct mr_loader *ld, const struct mr_stream *str
 /* The batch of a ready slot becomes the consumer's. */
 static int take(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream)
 {
+    int copied = 0;
+    if (!stream && !ld->device_info.unified) { /* this thread waits for the copy */
+        mr_consumers_pause(&ld->consumers);
+        copied = mr_ship_hand_out(ld, slot, NULL);
+        mr_consumers_resume(&ld->consumers);
+    }
     slot->bad_before = ld->quarantine.n_bad;
     int rc = mr_bad_take(ld, slot);
-    return rc < 0 ? rc : mr_ship_hand_out(ld, slot, stream);
+    if (rc < 0)
+        return rc;
+    return stream ? mr_ship_hand_out(ld, slot, stream) : copied;
 }
 
-static int next(struct mr_loader *ld, struct mr_stream *stream, uint64_t timeout_ns,
+/* [consumers.lock] With several consumers the time before a turn is not counted: another one has it. */
+static int next(struct mr_loader *ld, struct mr_stream *stream, uint64_t entered, uint64_t until_ns,
                 struct mr_batch *out)
 {
-    uint64_t entered = mr_time_ns(), until_ns = 0;
-    if (timeout_ns > 0 && !mr_add(entered, timeout_ns, &until_ns))
-        until_ns = MR_FOREVER;
+    entered = MR_MAX(entered, ld->handout.turn_ns);
     for (;;) {
         if (ld->handout.ended < 0)
             return mr_error_put(&ld->handout.end_error);
-        if (ld->handout.next_batch >= ld->plan.total)
+        if (ld->handout.next_batch >= mr_ring_total(&ld->ring))
             return 0;
         int rc = mr_hold_make_room(ld, ld->handout.next_batch);
         if (rc < 0)
             return rc;
         struct mr_slot *slot = mr_ring_slot(&ld->ring, ld->handout.next_batch);
         rc = wait_ready(ld, slot, entered, until_ns);
-        if (rc == -ETIMEDOUT)
-            return rc;
-        if (rc < 0)
+        if (rc <= 0)
             return rc;
         rc = take(ld, slot, stream);
         if (rc < 0)
@@ -220,7 +234,24 @@ static int next(struct mr_loader *ld, struct mr_stream *stream, uint64_t timeout
 static void update_fd(struct mr_loader *ld)
 {
     uint64_t t = ld->handout.next_batch;
-    mr_ring_poll(&ld->ring, t, ld->handout.ended < 0 || t >= ld->plan.total);
+    mr_ring_poll(&ld->ring, t, ld->handout.ended < 0);
+}
+
+static int next_in_turn(struct mr_loader *ld, struct mr_stream *stream, uint64_t timeout_ns,
+                        struct mr_batch *out)
+{
+    uint64_t now = mr_time_ns(), until_ns = 0;
+    int rc;
+    if (timeout_ns > 0 && !mr_add(now, timeout_ns, &until_ns))
+        until_ns = MR_FOREVER;
+    if (mr_consumers_begin(&ld->consumers, until_ns)) {
+        rc = next(ld, stream, now, until_ns, out);
+        update_fd(ld);
+    } else {
+        rc = mr_watch_late(ld, until_ns == 0 ? 0 : mr_time_ns() - now);
+    }
+    mr_consumers_end(&ld->consumers);
+    return rc;
 }
 
 /* No batch has ever been shorter. */
@@ -241,10 +272,11 @@ static int enter_next(struct mr_loader *ld, const char *call, struct mr_stream *
     if (rc < 0)
         goto end;
     rc = check_stream(ld, stream, call);
+    if (rc >= 0 && stream && mr_stream_is_any(stream))
+        rc = mr_stream_check(stream, call);
     if (rc < 0)
         goto end;
-    rc = next(ld, stream, timeout_ns, out);
-    update_fd(ld);
+    rc = next_in_turn(ld, stream, timeout_ns, out);
 end:
     mr_gate_leave(ld);
     return rc;
@@ -266,8 +298,10 @@ int mr_loader_fd(struct mr_loader *ld)
     int rc = mr_gate_enter(ld, "mr_loader_fd");
     if (rc < 0)
         return rc;
+    mr_consumers_lock(ld);
     rc = mr_ring_fd(&ld->ring);
     update_fd(ld);
+    mr_consumers_unlock(ld);
     mr_gate_leave(ld);
     return rc;
 }

@@ -53,7 +53,7 @@ void mr_hold_end(struct mr_loader *ld, struct mr_slot *slot)
         ;
 }
 
-int mr_hold_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
+static int release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
 {
     struct mr_slot *slot = batch->slot;
     bool known = slot && atomic_load(&slot->ready_for) == batch->number;
@@ -68,6 +68,43 @@ int mr_hold_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stre
     int rc = mr_ship_release(ld, slot, stream);
     mr_hold_end(ld, slot);
     return rc;
+}
+
+/* A batch that is released while a capture forbids to record where. */
+struct parked {
+    struct mr_lease lease;
+    struct mr_deferred later;
+};
+
+static void end_parked(struct mr_deferred *later)
+{
+    struct parked *p = (struct parked *)((char *)later - offsetof(struct parked, later));
+    if (mr_lease_end(&p->lease, later))
+        free(p);
+}
+
+/* Any stream may use the batch. A lease holds it until that can be recorded: at once, but for
+ * captures. */
+static int release_any(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *any)
+{
+    struct parked *p = malloc(sizeof *p);
+    if (!p)
+        return mr_error_nomem("released batch", sizeof *p);
+    p->later.run = end_parked;
+    int rc = mr_lease_begin(batch, any, true, &p->lease);
+    if (rc < 0) {
+        free(p);
+        return rc;
+    }
+    rc = release(ld, batch, NULL);
+    end_parked(&p->later);
+    return rc;
+}
+
+int mr_hold_release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
+{
+    bool any = stream && mr_stream_is_any(stream) && !ld->device_info.unified;
+    return any ? release_any(ld, batch, stream) : release(ld, batch, stream);
 }
 
 /* The slot that was released first: its last use by the device is the likeliest to have passed. */
@@ -136,7 +173,7 @@ static void vacate(struct mr_loader *ld, uint64_t from, uint64_t to)
 {
     struct mr_hold *hold = &ld->hold;
     uint64_t n = ld->ring.n_slots;
-    for (uint64_t t = from; t <= to && t + n < ld->plan.total; t++) {
+    for (uint64_t t = from; t <= to && t + n < mr_ring_total(&ld->ring); t++) {
         struct mr_slot *slot = mr_ring_slot(&ld->ring, t);
         if (hold->vacant[t % n] || !mr_slot_holds(slot, t) || !detach(slot))
             continue;
@@ -149,7 +186,7 @@ static void vacate(struct mr_loader *ld, uint64_t from, uint64_t to)
 void mr_hold_begin(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
     slot->n_ends = 0;
-    slot->host_read = false;
+    atomic_store_explicit(&slot->host_read, false, memory_order_relaxed);
     atomic_store_explicit(&slot->hold, MR_HELD, memory_order_release);
     if (ld->hold.n_vacant > 0)
         vacate(ld, t, t);

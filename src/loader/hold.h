@@ -10,8 +10,8 @@
  * stays vacant until some batch is released.
  *
  * `hold` decides who opens a slot: MR_DETACHED is only set while the batch is held, and a release
- * acts on what it finds when it ends the hold. So no lock is needed, and only the consumer changes
- * the ring.
+ * acts on what it finds when it ends the hold. So releasing takes no lock, and only the consumer
+ * whose turn it is changes the ring.
  */
 #ifndef MR_LOADER_HOLD_H
 #define MR_LOADER_HOLD_H
@@ -28,7 +28,7 @@ struct mr_stream;
 
 struct mr_hold {
     struct mr_slot *_Atomic released; /* slots out of the ring that are free, the latest first */
-    /* The consumer's. */
+    /* The consumers', in their turns. */
     struct mr_slot *spare; /* taken from there, the oldest first */
     bool *vacant;          /* places in the ring whose slot was detached and not replaced yet */
     uint32_t n_vacant;

@@ -69,7 +69,8 @@ int mr_lease_begin(const struct mr_batch *batch, struct mr_stream *stream, bool 
     pthread_mutex_lock(&all->lock);
     atomic_fetch_add(&slot->hold, 1);
     all->n++;
-    slot->host_read |= host && slot->device;
+    if (host && slot->device)
+        atomic_store(&slot->host_read, true);
     if (slot->n_ends == 0)
         slot->release_recorded = false;
     pthread_mutex_unlock(&all->lock);
@@ -98,7 +99,7 @@ static void end_open(struct mr_loader *ld, struct mr_lease *lease)
         mr_hold_end(ld, slot);
 }
 
-void mr_lease_end(struct mr_lease *lease)
+static void end(struct mr_lease *lease)
 {
     struct mr_leases *all = lease->all;
     pthread_mutex_lock(&all->lock);
@@ -110,6 +111,18 @@ void mr_lease_end(struct mr_lease *lease)
     pthread_mutex_unlock(&all->lock);
     if (last)
         destroy(all);
+}
+
+bool mr_lease_end(struct mr_lease *lease, struct mr_deferred *later)
+{
+    struct mr_stream *stream = lease->stream;
+    struct mr_device *any = stream && mr_stream_is_any(stream) ? stream->dev : NULL;
+    if (any && !mr_any_enter(any, later))
+        return false;
+    end(lease);
+    if (any)
+        mr_any_leave(any);
+    return true;
 }
 
 int mr_lease_release(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream)

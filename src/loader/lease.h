@@ -33,6 +33,8 @@ struct mr_lease {
     struct mr_stream *stream; /* where the bytes are used; NULL: the host says when it is done */
 };
 
+struct mr_deferred;
+
 int mr_leases_create(struct mr_loader *ld);
 /* From now on no lease's end uses the loader. */
 void mr_leases_detach(struct mr_loader *ld);
@@ -42,7 +44,9 @@ void mr_leases_close(struct mr_loader *ld);
 /* One more hold of a batch that is held. host: the host half is read. Returns 0, MR_EMISUSE. */
 int mr_lease_begin(const struct mr_batch *batch, struct mr_stream *stream, bool host,
                    struct mr_lease *out);
-void mr_lease_end(struct mr_lease *lease);
+/* true: it has ended. false: its stream is mr_stream_any(), and a stream is being captured:
+ * later->run is called after the capture, and ends it. */
+bool mr_lease_end(struct mr_lease *lease, struct mr_deferred *later);
 /* mr_hold_release() of a batch that has or had leases. */
 int mr_lease_release(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream);
 

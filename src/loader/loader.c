@@ -69,7 +69,11 @@ static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
     ld->quarantine.n_bad_before = state.bad_samples;
     if (rc < 0)
         return rc;
-    return mr_plan_init(&ld->plan, &ld->opts, ld->sampler->length, state.epoch, state.position);
+    rc = mr_plan_init(&ld->plan, &ld->opts, ld->sampler->length, state.epoch, state.position);
+    if (rc < 0)
+        return rc;
+    mr_ring_end(&ld->ring, ld->plan.total);
+    return 0;
 }
 
 /* Slots and the events of their copies. All slots open. */
@@ -151,6 +155,7 @@ static void free_parts(struct mr_loader *ld)
     for (int f = 0; f < MR_MAX_FIELDS; f++)
         free(ld->layout.field[f].device_part);
     mr_gate_destroy(&ld->gate);
+    mr_consumers_destroy(&ld->consumers);
     free(ld);
     mr_error_put(&kept);
 }
@@ -212,7 +217,9 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     ld->handout.spare_processor = (int64_t)ld->workers.n < mr_cpu_count();
     pthread_mutex_init(&ld->ship.lock, NULL);
     mr_gate_init(&ld->gate);
-    rc = open_parts(ld, sampler, device);
+    rc = mr_consumers_init(&ld->consumers);
+    if (rc == 0)
+        rc = open_parts(ld, sampler, device);
     if (rc < 0) {
         free_parts(ld);
         return rc;

@@ -9,6 +9,13 @@
  *
  * This is arithmetic on the options a loader was opened with. Nothing here changes while it runs,
  * so any thread may ask for any batch.
+ *
+ * A plan that `finds` its batches knows only their capacity, batch_size. What a batch is and how
+ * many rows it has is found when its runs are filled or made. A run has a span of rows: run_rows of
+ * them, fewer at the end of the capacity. It may have fewer rows than that if all later runs of its
+ * batch have none, so that a batch has no gaps; once those it has are made it subtracts the whole
+ * span. The run at row 0 says what the batch is (run->info). Whoever finds that there are no more
+ * batches says so to the ring: mr_ring_end().
  */
 #ifndef MR_LOADER_PLAN_H
 #define MR_LOADER_PLAN_H
@@ -25,8 +32,9 @@ struct mr_plan {
     uint64_t first_epoch, first_batches;
     uint64_t first_index; /* batches of the first epoch before the start */
     uint64_t n_batches;   /* of a whole epoch */
-    uint64_t total;       /* batches in all; UINT64_MAX: endless */
+    uint64_t total;       /* batches in all, as known at open; UINT64_MAX: endless, or unknown */
     bool drop_last;
+    bool finds; /* its batches while it runs */
 };
 
 struct mr_plan_batch {

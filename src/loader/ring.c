@@ -12,6 +12,7 @@ int mr_ring_init(struct mr_ring *ring)
     pthread_mutex_init(&ring->lock, NULL);
     atomic_store(&ring->awaited, UINT64_MAX);
     atomic_store(&ring->polled, UINT64_MAX);
+    atomic_store(&ring->total, UINT64_MAX);
     atomic_store(&ring->fd, -1);
     sem_init(&ring->bell, 0, 0); /* cannot fail with these arguments */
     return mr_cond_init(&ring->slot_opened);
@@ -90,7 +91,7 @@ void mr_ring_stop(struct mr_ring *ring)
 /* Do workers have to wait for the consumer's last work on the slot? */
 static bool awaits_release(const struct mr_ring *ring, const struct mr_slot *slot)
 {
-    return (ring->awaits_release || slot->host_read) && slot->release_recorded;
+    return (ring->awaits_release || atomic_load(&slot->host_read)) && slot->release_recorded;
 }
 
 static bool is_released(const struct mr_ring *ring, const struct mr_slot *slot)
@@ -141,11 +142,12 @@ bool mr_ring_wait_open(struct mr_ring *ring, uint64_t t)
     struct mr_slot *_Atomic *place = &ring->slot[t % ring->n_slots]; /* slots change meanwhile */
     pthread_mutex_lock(&ring->lock);
     atomic_fetch_add(&ring->n_waiting_workers, 1);
-    while (atomic_load(&atomic_load(place)->open_for) != t && !atomic_load(&ring->stop))
+    while (atomic_load(&atomic_load(place)->open_for) != t && !atomic_load(&ring->stop) &&
+           t < atomic_load(&ring->total))
         pthread_cond_wait(&ring->slot_opened, &ring->lock);
     atomic_fetch_sub(&ring->n_waiting_workers, 1);
     pthread_mutex_unlock(&ring->lock);
-    if (!atomic_load(&ring->stop))
+    if (!atomic_load(&ring->stop) && t < atomic_load(&ring->total))
         wait_host_free(ring, mr_ring_slot(ring, t));
     return !atomic_load(&ring->stop);
 }
@@ -184,7 +186,7 @@ void mr_ring_poll(struct mr_ring *ring, uint64_t t, bool over)
         return;
     (void)!read(fd, &count, sizeof count);
     atomic_store(&ring->polled, t); /* before a look at the slot, see mr_ring_ready() */
-    if (over || atomic_load(&ring->cancelled) ||
+    if (over || atomic_load(&ring->cancelled) || t >= atomic_load(&ring->total) ||
         atomic_load(&mr_ring_slot(ring, t)->ready_for) == t)
         signal_fd(ring);
 }
@@ -214,7 +216,7 @@ static void look_until_ready(const struct mr_ring *ring, const struct mr_slot *s
                              uint64_t most_ns)
 {
     uint64_t until = MR_MIN(mr_time_ns() + LOOK_NS, most_ns);
-    while (!mr_ring_is_ready(slot, t) &&
+    while (!mr_ring_is_ready(slot, t) && t < mr_ring_total(ring) &&
            !atomic_load_explicit(&ring->cancelled, memory_order_relaxed) && mr_time_ns() < until)
         ;
 }
@@ -242,9 +244,27 @@ void mr_ring_wait_ready(struct mr_ring *ring, uint64_t t, bool look_first, uint6
         look_until_ready(ring, slot, t, until_ns);
     atomic_store(&ring->awaited, t);
     while (atomic_load(&slot->ready_for) != t && !atomic_load(&ring->cancelled) &&
-           sleep_at_bell(ring, until_ns))
+           t < atomic_load(&ring->total) && sleep_at_bell(ring, until_ns))
         ;
     atomic_store(&ring->awaited, UINT64_MAX);
+}
+
+/* The consumer sets `awaited` or `polled` before it looks at `total`: as in mr_ring_ready(). */
+void mr_ring_end(struct mr_ring *ring, uint64_t total)
+{
+    uint64_t known = atomic_load(&ring->total);
+    do {
+        if (total >= known)
+            return;
+    } while (!atomic_compare_exchange_weak(&ring->total, &known, total));
+    uint64_t awaited = atomic_load(&ring->awaited), polled = atomic_load(&ring->polled);
+    if (awaited != UINT64_MAX && awaited >= total)
+        sem_post(&ring->bell);
+    if (polled != UINT64_MAX && polled >= total)
+        signal_fd(ring);
+    pthread_mutex_lock(&ring->lock);
+    pthread_cond_broadcast(&ring->slot_opened);
+    pthread_mutex_unlock(&ring->lock);
 }
 
 /* The first call alone posts, so the semaphore cannot overflow. */

@@ -9,10 +9,15 @@
  *             (awaits_release), they wait for the consumer's work on the batch before, too.
  *   written   Each worker subtracts its rows from rows_left. The one that brings it to 0 sees all
  *             rows written (acquire/release) and owns the slot: it completes the batch
- *             (complete.c).
+ *             (complete.c). If the number of rows is found while they are made (plan.h), rows_left
+ *             begins with the slot's capacity, runs subtract their whole spans, and n_found sums
+ *             the rows that there really are.
  *   ready     `ready_for` is t: the consumer may take the batch. On devices this means that its
  *             copy is enqueued, not that it has passed.
  *   held      by the program, until it releases the batch (hold.h).
+ *
+ * The number of batches may be found during the run, too: mr_ring_end() wakes all who wait for a
+ * batch that there will not be.
  *
  * The ring knows neither samples nor devices' queues; it calls nothing else in the loader. One lock
  * guards workers' sleeping and waking, and what is marked [lock] elsewhere; no other lock is taken
@@ -37,6 +42,8 @@ struct mr_ring {
     _Atomic uint32_t n_all;
     struct mr_leases *leases; /* each slot gets it */
 
+    /* Batches in all; UINT64_MAX: no end, or none known yet. mr_ring_end() lowers it. */
+    _Atomic uint64_t total;
     _Atomic bool stop;      /* workers: the loader is being closed */
     _Atomic bool cancelled; /* the consumer, by mr_loader_cancel() */
 
@@ -56,6 +63,12 @@ struct mr_ring {
     _Atomic uint64_t n_ready; /* batches made ready so far; written under lock */
     struct mr_hist make;      /* [lock] from a batch's first claim to its being ready */
 };
+
+/* Batches in all, as far as it is known: see total. Any thread. */
+static inline uint64_t mr_ring_total(const struct mr_ring *ring)
+{
+    return atomic_load_explicit(&ring->total, memory_order_relaxed);
+}
 
 /* The slot of batch t. */
 static inline struct mr_slot *mr_ring_slot(const struct mr_ring *ring, uint64_t t)
@@ -84,6 +97,9 @@ void mr_ring_destroy(struct mr_ring *ring); /* slots are not its own: mr_leases_
 /* Adds a slot to the list of all, which owns it from now on. One thread. */
 void mr_ring_add(struct mr_ring *ring, struct mr_slot *slot);
 
+/* There are at most `total` batches: who waits for a later one stops waiting. A number that is not
+ * lower than the known one changes nothing. Any thread. */
+void mr_ring_end(struct mr_ring *ring, uint64_t total);
 /* Workers may write the rows of batch t from now on. Who calls this for several slots in a row
  * wakes workers once, afterwards. */
 void mr_ring_open(struct mr_slot *slot, uint64_t t, uint64_t rows);
@@ -92,18 +108,18 @@ void mr_ring_wake_workers(struct mr_ring *ring);
 void mr_ring_stop(struct mr_ring *ring);
 /* May rows of batch t be written now? */
 bool mr_ring_is_open(struct mr_ring *ring, uint64_t t);
-/* Waits until they may; false: stop. */
+/* Waits until they may, or it is known that there is no batch t; false: stop. */
 bool mr_ring_wait_open(struct mr_ring *ring, uint64_t t);
 /* `rows` more rows are written; true: they were the last ones, and the slot is the caller's. */
 bool mr_ring_rows_done(struct mr_slot *slot, uint64_t rows);
 /* The batch in this slot is complete and shipped: it may be handed out. */
 void mr_ring_ready(struct mr_ring *ring, struct mr_slot *slot, uint64_t t);
 #define MR_FOREVER UINT64_MAX
-/* Waits until batch t is ready, the run is cancelled, or it is until_ns (0: does not wait).
- * look_first: a short while without sleeping. */
+/* Waits until batch t is ready, it is known that there is none, the run is cancelled, or it is
+ * until_ns (0: does not wait). look_first: a short while without sleeping. */
 void mr_ring_wait_ready(struct mr_ring *ring, uint64_t t, bool look_first, uint64_t until_ns);
 /* Makes the descriptor, if there is none yet. Returns it or -errno. The consumer's, as is poll:
- * from now on it says whether batch t is ready. over: it stays readable. */
+ * from now on it says whether batch t is ready, or there is none. over: it stays readable. */
 int mr_ring_fd(struct mr_ring *ring);
 void mr_ring_poll(struct mr_ring *ring, uint64_t t, bool over);
 /* Async-signal-safe. */

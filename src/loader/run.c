@@ -256,11 +256,14 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number, bool 
 {
     struct mr_loader *ld = w->ld;
     run->t = number / ld->sizes.runs_per_batch;
-    mr_plan_get(&ld->plan, run->t, &run->info);
+    run->info = (struct mr_plan_batch){.rows = ld->plan.batch_size}; /* if it is to be found */
+    if (!ld->plan.finds)
+        mr_plan_get(&ld->plan, run->t, &run->info);
     uint64_t row0 = number % ld->sizes.runs_per_batch * ld->sizes.run_rows;
     run->row0 = (uint32_t)row0;
     run->n =
         row0 < run->info.rows ? (uint32_t)MR_MIN(ld->sizes.run_rows, run->info.rows - row0) : 0;
+    run->n_left = run->n; /* the span: who finds fewer rows lowers n alone */
     run->n_done = run->n_reads = run->n_landed = run->n_submitted = 0;
     run->error.code = 0;
     mr_watch_since(&w->watch, w->lap_ns);

@@ -42,6 +42,7 @@ struct mr_run {
     uint64_t t;
     struct mr_plan_batch info;
     uint32_t row0, n, n_done;
+    uint32_t n_left; /* of its batch's rows_left, this run's part that it has not subtracted */
     uint32_t n_reads, n_landed, n_submitted;
     struct mr_run_sample *sample; /* run_rows of them */
     struct mr_read *read;         /* run_rows x MR_MAX_EXTENTS of them */

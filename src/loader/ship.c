@@ -199,10 +199,13 @@ int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, struct mr_strea
     return rc;
 }
 
-/* The consumer's work on the slot ends here in its stream. */
+/* The consumer's work on the slot ends here in its stream. Who does not name the stream may have
+ * used the host half. */
 static int record_end(struct mr_slot *slot, struct mr_stream *stream)
 {
-    if (slot->clocked && slot->clocked->start_recorded) {
+    if (mr_stream_is_any(stream)) {
+        atomic_store(&slot->host_read, true);
+    } else if (slot->clocked && slot->clocked->start_recorded) {
         int rc = mr_event_record(slot->clocked->use_end, stream);
         slot->clocked->end_recorded = rc == 0;
         if (rc < 0)
@@ -226,7 +229,8 @@ int mr_ship_release_part(struct mr_loader *ld, struct mr_slot *slot, struct mr_s
 {
     if (ld->device_info.unified || !stream)
         return 0;
-    int rc = slot->n_ends > 0 ? mr_stream_wait(stream, slot->released) : 0;
+    bool behind = slot->n_ends > 0 && !mr_stream_is_any(stream);
+    int rc = behind ? mr_stream_wait(stream, slot->released) : 0;
     if (rc < 0)
         return rc;
     rc = record_end(slot, stream);

@@ -46,7 +46,8 @@ struct mr_slot_memory {
 struct mr_slot {
     /* The ring's. */
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t rows_left; /* of the batch being written */
-    _Alignas(MR_CACHE_LINE) _Atomic uint64_t open_for;  /* may be written; UINT64_MAX: none yet */
+    _Atomic uint64_t n_found; /* rows found so far, if the plan finds them (plan.h) */
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t open_for; /* may be written; UINT64_MAX: none yet */
     _Atomic bool host_busy;     /* the copy of the batch before may still read the host half */
     _Atomic bool asking;        /* one worker asks the device about that: the others wait for it */
     _Atomic uint64_t claim_ns;  /* when its first run was started; 0: not yet */
@@ -55,8 +56,8 @@ struct mr_slot {
     struct mr_slot *next_released;
     struct mr_leases *leases;
     uint32_t n_ends; /* [leases.lock] ends of holds of this batch that `released` is behind */
-    bool host_read;  /* the consumer's work reads the host half, too */
-    uint32_t id;     /* slots are numbered as they are made */
+    _Atomic bool host_read;   /* the consumer's work reads the host half, too */
+    uint32_t id;              /* slots are numbered as they are made */
     struct mr_slot *next_all; /* one made before this one */
     struct mr_slot_memory *memory;
     /* Read for each row: not on a line that is written for each batch. */

@@ -72,13 +72,17 @@ int mr_loader_state(const struct mr_loader *ld, char *buf, size_t cap)
 {
     if (!ld || !buf)
         return mr_error_null("mr_loader_state", "a loader and a buffer");
-    return write_state(ld, ld->handout.next_batch, ld->quarantine.n_bad, buf, cap);
+    mr_consumers_lock(ld);
+    uint64_t next = ld->handout.next_batch, bad = ld->quarantine.n_bad;
+    mr_consumers_unlock(ld);
+    return write_state(ld, next, bad, buf, cap);
 }
 
 int mr_loader_state_released(const struct mr_loader *ld, char *buf, size_t cap)
 {
     if (!ld || !buf)
         return mr_error_null("mr_loader_state_released", "a loader and a buffer");
+    mr_consumers_lock(ld);
     uint64_t next = ld->handout.next_batch, bad = ld->quarantine.n_bad;
     for (const struct mr_slot *slot = mr_ring_all(&ld->ring); slot; slot = slot->next_all) {
         uint64_t t = atomic_load(&slot->ready_for);
@@ -87,6 +91,7 @@ int mr_loader_state_released(const struct mr_loader *ld, char *buf, size_t cap)
         next = t;
         bad = slot->bad_before;
     }
+    mr_consumers_unlock(ld);
     return write_state(ld, next, bad, buf, cap);
 }
 

@@ -82,10 +82,27 @@ static int late_sample(const struct mr_loader *ld, const struct mr_plan_batch *i
         SECONDS(now > seen->since_ns ? now - seen->since_ns : 0));
 }
 
+/* What the batch is and which sample is late may not be found yet. */
+static int late_found(const struct mr_loader *ld, uint64_t waited_ns)
+{
+    uint64_t t = ld->handout.next_batch;
+    struct seen seen = find_worker(ld, t);
+    if (waited_ns == 0 || seen.task == MR_TASK_NONE)
+        return mr_error_set(-ETIMEDOUT, "batch %llu of the run is not ready",
+                            (unsigned long long)t);
+    return mr_error_set(-ETIMEDOUT,
+                        "%s: batch %llu of the run is not ready after %.3g s: worker %u is at its "
+                        "row %llu",
+                        mr_dataset_text(ld->ds), (unsigned long long)t, SECONDS(waited_ns),
+                        seen.worker, (unsigned long long)seen.row);
+}
+
 int mr_watch_late(const struct mr_loader *ld, uint64_t waited_ns)
 {
     struct mr_plan_batch info;
     char why[160];
+    if (ld->plan.finds)
+        return late_found(ld, waited_ns);
     mr_plan_get(&ld->plan, ld->handout.next_batch, &info);
     if (waited_ns == 0)
         return mr_error_set(-ETIMEDOUT, "batch %llu of epoch %llu is not ready",

@@ -144,7 +144,7 @@ static bool claim(struct mr_worker *w)
     if (w->no_more || w->n_runs >= mr_counted(&w->ahead.runs))
         return false;
     do {
-        w->no_more = number / ld->sizes.runs_per_batch >= ld->plan.total;
+        w->no_more = number / ld->sizes.runs_per_batch >= mr_ring_total(&ld->ring);
         w->held_back = !w->no_more && !is_fair(w, number / ld->sizes.runs_per_batch);
         if (w->no_more || w->held_back)
             return false;
@@ -249,7 +249,7 @@ static void prefetch_next(const struct mr_run *run, uint32_t i)
 /* All made, and nothing of it in flight: its buffer may be used again. */
 static bool is_over(const struct mr_run *run)
 {
-    return run->n_done == run->n && run->n_landed == run->n_reads;
+    return run->n_left == 0 && run->n_landed == run->n_reads;
 }
 
 /* One sample of every few runs is timed: it tells decoding from transforming. Slow samples are few
@@ -282,16 +282,8 @@ static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
     return made;
 }
 
-/* Makes those samples of a run whose bytes are there. Returns how many. */
-static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
+static void count_made(struct mr_worker *w, const struct mr_run *run, uint32_t made)
 {
-    note_claim(w->ld, run, w->lap_ns);
-    mr_watch_since(&w->watch, w->lap_ns);
-    uint32_t made = make_landed(w, run);
-    run->n_done += made;
-    w->n_samples += made;
-    if (made == 0)
-        return 0;
     uint64_t start = lap(w, &w->made_ns);
     w->watch.slow = w->lap_ns - start > made * SLOW_SAMPLE_NS;
     w->lengthy = w->lap_ns - start > made * MR_BLOCKED_SAMPLE_NS;
@@ -299,9 +291,41 @@ static uint32_t make_run(struct mr_worker *w, struct mr_run *run)
     mr_count(&w->stage_ns[MR_STAGE_READ], w->direct_ns);
     w->direct_ns = 0;
     mr_trace_span("samples", start, w->lap_ns, "batch", run->t);
-    if (mr_complete_rows(w, run->t, made))
+}
+
+/* A run whose batch's rows are being found has none left: tells the slot what it found. An error
+ * that left it without rows would otherwise be no row's. */
+static void note_found(struct mr_worker *w, const struct mr_run *run)
+{
+    struct mr_slot *slot = mr_ring_slot(&w->ld->ring, run->t);
+    if (run->row0 == 0)
+        slot->info = run->info;
+    atomic_fetch_add_explicit(&slot->n_found, run->n, memory_order_relaxed);
+    if (run->error.code < 0 && run->n == 0) {
+        mr_error_put(&run->error);
+        mr_bad_add(w->ld, slot, run->row0, NULL, run->error.code, true);
+    }
+}
+
+/* Makes those samples of a run whose bytes are there. Returns whether that brought it forward. */
+static bool make_run(struct mr_worker *w, struct mr_run *run)
+{
+    note_claim(w->ld, run, w->lap_ns);
+    mr_watch_since(&w->watch, w->lap_ns);
+    uint32_t made = make_landed(w, run);
+    run->n_done += made;
+    w->n_samples += made;
+    if (made > 0)
+        count_made(w, run, made);
+    uint32_t rows = run->n_done == run->n ? run->n_left : made;
+    if (rows == 0)
+        return false;
+    run->n_left -= rows;
+    if (w->ld->plan.finds && run->n_left == 0)
+        note_found(w, run);
+    if (mr_complete_rows(w, run->t, rows))
         w->lap_ns = mr_time_ns(); /* what completing took has been counted */
-    return made;
+    return true;
 }
 
 /* Goes over the runs in flight, earliest first, for about a round's time, and drops those that are
@@ -314,8 +338,10 @@ static bool make_ready(struct mr_worker *w)
         struct mr_run *run = nth_run(w, i);
         if (run->t - nth_run(w, 0)->t >= w->ld->ring.n_slots) /* its slot cannot be open yet */
             break;
-        if (run->n_done < run->n && mr_ring_is_open(&w->ld->ring, run->t))
-            progress |= make_run(w, run) > 0;
+        if (run->t >= mr_ring_total(&w->ld->ring)) /* it has no rows, and no slot will be open */
+            run->n_left = 0;
+        else if (run->n_left > 0 && mr_ring_is_open(&w->ld->ring, run->t))
+            progress |= make_run(w, run);
     }
     while (w->n_runs > 0 && is_over(nth_run(w, 0))) {
         mr_run_end_reads(w, nth_run(w, 0));
@@ -353,7 +379,7 @@ static bool wait_for_something(struct mr_worker *w)
 {
     struct mr_loader *ld = w->ld;
     struct mr_run *run = nth_run(w, 0);
-    bool open = run->n_done == run->n || mr_ring_is_open(&ld->ring, run->t);
+    bool open = run->n_left == 0 || mr_ring_is_open(&ld->ring, run->t);
     bool go = true;
     w->ahead.starved |= open;
     note_wait(w, run, open);

@@ -300,6 +300,17 @@ int cuCtxCreate_v2(struct CUctx_st **out, unsigned flags, int device)
     return 0;
 }
 
+int cuCtxSynchronize(void)
+{
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    fake_blocks();
+    if (!result)
+        result = fake_break_captures();
+    if (!result)
+        fake_wait_all();
+    return fake_end(result);
+}
+
 int cuCtxGetDevice(int *out)
 {
     int result = fake_begin(__func__, FAKE_CONTEXT);
@@ -355,6 +366,8 @@ int cuMemAlloc_v2(uint64_t *out, size_t bytes)
 {
     void *ptr = NULL;
     int result = fake_begin(__func__, FAKE_CONTEXT);
+    if (!result)
+        result = fake_unsafe();
     if (!result && used[here()] + bytes > env("FAKE_CUDA_MEMORY", 1ull << 30))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (!result && posix_memalign(&ptr, 256, bytes) != 0)
@@ -372,6 +385,8 @@ int cuMemFree_v2(uint64_t ptr)
 {
     uint64_t bytes;
     int result = fake_begin(__func__, FAKE_CONTEXT);
+    if (!result)
+        result = fake_unsafe();
     fake_blocks();
     fake_wait_all();
     if (drop_range(__func__, (void *)(uintptr_t)ptr, &fake_count.device_blocks, &bytes) == 0)
@@ -384,6 +399,8 @@ int cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
     (void)flags;
     void *ptr = NULL;
     int result = fake_begin(__func__, FAKE_CONTEXT);
+    if (!result)
+        result = fake_unsafe();
     fake_blocks();
     if (!result && posix_memalign(&ptr, 4096, bytes) != 0)
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -398,6 +415,8 @@ int cuMemFreeHost(void *ptr)
 {
     uint64_t bytes;
     int result = fake_begin(__func__, FAKE_CONTEXT);
+    if (!result)
+        result = fake_unsafe();
     fake_blocks();
     fake_wait_all();
     if (drop_range(__func__, ptr, &fake_count.host_allocated, &bytes) == 0)
@@ -409,6 +428,8 @@ int cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 {
     (void)flags;
     int result = fake_begin(__func__, FAKE_CONTEXT);
+    if (!result)
+        result = fake_unsafe();
     fake_blocks();
     if (!result && fake_find(ptr, 1, false))
         result = 712; /* already registered */
@@ -421,6 +442,8 @@ int cuMemHostUnregister(void *ptr)
 {
     uint64_t bytes;
     int result = fake_begin(__func__, FAKE_CONTEXT);
+    if (!result)
+        result = fake_unsafe();
     fake_blocks();
     fake_wait_all();
     if (drop_range(__func__, ptr, &fake_count.host_registered, &bytes) != 0 && !result)

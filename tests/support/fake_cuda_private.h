@@ -24,6 +24,7 @@ FAKE_API fake_cuda_set_current_fn fake_cuda_set_current;
 /* A point in a stream, alive while an event or enqueued work refers to it. */
 struct mark {
     int users;
+    int n_more; /* records of other streams that it waits for, too */
     bool passed;
     uint64_t time_ns;
 };
@@ -97,6 +98,8 @@ struct CUstream_st *fake_stream(const char *call, struct CUstream_st *handle);
 /* A call that fails, and spoils captures, while a stream is captured in the global mode. Returns a
  * result. */
 int fake_unsafe(void);
+/* What ends all captures, whatever the modes. Returns the driver's error if there were any. */
+int fake_break_captures(void);
 /* An operation of a graph, once more. */
 int fake_enqueue_again(struct CUstream_st *s, struct op op);
 /* Under the lock: a copy in device memory, checked. Returns a result. */

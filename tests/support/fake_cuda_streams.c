@@ -80,7 +80,7 @@ static void *run_stream(void *arg)
         work(op);
         pthread_mutex_lock(&fake_lock);
         s->working = false;
-        if (op->kind == RECORD) {
+        if (op->kind == RECORD && op->mark->n_more-- == 0) {
             op->mark->passed = true;
             op->mark->time_ns = now_ns();
         }
@@ -378,6 +378,46 @@ int cuEventRecord(struct CUevent_st *event, struct CUstream_st *stream)
     } else {
         free(mark);
     }
+    return fake_end(result);
+}
+
+int fake_break_captures(void)
+{
+    int result = 0;
+    for (struct CUstream_st *s = streams; s; s = s->next) {
+        s->broken |= s->capturing;
+        result = s->capturing ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : result;
+    }
+    return result;
+}
+
+/* Under the lock. */
+static int record_all(struct CUevent_st *event)
+{
+    struct mark *mark = calloc(1, sizeof *mark);
+    int n = 0;
+    if (!mark)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (struct CUstream_st *s = streams; s; s = s->next)
+        n += fake_enqueue(s, (struct op){.kind = RECORD, .mark = mark}) == 0;
+    mark->users = 1 + n;
+    mark->n_more = n - 1;
+    mark->passed = n == 0;
+    leave_mark(event->mark);
+    event->mark = mark;
+    event->capture = NULL;
+    return 0;
+}
+
+int cuCtxRecordEvent(struct CUctx_st *context, struct CUevent_st *event)
+{
+    int result = fake_begin(__func__, FAKE_CONTEXT);
+    if (!result && (context != fake_cuda_current() || !is_event(__func__, event)))
+        result = CUDA_ERROR_INVALID_HANDLE;
+    if (!result)
+        result = fake_break_captures();
+    if (!result)
+        result = record_all(event);
     return fake_end(result);
 }
 

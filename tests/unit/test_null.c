@@ -310,6 +310,9 @@ static void device_memory(void **state)
     misuse(mr_device_open(NULL, &dev));
     misuse(mr_device_open("cpu", NULL));
     mr_device_close(NULL);
+    assert_null(mr_stream_any(NULL));
+    misuse(mr_device_capture_begin(NULL));
+    misuse(mr_device_capture_end(NULL));
     misuse(mr_device_query(NULL, &info));
     misuse(mr_device_query(cpu, NULL));
     misuse(mr_device_processes(NULL, &process, 1));

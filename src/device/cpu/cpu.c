@@ -148,6 +148,11 @@ static int event_record(struct mr_event *event, struct mr_stream *stream)
     return 0;
 }
 
+static int event_record_any(struct mr_event *event)
+{
+    return event_record(event, NULL);
+}
+
 /* What came before the record has been done by the thread that enqueued it. */
 static int event_wait(struct mr_stream *stream, struct mr_event *event)
 {
@@ -230,6 +235,7 @@ const struct mr_device_ops mr_device_cpu = {
     .event_open = event_open,
     .event_close = event_close,
     .event_record = event_record,
+    .event_record_any = event_record_any,
     .event_wait = event_wait,
     .event_query = event_query,
     .event_synchronize = event_synchronize,

@@ -338,6 +338,7 @@ const struct mr_device_ops mr_device_cuda = {
     .event_open = event_open,
     .event_close = event_close,
     .event_record = event_record,
+    .event_record_any = mr_cuda_event_record_any,
     .event_wait = event_wait,
     .event_query = event_query,
     .event_synchronize = event_synchronize,

@@ -118,6 +118,7 @@ static inline void mr_cuda_unrelax(const struct mr_cuda *c, int mode)
 int mr_cuda_stream_wrap(struct mr_stream *stream, void *native);
 void *mr_cuda_stream_native(struct mr_stream *stream);
 int mr_cuda_stream_capturing(const struct mr_stream *stream);
+int mr_cuda_event_record_any(struct mr_event *event);
 int mr_cuda_event_wrap(struct mr_event *event, void *native);
 void *mr_cuda_event_native(struct mr_event *event);
 /* Sets the error of a call on an event that is a part of a graph. Returns MR_EMISUSE. */

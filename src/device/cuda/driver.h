@@ -111,6 +111,7 @@ struct cuda_copy_attributes {
     X(cuStreamIsCapturing, (struct CUstream_st * stream, int *out))                                \
     X(cuThreadExchangeStreamCaptureMode, (int *mode))                                              \
     X(cuCtxGetDevice, (int *out))                                                                  \
+    X(cuCtxSynchronize, (void))                                                                    \
     X(cuStreamWaitEvent, (struct CUstream_st * stream, struct CUevent_st * event, unsigned flags)) \
     X(cuEventCreate, (struct CUevent_st * *out, unsigned flags))                                   \
     X(cuEventDestroy_v2, (struct CUevent_st * event))                                              \
@@ -146,7 +147,8 @@ struct cuda_copy_attributes {
 
 /* NULL in the table where the driver is older. */
 #define CUDA_OPTIONAL(X)                                                                           \
-    X(cuDeviceGetUuid_v2, (unsigned char out[16], int device)) /* 11.4 */                          \
+    X(cuCtxRecordEvent, (struct CUctx_st * context, struct CUevent_st * event)) /* 12.5 */         \
+    X(cuDeviceGetUuid_v2, (unsigned char out[16], int device))                  /* 11.4 */         \
     X(cuEventElapsedTime_v2,                                                                       \
       (float *out_ms, struct CUevent_st *start, struct CUevent_st *end)) /* 12.8 */                \
     X(cuMemcpyBatchAsync,                                                /* 12.8 */                \

@@ -6,6 +6,9 @@
  * handed to the driver. alloc: the driver's own allocator; pages are registered when it refuses.
  * When that is refused too, memory that is not locked serves, with a warning, and the driver stages
  * its copies.
+ *
+ * Another thread may be capturing a stream in the driver's global mode, and must not lose its
+ * capture when a loader takes memory for one more slot: hence mr_cuda_relax().
  */
 #include "device/cuda/cuda.h"
 
@@ -143,7 +146,9 @@ int mr_cuda_memory_create(struct mr_device *dev, enum mr_memory kind, uint64_t b
     int rc = mr_cuda_enter(c);
     if (rc < 0)
         return rc;
+    int mode = mr_cuda_relax(c);
     rc = kind == MR_DEVICE ? make_device(c, bytes, &ptr) : make_block(dev, bytes, &ptr, &locked);
+    mr_cuda_unrelax(c, mode);
     int left = mr_cuda_leave(c, rc);
     if (left < 0 && rc >= 0)
         mr_cuda_memory_destroy(dev, kind, ptr, bytes);
@@ -169,10 +174,12 @@ void mr_cuda_memory_destroy(struct mr_device *dev, enum mr_memory kind, void *pt
             mr_host_memory_destroy(ptr, bytes);
         return;
     }
+    int mode = mr_cuda_relax(c);
     if (kind == MR_DEVICE)
         c->cu->cuMemFree_v2((uint64_t)(uintptr_t)ptr);
     else
         drop_pinned(c, how, ptr, bytes);
+    mr_cuda_unrelax(c, mode);
     mr_cuda_leave(c, 0);
 }
 
@@ -182,7 +189,8 @@ int mr_cuda_memory_unregister(struct mr_device *dev, void *ptr, uint64_t bytes)
     int rc = mr_cuda_enter(c);
     if (rc < 0)
         return rc;
-    int result = c->cu->cuMemHostUnregister(ptr);
+    int mode = mr_cuda_relax(c), result = c->cu->cuMemHostUnregister(ptr);
+    mr_cuda_unrelax(c, mode);
     if (result != CUDA_SUCCESS)
         rc = mr_cuda_error(c->cu, result, c->name, "cuMemHostUnregister(%llu bytes)",
                            (unsigned long long)bytes);
@@ -195,7 +203,8 @@ int mr_cuda_memory_register(struct mr_device *dev, void *ptr, uint64_t bytes)
     int rc = mr_cuda_enter(c);
     if (rc < 0)
         return rc;
-    int result = lock_pages(c, ptr, bytes);
+    int mode = mr_cuda_relax(c), result = lock_pages(c, ptr, bytes);
+    mr_cuda_unrelax(c, mode);
     if (result != CUDA_SUCCESS) {
         mr_cuda_error(c->cu, result, c->name, "cuMemHostRegister_v2(%llu bytes)",
                       (unsigned long long)bytes);
@@ -215,8 +224,10 @@ int mr_cuda_host_create(struct mr_device *dev, unsigned flags, uint64_t bytes, v
     int rc = mr_cuda_enter(c);
     if (rc < 0)
         return rc;
+    int mode = mr_cuda_relax(c);
     int result = c->cu->cuMemHostAlloc(&ptr, bytes,
                                        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | more);
+    mr_cuda_unrelax(c, mode);
     if (result != CUDA_SUCCESS)
         rc = mr_cuda_error(c->cu, result, c->name, "cuMemHostAlloc(%llu bytes)",
                            (unsigned long long)bytes);
@@ -233,6 +244,8 @@ void mr_cuda_host_destroy(struct mr_device *dev, void *ptr)
     const struct mr_cuda *c = dev->state;
     if (mr_cuda_enter_to_release(c) < 0)
         return;
+    int mode = mr_cuda_relax(c);
     c->cu->cuMemFreeHost(ptr);
+    mr_cuda_unrelax(c, mode);
     mr_cuda_leave(c, 0);
 }

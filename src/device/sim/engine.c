@@ -261,6 +261,9 @@ int mr_sim_engines_start(struct mr_device *dev)
         }
     }
     pthread_mutex_lock(&mr_sim_lock);
+    sim->any.stream = &dev->any.stream;
+    sim->any.tail = &sim->any.head;
+    sim->streams = &sim->any;
     sim->next = devices;
     devices = sim;
     pthread_mutex_unlock(&mr_sim_lock);
@@ -459,6 +462,33 @@ int mr_sim_event_wait(struct mr_stream *stream, struct mr_event *event)
     pthread_mutex_unlock(&mr_sim_lock);
     pthread_mutex_unlock(&s->submit);
     return rc < 0 ? mr_error_nomem("sim: wait for an event", sizeof(struct sim_op)) : 0;
+}
+
+/* A mark at the end of each stream, for which the stream `any` waits. */
+static int record_any_locked(struct sim_device *sim, struct sim_event *e)
+{
+    uint64_t now_ns = mr_time_ns();
+    for (struct sim_stream *s = sim->streams; s; s = s->next) {
+        struct sim_event end = {0};
+        if (s == &sim->any)
+            continue;
+        int rc = record_locked(sim, &end, s, now_ns);
+        if (rc >= 0)
+            rc = wait_locked(sim, &sim->any, end.mark, now_ns);
+        leave_mark(sim, end.mark);
+        if (rc < 0)
+            return rc;
+    }
+    return record_locked(sim, e, &sim->any, now_ns);
+}
+
+int mr_sim_event_record_any(struct mr_event *event)
+{
+    struct sim_device *sim = sim_of(event->dev);
+    pthread_mutex_lock(&mr_sim_lock);
+    int rc = record_any_locked(sim, event->state);
+    pthread_mutex_unlock(&mr_sim_lock);
+    return rc < 0 ? mr_error_nomem("sim: record of an event", sizeof(struct sim_op)) : 0;
 }
 
 /* Operations for all of it are taken before any is appended. The caller calls settle(). */

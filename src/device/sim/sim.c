@@ -267,6 +267,7 @@ const struct mr_device_ops mr_device_sim = {
     .event_open = mr_sim_event_open,
     .event_close = mr_sim_event_close,
     .event_record = mr_sim_event_record,
+    .event_record_any = mr_sim_event_record_any,
     .event_wait = mr_sim_event_wait,
     .event_query = mr_sim_event_query,
     .event_synchronize = mr_sim_event_synchronize,

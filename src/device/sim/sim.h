@@ -102,6 +102,7 @@ struct sim_device {
     pthread_cond_t done; /* a piece of work is done or a mark has passed */
     bool stop;
     struct sim_stream *streams;
+    struct sim_stream any; /* one of them: it only has waits for the others, and records */
     uint64_t next_order;
     struct sim_engine engine[SIM_N_ENGINES];
     struct sim_op *spare_ops; /* kept, so that steady state allocates nothing */
@@ -125,6 +126,7 @@ int mr_sim_stream_synchronize(struct mr_stream *stream);
 int mr_sim_event_open(struct mr_event *event);
 void mr_sim_event_close(struct mr_event *event);
 int mr_sim_event_record(struct mr_event *event, struct mr_stream *stream);
+int mr_sim_event_record_any(struct mr_event *event);
 int mr_sim_event_wait(struct mr_stream *stream, struct mr_event *event);
 int mr_sim_event_query(struct mr_event *event);
 int mr_sim_event_synchronize(struct mr_event *event);
