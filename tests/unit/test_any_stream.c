@@ -151,7 +151,7 @@ static void tensors_wait(void **state)
 static void captures_put_it_off(void **state)
 {
     struct box *box = *state;
-    struct mr_batch batch[6];
+    struct mr_batch batch[6] = {{0}};
     struct mr_dlpack *tensor;
     struct mr_event *event;
     unsigned char expected[6];
