@@ -36,13 +36,26 @@ void mr_slot_memory_destroy(struct mr_slot_memory *m)
     free(m);
 }
 
+static bool create_fields(struct mr_slot *slot, int n)
+{
+    slot->lengths = calloc((size_t)n, sizeof *slot->lengths);
+    slot->offsets = calloc((size_t)n, sizeof *slot->offsets);
+    slot->spec = calloc((size_t)n, sizeof *slot->spec);
+    slot->bytes = calloc((size_t)n, sizeof *slot->bytes);
+    if (!slot->lengths || !slot->offsets || !slot->spec || !slot->bytes)
+        return false;
+    slot->n_fields = n;
+    return true;
+}
+
 /* One number a row for each of these. */
 static int create_arrays(struct mr_slot *slot, const struct mr_layout *layout, uint64_t rows)
 {
     slot->indices = calloc(rows, sizeof *slot->indices);
     slot->positions = calloc(rows, sizeof *slot->positions);
     slot->maker = calloc(rows, sizeof *slot->maker);
-    bool got = slot->indices && slot->positions && slot->maker;
+    bool got =
+        slot->indices && slot->positions && slot->maker && create_fields(slot, layout->n_fields);
     if (layout->varies && got) {
         slot->dims = calloc(rows * (uint64_t)layout->n_fields, MR_MAX_RANK * sizeof *slot->dims);
         got = slot->dims;
@@ -63,10 +76,14 @@ static void free_arrays(struct mr_slot *slot)
     free(slot->positions);
     free(slot->maker);
     free(slot->dims);
-    for (int f = 0; f < MR_MAX_FIELDS; f++) {
+    for (int f = 0; f < slot->n_fields; f++) {
         free(slot->lengths[f]);
         free(slot->offsets[f]);
     }
+    free(slot->lengths);
+    free(slot->offsets);
+    free(slot->spec);
+    free(slot->bytes);
 }
 
 int mr_slot_create(struct mr_slot_memory *memory, uint32_t i, uint32_t n,

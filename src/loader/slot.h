@@ -73,9 +73,11 @@ struct mr_slot {
     uint64_t *indices, *positions;
     uint8_t *maker; /* of each row: the number of the backend that made it */
     uint64_t *dims; /* [row][field][MR_MAX_RANK], when some field varies; else NULL */
-    uint64_t *lengths[MR_MAX_FIELDS], *offsets[MR_MAX_FIELDS];
-    struct mr_spec spec[MR_MAX_FIELDS]; /* of the batch as delivered */
-    uint64_t bytes[MR_MAX_FIELDS];
+    /* Of each field. */
+    int n_fields;
+    uint64_t **lengths, **offsets;
+    struct mr_spec *spec; /* of the batch as delivered */
+    uint64_t *bytes;
     struct mr_bad *bad;  /* [lock while being filled] unordered; the consumer's once ready */
     uint64_t bad_before; /* bad samples of the batches before; the consumer's */
     bool bad_lost;       /* [the same] no memory to note one: the batch cannot be handed out */

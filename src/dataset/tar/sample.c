@@ -274,10 +274,11 @@ static int make_field(const struct mr_dataset *ds, uint64_t index, int f,
 int mr_tar_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
                   struct mr_sample *out)
 {
-    struct part p[MR_MAX_FIELDS] = {{0}};
+    struct part p[MR_MAX_FIELDS];
     /* as in locate(): a bad sample has different extents */
     for (int f = 0; f < ds->n_fields; f++) {
         const struct mr_tar_member *m = mr_tar_member_of(ds, index, f);
+        p[f] = (struct part){0};
         int rc = m ? part_of(ds, index, f, m, &p[f]) : lacks(ds, index, f);
         if (rc < 0)
             return rc;
