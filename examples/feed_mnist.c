@@ -13,8 +13,8 @@ int main(int argc, char **argv)
     struct mr_sampler *order = NULL;
     struct mr_transform *chain = NULL;
     struct mr_loader *loader = NULL;
-    struct mr_batch batch = {.size = sizeof batch};
     struct mr_loader_opts opts;
+    struct mr_batch batch = {.size = sizeof batch};
     mr_loader_opts_init(&opts);
     opts.batch_size = 64;
     opts.epochs = 3;

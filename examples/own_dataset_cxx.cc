@@ -97,7 +97,7 @@ try {
     Squares squares(20); /* outlives the data set, and that the loader */
     const auto ds = open_squares(squares, 20);
     const auto loader = load(ds.get());
-    mr_batch batch{};
+    mr_batch batch = {};
     batch.size = sizeof batch;
     int rc;
     while ((rc = mr_loader_next(loader.get(), nullptr, &batch)) > 0) {
@@ -109,8 +109,7 @@ try {
     }
     if (rc < 0)
         fail();
-    mr_bad_sample bad{};
-    bad.size = sizeof bad;
+    mr_bad_sample bad;
     for (std::uint64_t i = 0; mr_loader_bad(loader.get(), i, &bad) > 0; i++)
         std::printf("left out: %s\n", bad.reason);
     return 0;

@@ -21,9 +21,10 @@ static const char model[] = "Model", data[] = "Data", machine[] = "Machine", run
 
 /* The trainer sets these, or has one value for them. */
 static const char *const not_of_trainer[] = {
-    "drop-last", "rank",    "world",      "remainder",   "collate",    "pad-value",
-    "bad",       "max-bad", "read-ahead", "queue-depth", "max-memory", "storage",
-    "streams",   "direct",  "gpu-decode", "force-state", NULL};
+    "drop-last",  "rank",         "world",       "remainder",  "collate",     "pad-value",
+    "pad-values", "pad-multiple", "mask",        "cu-seqlens", "pack-length", "bad",
+    "max-bad",    "read-ahead",   "queue-depth", "max-memory", "storage",     "streams",
+    "direct",     "gpu-decode",   "force-state", NULL};
 
 const struct mr_option train_options[] = {
     OPT("model", 'm', MR_OPT_STRING, model, model, .initial = "mnist-cnn", .meta = "MODEL",

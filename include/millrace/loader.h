@@ -56,6 +56,9 @@ enum mr_collate {
     MR_COLLATE_PAD,   /* variable dimensions are padded to the longest of the batch */
     MR_COLLATE_FIXED, /* variable dimensions are padded to their bound: one shape for all batches */
     MR_COLLATE_RAGGED, /* values are put end to end, with offsets */
+    /* Samples end to end in rows of pack_length elements, padded at the end of a row. The batch
+     * also has positions, segments and cu_seqlens: docs/data.md. */
+    MR_COLLATE_PACK,
 };
 
 /* What happens when a sample cannot be read or decoded. */
@@ -127,6 +130,22 @@ struct mr_loader_opts {
     /* 1: continues from the position of a state that another sampler or chain made. The data set,
      * seed and length of an epoch must still be the state's. */
     int force_state;
+    /* PAD, FIXED: values for single fields, "ids=0,labels=-100"; the others take pad_value. NULL:
+     * none. Read by mr_loader_open() and not kept. mr_loader_opts_parse() makes a copy, which
+     * mr_options_free(mr_loader_options(), &opts) frees. */
+    const char *pad_values;
+    /* PAD: dimensions that vary are padded to the longest sample, rounded up to a multiple of this,
+     * which may be above the field's bound. Default 1. */
+    uint64_t pad_multiple;
+    /* PAD, FIXED, PACK: fields that get a mask, "ids" or "ids,labels"; "auto": the first that
+     * varies. A batch gets a field "ids_mask", bool [rows, padded length], 1 where there is data.
+     * NULL (default): none. Borrowed as pad_values is. */
+    const char *mask;
+    /* PAD, FIXED, RAGGED: a field whose lengths are wanted on the device, or "auto". A batch gets a
+     * field "cu_seqlens", i32 [samples + 1]: where each sample begins if all are put end to end,
+     * and the end. NULL (default): none. Borrowed likewise. */
+    const char *cu_seqlens;
+    uint64_t pack_length; /* PACK: elements of a row, 1 to 2^31 - 1; default 0: none */
 };
 
 /* Sets opts to the defaults. C and C++ call mr_loader_opts_init(); see millrace.h. */
@@ -277,7 +296,8 @@ MR_API void mr_loader_cancel(struct mr_loader *loader);
 MR_API uint64_t mr_loader_batches(const struct mr_loader *loader);
 MR_API uint64_t mr_loader_samples(const struct mr_loader *loader);
 
-/* The spec of a field of one sample as it leaves the chain. NULL: no such field. */
+/* The spec of a field of one sample as it leaves the chain, or of a field that collation adds
+ * (without the batch dimension). NULL: no such field. */
 MR_API const struct mr_spec *mr_loader_field(const struct mr_loader *loader, int field);
 
 /* ---- state and bad samples ---- */

@@ -55,19 +55,6 @@ int mr_any_record(struct mr_event *event)
     return rc;
 }
 
-int mr_any_synchronize(struct mr_device *dev)
-{
-    struct mr_event *event;
-    int rc = mr_event_create(dev, 0, &event);
-    if (rc < 0)
-        return rc;
-    rc = mr_any_record(event);
-    if (rc >= 0)
-        rc = mr_event_synchronize(event);
-    mr_event_destroy(event);
-    return rc;
-}
-
 bool mr_any_enter(struct mr_device *dev, struct mr_deferred *later)
 {
     struct mr_any *any = &dev->any;

@@ -270,10 +270,23 @@ void mr_stream_destroy(struct mr_stream *stream)
     free(stream);
 }
 
+static int synchronize_any(struct mr_device *dev)
+{
+    struct mr_event *event;
+    int rc = mr_event_create(dev, 0, &event);
+    if (rc < 0)
+        return rc;
+    rc = mr_any_record(event);
+    if (rc >= 0)
+        rc = mr_event_synchronize(event);
+    mr_event_destroy(event);
+    return rc;
+}
+
 int mr_stream_synchronize(struct mr_stream *stream)
 {
     if (stream && mr_stream_is_any(stream))
-        return mr_any_synchronize(stream->dev);
+        return synchronize_any(stream->dev);
     int rc = mr_stream_check(stream, "mr_stream_synchronize");
     if (rc < 0)
         return rc;

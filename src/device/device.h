@@ -246,9 +246,8 @@ static inline bool mr_stream_is_any(const struct mr_stream *stream)
 {
     return stream == &stream->dev->any.stream;
 }
-/* The bodies of mr_event_record() and mr_stream_synchronize() for that stream. */
+/* The body of mr_event_record() for that stream. */
 int mr_any_record(struct mr_event *event);
-int mr_any_synchronize(struct mr_device *dev);
 /* true: no capture begins until mr_any_leave() on the same thread, so recording works. false: a
  * stream is being captured: `later` runs at the end of the last capture, on the thread that ends
  * it; it is the caller's and must stay until then. */

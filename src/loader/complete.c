@@ -13,8 +13,10 @@ bool mr_complete_rows(struct mr_worker *w, uint64_t t, uint64_t rows)
     mr_watch_since(&w->watch, start);
     mr_watch_note(&w->watch, t, 0, MR_TASK_COMPLETE);
     mr_backends_complete(w, slot, t);
-    mr_collate(ld, slot, w->row_buffer);
-    if (ld->device_info.unified)
+    int rc = mr_collate(ld, slot, w->row_buffer);
+    if (rc < 0)
+        mr_bad_add(ld, slot, 0, NULL, rc, true);
+    if (rc < 0 || ld->device_info.unified)
         mr_ring_ready(&ld->ring, slot, t);
     else
         mr_ship(ld, slot, t);

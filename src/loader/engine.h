@@ -15,6 +15,10 @@
  *   worker.h   the threads, and how far they read ahead     worker.c, ahead.c
  *   backends/  how a row gets its bytes: one family         host.c, gds.c, resident.c, jpeg.c
  *   slot.h     the place a batch is made in                 slot.c
+ *   rows.h     rows that wait for their batch               rows.c
+ *   collate.h  how rows become a batch                      collate.c, collated.c, padding.c, grown.c
+ *   pack.h     samples end to end in rows of one length     pack.c
+ *   added.h    masks, lengths, positions                    added.c
  *   ring.h     slots in turn: opened, written, ready        ring.c
  *   hold.h     held batches, whose slots are replaced       hold.c
  *   lease.h    holds that outlive batch and loader          lease.c, dlpack.c
@@ -73,6 +77,15 @@ struct mr_sizes {
     int sample_reads;
 };
 
+/* By how much slots have grown beyond the sizes of struct mr_layout, all together. */
+struct mr_grown {
+    uint64_t planned_bytes, slot_bytes;        /* all memory at the start; one more slot's */
+    _Atomic uint64_t host_bytes, device_bytes; /* their halves */
+    _Atomic uint64_t rows_bytes;               /* rows of collated fields */
+    _Atomic uint64_t largest;                  /* half of a slot so far */
+    _Atomic bool refused;                      /* rows, once: that ends the run */
+};
+
 /* The consumers' side. [consumers.lock] */
 struct mr_handout {
     uint64_t next_batch;
@@ -105,6 +118,7 @@ struct mr_loader {
 
     /* The parts, each written by its own file. */
     struct mr_ring ring;
+    struct mr_grown grown;
     struct mr_workers workers;
     struct mr_ship ship;
     struct mr_times times;
@@ -128,9 +142,14 @@ int mr_device_chain_launch(struct mr_loader *ld, const struct mr_slot *slot,
                            struct mr_stream *stream);
 
 /* ---- collate.c ---- */
-/* Turns a slot's rows into the batch: leaves out bad rows, pads or packs varying fields, sets spec,
- * bytes and size. row_buffer: of the largest row's bytes. */
-void mr_collate(struct mr_loader *ld, struct mr_slot *slot, unsigned char *row_buffer);
+/* Turns a slot's rows into the batch: leaves out bad rows, puts collated fields into the slot,
+ * which may grow for that, sets spec, place, bytes and size. row_buffer: of the largest row's
+ * bytes. Returns 0, MR_ELIMIT, MR_EDEVICEMEM, -ENOMEM: there is no batch. */
+int mr_collate(struct mr_loader *ld, struct mr_slot *slot, unsigned char *row_buffer);
+/* Keeps a dense row of a collated field until its batch is complete. Returns 0, MR_ELIMIT, -ENOMEM.
+ */
+int mr_collate_keep(struct mr_loader *ld, struct mr_slot *slot, uint64_t row, int f,
+                    const void *data, const uint64_t *dim);
 /* Copies a tensor of shape dim into one of shape to (>= dim each), the rest filled with element
  * `fill`. */
 void mr_place(const struct mr_spec *spec, const void *in, const uint64_t *dim, void *out,
@@ -162,6 +181,10 @@ int mr_fields_plan(struct mr_loader *ld);
 /* Where fields are in a slot, and how many slots. Once backends are planned. */
 int mr_layout_make(struct mr_loader *ld);
 
+/* ---- padding.c ---- */
+/* What each field is padded with. Returns 0, MR_EOPTION. */
+int mr_padding_plan(struct mr_loader *ld);
+
 /* ---- sizes.c ---- */
 /* How much is read ahead. Refuses now, not half-way through an epoch, what would exceed max_memory;
  * numbers that were chosen here give way first. kinds: what workers read. */
@@ -171,6 +194,12 @@ int mr_sizes_check_slot(const struct mr_loader *ld);
 /* What the ceiling leaves to the host cache; 0: there is no ceiling. Files of unknown size are not
  * in the sum: without this limit they could take the ceiling a second time. */
 uint64_t mr_sizes_cache_limit(const struct mr_loader *ld, const struct mr_files_kinds *kinds);
+
+/* ---- grown.c ---- */
+/* May slots grow by so many bytes? Counts them. Returns 0, MR_ELIMIT. Any thread. */
+int mr_grown_add(struct mr_loader *ld, uint64_t host, uint64_t device, uint64_t rows);
+/* They did not, after all. */
+void mr_grown_sub(struct mr_loader *ld, uint64_t host, uint64_t device, uint64_t rows);
 
 /* ---- handout.c ---- */
 /* Opens a slot for batch t, if there is such a batch. */

@@ -5,17 +5,12 @@
 
 #include <string.h>
 
-/* Is the field made in the row itself? Then it needs no memory here. */
-static bool in_place(const struct mr_field *fp)
-{
-    return fp->identity && !fp->varies;
-}
-
+/* Fields that are made in the row itself need no memory here. */
 static uint64_t row_bytes(const struct mr_loader *ld)
 {
     uint64_t sum = 0;
     for (int f = 0; f < ld->layout.n_fields; f++)
-        if (!in_place(&ld->layout.field[f]))
+        if (!mr_field_in_row(&ld->layout.field[f]))
             sum += mr_round_up(ld->layout.field[f].in_bytes + 1, MR_CACHE_LINE);
     return sum;
 }
@@ -70,8 +65,8 @@ static void prepare(struct mr_worker *w, const struct mr_row *row, uint32_t i, u
                                                  .worker_state = w->state};
     for (int f = 0; f < ld->layout.n_fields; f++) {
         const struct mr_field *fp = &ld->layout.field[f];
-        get->row[i][f] = in_place(fp) ? mr_field_row(fp, row->slot, row->at + i) : own;
-        own += in_place(fp) ? 0 : mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE);
+        get->row[i][f] = mr_field_in_row(fp) ? mr_field_row(fp, row->slot, row->at + i) : own;
+        own += mr_field_in_row(fp) ? 0 : mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE);
     }
 }
 

@@ -56,23 +56,28 @@ static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_bat
     out->epoch = slot->info.epoch;
     out->index = slot->info.index;
     out->last = slot->info.last;
-    out->n_fields = ld->layout.n_fields;
+    out->n_fields = ld->layout.n_fields + ld->layout.n_added;
     out->indices = slot->indices;
     out->positions = slot->positions;
     out->slot = slot;
     out->number = slot->ready_for;
-    bool ragged = ld->opts.collate == MR_COLLATE_RAGGED;
-    for (int f = 0; f < ld->layout.n_fields; f++) {
+    for (int f = 0; f < out->n_fields; f++) {
         struct mr_batch_field *bf = &out->field[f];
         bf->spec = slot->spec[f];
-        const struct mr_field *fp = &ld->layout.field[f];
-        unsigned char *rows = (slot->device ? slot->device : slot->host) + fp->offset;
-        bf->host = fp->device_only || fp->direct ? NULL : slot->host + fp->offset;
-        bf->data = fp->device_part ? slot->output + fp->out_offset : rows;
         bf->bytes = slot->bytes[f];
-        bf->offsets = ragged ? slot->offsets[f] : NULL;
-        bf->lengths = slot->lengths[f];
+        bf->host = slot->host + slot->place[f];
+        bf->data = (slot->device ? slot->device : slot->host) + slot->place[f];
+        bf->offsets = bf->lengths = NULL;
         memset(bf->reserved, 0, sizeof bf->reserved);
+        if (f >= ld->layout.n_fields)
+            continue;
+        const struct mr_field *fp = &ld->layout.field[f];
+        if (fp->device_only || fp->direct)
+            bf->host = NULL;
+        if (fp->device_part)
+            bf->data = slot->output + fp->out_offset;
+        bf->offsets = fp->collate == MR_COLLATE_RAGGED ? slot->offsets[f] : NULL;
+        bf->lengths = slot->lengths[f];
     }
 }
 
@@ -111,7 +116,7 @@ static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64
     mr_trace_span("wait: batch", entered, now, "batch", ld->handout.next_batch);
     mr_count(&ld->stats.batches, 1);
     mr_count(&ld->stats.samples, slot->size);
-    for (int f = 0; f < ld->layout.n_fields; f++)
+    for (int f = 0; f < ld->layout.n_fields + ld->layout.n_added; f++)
         mr_count(&ld->stats.bytes, slot->bytes[f]);
 }
 

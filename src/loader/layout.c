@@ -5,41 +5,28 @@
 #define MAX_CHOSEN_PREFETCH 64
 #define PREFETCH_BYTES      (4u << 20) /* for each worker */
 #define DIRECT_ALIGNMENT    4096       /* cuFile reads into such places without a detour */
+#define GUESSED_ROW         1024       /* bytes of a varying row, before one has been made */
+#define GUESSED_PICTURE     (224 * 224 * 3)
 
-static int check_collate(const struct mr_loader *ld, const struct mr_field *fp)
+static int check_collate(const struct mr_field *fp)
 {
     char text[160];
     mr_spec_format(&fp->out, text, sizeof text);
-    if (fp->varies && ld->opts.collate == MR_COLLATE_STACK)
+    if (fp->varies && fp->collate == MR_COLLATE_STACK)
         return mr_error_set(
             MR_ESHAPE,
             "%s: samples differ in shape: make them one size by a transform (pictures: "
             "resize(224,224), random_resized_crop(224), or resize(256),center_crop(224)), "
-            "or collate by pad, fixed or ragged",
+            "or collate by pad, fixed, ragged or pack",
             text);
-    if (fp->varies && ld->opts.collate == MR_COLLATE_RAGGED && fp->out.var_dims != 1)
-        return mr_error_set(MR_ESHAPE,
-                            "%s: ragged collation needs the first dimension alone to vary", text);
+    bool first = fp->collate == MR_COLLATE_RAGGED || fp->collate == MR_COLLATE_PACK;
+    if (fp->varies && first && fp->out.var_dims != 1)
+        return mr_error_set(MR_ESHAPE, "%s: %s collation needs the first dimension alone to vary",
+                            text, fp->collate == MR_COLLATE_PACK ? "pack" : "ragged");
     if (fp->out.rank == MR_MAX_RANK)
         return mr_error_set(MR_ESHAPE, "%s: a batch of it would have more than %d dimensions", text,
                             MR_MAX_RANK);
     return 0;
-}
-
-/* The value to pad with becomes an element as it is, or the loader does not open. */
-static int check_padding(const struct mr_loader *ld, const struct mr_field *fp)
-{
-    enum mr_collate collate = ld->opts.collate;
-    enum mr_dtype dtype = fp->out.dtype;
-    if (!fp->varies || (collate != MR_COLLATE_PAD && collate != MR_COLLATE_FIXED) ||
-        mr_element_holds(dtype, ld->opts.pad_value))
-        return 0;
-    char text[160];
-    mr_spec_format(&fp->out, text, sizeof text);
-    return mr_error_set(MR_EOPTION,
-                        "%s: pad_value is %.17g: expected a number that %s can hold; choose "
-                        "another, or cast the field",
-                        text, ld->opts.pad_value, mr_dtype_name(dtype));
 }
 
 /* Rows of a batch need a size: of pictures whose size nobody knows the chain has to give one. */
@@ -64,17 +51,17 @@ static int plan_field(struct mr_loader *ld, int f)
     fp->out = ld->chain ? mr_transform_specs(ld->chain)[f] : fp->in;
     fp->identity = !ld->chain || mr_transform_is_identity(ld->chain, f);
     fp->varies = fp->out.var_dims != 0;
+    fp->collate = ld->opts.collate;
+    fp->collated = fp->varies && fp->collate != MR_COLLATE_FIXED;
     ld->layout.varies |= fp->varies;
+    ld->layout.collates |= fp->collated;
     int rc = mr_spec_bytes(&fp->in, &fp->in_bytes);
     if (rc < 0)
         return rc;
     rc = mr_spec_bytes(&fp->out, &fp->row_bytes);
     if (rc < 0)
         return rc;
-    rc = check_collate(ld, fp);
-    if (rc < 0)
-        return rc;
-    rc = check_padding(ld, fp);
+    rc = check_collate(fp);
     return rc < 0 ? rc : mr_device_chain_plan(ld, f);
 }
 
@@ -92,6 +79,16 @@ int mr_fields_plan(struct mr_loader *ld)
         if (rc < 0)
             return rc;
     }
+    ld->layout.packs = ld->opts.collate == MR_COLLATE_PACK;
+    int rc = mr_pack_check(ld);
+    if (rc < 0)
+        return rc;
+    rc = mr_padding_plan(ld);
+    if (rc < 0)
+        return rc;
+    rc = mr_added_plan(ld);
+    if (rc < 0)
+        return rc;
     if (ld->chain) {
         int picture = ld->ds->picture;
         ld->windows = picture >= 0 && mr_transform_has_window(ld->chain, picture);
@@ -107,38 +104,93 @@ static int next_field(const struct mr_loader *ld, const bool placed[])
     for (int f = 0; f < ld->layout.n_fields; f++) {
         const struct mr_field *fp = &ld->layout.field[f],
                               *best = next >= 0 ? &ld->layout.field[next] : NULL;
-        if (!placed[f] && (!best || fp->direct < best->direct ||
-                           (fp->direct == best->direct && fp->row_bytes < best->row_bytes)))
+        if (!placed[f] && !fp->collated &&
+            (!best || fp->direct < best->direct ||
+             (fp->direct == best->direct && fp->row_bytes < best->row_bytes)))
             next = f;
     }
     return next;
 }
 
-int mr_layout_make(struct mr_loader *ld)
+static int too_large(const struct mr_loader *ld)
+{
+    return mr_error_set(MR_ELIMIT, "a batch of %llu samples is more than 2^62 bytes",
+                        (unsigned long long)ld->opts.batch_size);
+}
+
+/* What a row of a collated field may take: what the first sample's does, if that is known without
+ * reading it. */
+static uint64_t guess_row(const struct mr_loader *ld, int f)
+{
+    const struct mr_field *fp = &ld->layout.field[f];
+    struct mr_extent at[MR_MAX_EXTENTS];
+    uint64_t guess = f == ld->ds->picture ? GUESSED_PICTURE : GUESSED_ROW;
+    int n = ld->ds->ops->locate && fp->identity ? ld->ds->ops->locate(ld->ds, 0, at) : 0;
+    for (int e = 0; e < n; e++)
+        if (at[e].field == f && at[e].bytes != MR_WHOLE)
+            guess = at[e].bytes;
+    return MR_MIN(guess, fp->row_bytes);
+}
+
+/* Collated fields: behind all others there is space for what a batch of them may take. */
+static int lay_out_collated(struct mr_loader *ld)
+{
+    struct mr_layout *layout = &ld->layout;
+    uint64_t guess = 0, bound = 0;
+    for (int f = 0; f < layout->n_fields; f++) {
+        const struct mr_field *fp = &layout->field[f];
+        uint64_t row = fp->collated ? mr_round_up(guess_row(ld, f), 16) : 0, bytes;
+        if (!fp->collated)
+            continue;
+        guess += mr_round_up(row * ld->opts.batch_size, 256);
+        if (!mr_mul(fp->row_bytes, ld->opts.batch_size, &bytes) || !mr_add(bound, bytes, &bound) ||
+            bound > 1ull << 62)
+            return too_large(ld);
+    }
+    layout->rows_bytes = guess;
+    for (int k = 0; k < layout->n_added; k++) /* it grows if that is too little */
+        guess += mr_round_up((ld->opts.batch_size + 1) * 4, 256);
+    layout->bound_bytes = layout->slot_bytes + bound;
+    layout->slot_bytes += guess;
+    return 0;
+}
+
+/* Fields of one size. */
+static int lay_out_fixed(struct mr_loader *ld)
 {
     bool placed[MR_MAX_FIELDS] = {false};
     uint64_t at = 0;
-    int rc = mr_device_chain_lay_out(ld, &at);
+    int f, rc = mr_device_chain_lay_out(ld, &at);
     if (rc < 0)
         return rc;
     mr_backends_lay_out(ld, &at);
-    for (int k = 0; k < ld->layout.n_fields; k++) {
-        int f = next_field(ld, placed);
+    while ((f = next_field(ld, placed)) >= 0) {
         struct mr_field *fp = &ld->layout.field[f];
         uint64_t bytes, alignment = ld->backends.writes_device ? DIRECT_ALIGNMENT : 256;
         fp->offset = at = mr_round_up(at, fp->direct ? alignment : 256);
         placed[f] = true;
         if (!mr_mul(fp->row_bytes, ld->opts.batch_size, &bytes) || !mr_add(at, bytes, &at) ||
             at > 1ull << 62)
-            return mr_error_set(MR_ELIMIT, "a batch of %llu samples is more than 2^62 bytes",
-                                (unsigned long long)ld->opts.batch_size);
+            return too_large(ld);
         at = mr_round_up(at, alignment);
     }
-    ld->layout.slot_bytes = MR_MAX(at, 256);
+    ld->layout.fixed_bytes = mr_round_up(at, 256);
+    ld->layout.slot_bytes = MR_MAX(ld->layout.fixed_bytes, 256);
+    return 0;
+}
+
+int mr_layout_make(struct mr_loader *ld)
+{
+    int rc = lay_out_fixed(ld);
+    if (rc < 0)
+        return rc;
+    rc = lay_out_collated(ld);
+    if (rc < 0)
+        return rc;
     if (ld->layout.host_bytes == 0)
         ld->layout.host_bytes = ld->layout.slot_bytes;
     /* Small batches come in larger numbers, so that threads hand over many at a time. */
-    uint64_t fit = (uint64_t)PREFETCH_BYTES * ld->workers.n / ld->layout.slot_bytes;
+    uint64_t fit = (uint64_t)PREFETCH_BYTES * ld->workers.n / ld->layout.bound_bytes;
     uint64_t least = MR_MAX(MIN_PREFETCH, MR_MIN(ld->workers.n / 2, 8));
     uint64_t chosen = MR_MAX(least, MR_MIN(fit, MAX_CHOSEN_PREFETCH));
     ld->ring.n_slots = ld->opts.prefetch ? ld->opts.prefetch : (uint32_t)chosen;

@@ -257,5 +257,9 @@ const struct mr_spec *mr_loader_field(const struct mr_loader *ld, int field)
 {
     if (!ld)
         return NULL;
-    return field >= 0 && field < ld->layout.n_fields ? &ld->layout.field[field].out : NULL;
+    const struct mr_layout *layout = &ld->layout;
+    if (field < 0 || field >= layout->n_fields + layout->n_added)
+        return NULL;
+    return field < layout->n_fields ? &layout->field[field].out
+                                    : &layout->added[field - layout->n_fields].spec;
 }

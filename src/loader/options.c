@@ -15,7 +15,7 @@ _Static_assert(offsetof(struct mr_loader_opts, max_bad_fraction) ==
 
 /* By their enums. */
 static const char *const remainders[] = {"drop", "pad", NULL};
-static const char *const collates[] = {"stack", "pad", "fixed", "ragged", NULL};
+static const char *const collates[] = {"stack", "pad", "fixed", "ragged", "pack", NULL};
 static const char *const policies[] = {"fail", "skip", "replace", NULL};
 static const char *const storages[] = {"auto", "uring", "pread", "gds", NULL};
 static const char *const caches[] = {"none", "host", "device", NULL};
@@ -34,9 +34,21 @@ static const struct mr_option table[] = {
     OPT("batch-size", 'b', UINT, batch_size, batches, .initial = "64", .min = 1, .max = MAX_BATCH,
         .unit = "samples", .help = "Samples in a batch"),
     OPT("collate", 0, ENUM, collate, batches, .initial = "stack", .choices = collates,
-        .help = "How to batch samples of varying shape. pad: to the longest in the batch; fixed: "
-                "to the data set's maximum; ragged: values end to end, with offsets"),
+        .help =
+            "How to batch samples of varying shape. pad: to the longest in the batch; fixed: "
+            "to the data set's maximum; ragged: values end to end, with offsets; pack: values end "
+            "to end in rows of --pack-length"),
     OPT("pad-value", 0, DOUBLE, pad_value, batches, .initial = "0", .help = "Value to pad with"),
+    OPT("pad-values", 0, STRING, pad_values, batches, .meta = "FIELD=X,...",
+        .help = "Values to pad single fields with: ids=0,labels=-100"),
+    OPT("pad-multiple", 0, UINT, pad_multiple, batches, .initial = "1", .min = 1, .max = 1 << 24,
+        .help = "With collate pad: round the padded length up to a multiple of this"),
+    OPT("mask", 0, STRING, mask, batches, .meta = "FIELD,...",
+        .help = "Add masks of these padded fields to batches; auto: of the first that varies"),
+    OPT("cu-seqlens", 0, STRING, cu_seqlens, batches, .meta = "FIELD",
+        .help = "Add this field's cumulative lengths to batches; auto: the first that varies"),
+    OPT("pack-length", 0, UINT, pack_length, batches, .initial = "0", .max = INT32_MAX,
+        .unit = "elements", .help = "With collate pack: length of a row"),
     OPT("drop-last", 0, FLAG, drop_last, batches,
         .help = "Drop an epoch's last batch if it is not full"),
 
@@ -107,7 +119,7 @@ const struct mr_option *mr_loader_options(void)
     return table;
 }
 
-/* Cannot fail: no row is a string, and tests parse each default. */
+/* Cannot fail: no row has a string as default, and tests parse each default. */
 void mr_loader_opts_fill(struct mr_loader_opts *opts, size_t size)
 {
     struct mr_loader_opts full = {0};
@@ -156,19 +168,48 @@ static void table_of(size_t size, struct mr_option out[MR_COUNT(table)])
     out[n] = (struct mr_option){0};
 }
 
+/* Strings are borrowed in the caller's struct, but parsing replaces those that it owns: it is to
+ * find none. */
+static void take_strings(const struct mr_option *known, struct mr_loader_opts *opts, char **out)
+{
+    for (; known->name; known++) {
+        char **member = (char **)(void *)((char *)opts + known->offset);
+        if (known->type != MR_OPT_STRING)
+            continue;
+        *out++ = *member;
+        *member = NULL;
+    }
+}
+
+static void keep_strings(const struct mr_option *known, struct mr_loader_opts *opts, char **have)
+{
+    for (; known->name; known++) {
+        char **member = (char **)(void *)((char *)opts + known->offset);
+        if (known->type != MR_OPT_STRING)
+            continue;
+        *member = *member ? *member : *have;
+        have++;
+    }
+}
+
 int mr_loader_opts_parse(const char *text, struct mr_loader_opts *opts)
 {
     struct mr_option known[MR_COUNT(table)];
     struct mr_loader_opts full;
+    char *strings[MR_COUNT(table)];
     if (!text || !opts)
         return mr_error_set(MR_EMISUSE, "mr_loader_opts_parse: text or opts is NULL");
     int rc = take_opts(opts, &full);
     if (rc < 0)
         return rc;
     table_of(opts->size, known);
+    take_strings(known, &full, strings);
     rc = mr_options_parse(known, &full, "loader:", text, NULL);
-    if (rc < 0)
+    if (rc < 0) {
+        mr_options_free(known, &full);
         return rc;
+    }
+    keep_strings(known, &full, strings);
     full.size = opts->size;
     memcpy(opts, &full, opts->size);
     return 0;

@@ -21,17 +21,19 @@ int mr_ring_init(struct mr_ring *ring)
 int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_t rows,
                    bool two_halves)
 {
-    struct mr_slot_memory *memory;
+    struct mr_slot_memory *memory = NULL;
+    uint32_t n = layout->collates ? 1 : ring->n_slots; /* slots in one piece of memory */
     ring->slot = calloc(ring->n_slots, sizeof *ring->slot);
     if (!ring->slot)
         return mr_error_nomem("slots", ring->n_slots * sizeof *ring->slot);
-    int rc = mr_slot_memory_create(ring->device, ring->host_kind, layout, ring->n_slots, two_halves,
-                                   &memory);
-    if (rc < 0)
-        return rc;
     for (uint32_t i = 0; i < ring->n_slots; i++) {
         struct mr_slot *slot;
-        rc = mr_slot_create(memory, i, ring->n_slots, layout, rows, &slot);
+        int rc = i % n ? 0
+                       : mr_slot_memory_create(ring->device, ring->host_kind, layout, n, two_halves,
+                                               &memory);
+        if (rc < 0)
+            return rc;
+        rc = mr_slot_create(memory, i % n, n, layout, rows, &slot);
         if (rc < 0) {
             if (memory->n_users == 0)
                 mr_slot_memory_destroy(memory);

@@ -79,9 +79,10 @@ end:
 }
 
 /* Says nothing about the sample: another try would find it good. */
-static bool machine_lacks(int rc)
+static bool machine_lacks(const struct mr_loader *ld, int rc)
 {
-    return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
+    bool refused = rc == MR_ELIMIT && atomic_load(&ld->grown.refused); /* by max_memory */
+    return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE || refused;
 }
 
 /*
@@ -105,7 +106,7 @@ static int replace(struct mr_worker *w, const struct mr_row *row, uint64_t posit
         int rc = mr_sampler_map(ld->sampler, row->epoch, (p + k) % length, 1, &s.index);
         if (rc == 0)
             rc = make_now(w, &alone, &s, first);
-        if (machine_lacks(rc))
+        if (machine_lacks(ld, rc))
             return rc;
         if (rc == 0) {
             row->slot->indices[row->at] = s.index;
@@ -124,7 +125,7 @@ static void give_up(struct mr_worker *w, const struct mr_row *row, const struct 
                     int rc, bool fatal, int first)
 {
     struct mr_loader *ld = w->ld;
-    fatal |= machine_lacks(rc);
+    fatal |= machine_lacks(ld, rc);
     mr_bad_add(ld, row->slot, row->at, s, rc, fatal);
     if (ld->opts.bad != MR_BAD_REPLACE || fatal)
         return;

@@ -102,7 +102,7 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     const struct mr_loader_opts *o = &ld->opts;
     bool reads = kinds->n_path + kinds->n_null + kinds->n_remote > 0;
     uint64_t share = (o->batch_size + 4ull * ld->workers.n - 1) / (4ull * ld->workers.n);
-    uint64_t worthwhile = RUN_BYTES * o->batch_size / ld->layout.slot_bytes;
+    uint64_t worthwhile = RUN_BYTES * o->batch_size / ld->layout.bound_bytes;
     uint64_t most = MR_MIN((o->batch_size + ld->workers.n - 1) / ld->workers.n, MAX_RUN_ROWS);
     ld->sizes.run_rows = MR_MAX(1, MR_MIN(MR_MAX(share, worthwhile), most));
     if (reads && ld->sizes.n_whole == 0 && mr_sampler_is_sequential(ld->sampler) &&
@@ -122,14 +122,18 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 
 /* What a loader will hold, by part. */
 struct memory_sum {
-    uint64_t slot, device, reads, cache, files, workers, total;
+    uint64_t slot, device, grown, reads, cache, files, workers, total;
 };
 
 /* n_slots: slots that there are or shall be. */
 static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_files_kinds *kinds,
                                     uint64_t n_slots)
 {
-    struct memory_sum m = {.slot = ld->layout.host_bytes, .files = kinds->memory_bytes};
+    const struct mr_grown *grown = &ld->grown;
+    struct memory_sum m = {.slot = ld->layout.host_bytes + ld->layout.rows_bytes,
+                           .files = kinds->memory_bytes};
+    m.grown = mr_counted(&grown->host_bytes) + mr_counted(&grown->device_bytes) +
+              mr_counted(&grown->rows_bytes);
     m.device = ld->device_info.unified ? 0 : ld->layout.slot_bytes + ld->layout.output_bytes;
     uint64_t ahead = ld->workers.n * ld->sizes.runs_per_worker * ld->sizes.run_rows;
     m.reads = ahead * ((ld->sizes.depth ? ld->sizes.sample_bytes : 0) + mr_run_row_bytes(ld));
@@ -139,7 +143,7 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
     mr_backends_bytes(ld, n_slots, &device, &host);
     m.cache += device;
     m.reads += host;
-    m.total = (m.slot + m.device) * n_slots + m.reads + m.cache + m.workers + m.files;
+    m.total = (m.slot + m.device) * n_slots + m.grown + m.reads + m.cache + m.workers + m.files;
     return m;
 }
 
@@ -177,6 +181,9 @@ int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
         return rc;
     plan_runs(ld, kinds);
     rc = check_memory(ld, kinds);
+    uint64_t n = ld->ring.n_slots;
+    ld->grown.planned_bytes = sum_memory(ld, kinds, n).total;
+    ld->grown.slot_bytes = sum_memory(ld, kinds, n + 1).total - ld->grown.planned_bytes;
     ld->sizes.start_runs = MR_MIN(ld->sizes.start_runs, ld->sizes.runs_per_worker);
     return rc;
 }

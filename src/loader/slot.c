@@ -4,22 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In one piece each on host and device: few large pages, one page-locking. */
-int mr_slot_memory_create(struct mr_device *device, enum mr_memory host_kind,
-                          const struct mr_layout *layout, uint32_t n, bool two_halves,
-                          struct mr_slot_memory **out)
+static int memory_create(struct mr_device *device, enum mr_memory host_kind, uint64_t host_bytes,
+                         uint64_t device_bytes, struct mr_slot_memory **out)
 {
     struct mr_slot_memory *m = calloc(1, sizeof *m);
     if (!m)
         return mr_error_nomem("slots", sizeof *m);
-    m->device = device;
-    m->host_kind = host_kind;
-    m->device_bytes = two_halves ? (layout->slot_bytes + layout->output_bytes) * n : 0;
-    int rc = mr_memory_acquire(device, host_kind, layout->host_bytes * n, (void **)&m->host);
+    *m = (struct mr_slot_memory){.device = device,
+                                 .host_kind = host_kind,
+                                 .host_bytes = host_bytes,
+                                 .device_bytes = device_bytes};
+    int rc = mr_memory_acquire(device, host_kind, host_bytes, (void **)&m->host);
     if (rc < 0)
         goto fail;
-    if (two_halves)
-        rc = mr_memory_acquire(device, MR_DEVICE, m->device_bytes, (void **)&m->on_device);
+    if (device_bytes > 0)
+        rc = mr_memory_acquire(device, MR_DEVICE, device_bytes, (void **)&m->on_device);
     if (rc < 0)
         goto fail;
     *out = m;
@@ -27,6 +26,15 @@ int mr_slot_memory_create(struct mr_device *device, enum mr_memory host_kind,
 fail:
     mr_slot_memory_destroy(m);
     return rc;
+}
+
+/* In one piece each on host and device: few large pages, one page-locking. */
+int mr_slot_memory_create(struct mr_device *device, enum mr_memory host_kind,
+                          const struct mr_layout *layout, uint32_t n, bool two_halves,
+                          struct mr_slot_memory **out)
+{
+    uint64_t each = layout->slot_bytes + layout->output_bytes;
+    return memory_create(device, host_kind, layout->host_bytes * n, two_halves ? each * n : 0, out);
 }
 
 void mr_slot_memory_destroy(struct mr_slot_memory *m)
@@ -42,7 +50,8 @@ static bool create_fields(struct mr_slot *slot, int n)
     slot->offsets = calloc((size_t)n, sizeof *slot->offsets);
     slot->spec = calloc((size_t)n, sizeof *slot->spec);
     slot->bytes = calloc((size_t)n, sizeof *slot->bytes);
-    if (!slot->lengths || !slot->offsets || !slot->spec || !slot->bytes)
+    slot->place = calloc((size_t)n, sizeof *slot->place);
+    if (!slot->lengths || !slot->offsets || !slot->spec || !slot->bytes || !slot->place)
         return false;
     slot->n_fields = n;
     return true;
@@ -54,11 +63,19 @@ static int create_arrays(struct mr_slot *slot, const struct mr_layout *layout, u
     slot->indices = calloc(rows, sizeof *slot->indices);
     slot->positions = calloc(rows, sizeof *slot->positions);
     slot->maker = calloc(rows, sizeof *slot->maker);
-    bool got =
-        slot->indices && slot->positions && slot->maker && create_fields(slot, layout->n_fields);
+    bool got = slot->indices && slot->positions && slot->maker &&
+               create_fields(slot, layout->n_fields + layout->n_added);
     if (layout->varies && got) {
         slot->dims = calloc(rows * (uint64_t)layout->n_fields, MR_MAX_RANK * sizeof *slot->dims);
         got = slot->dims;
+    }
+    if (layout->collates && got) {
+        slot->kept = calloc(rows * (uint64_t)layout->n_fields, sizeof *slot->kept);
+        got = slot->kept && mr_rows_create(&slot->rows, layout->rows_bytes) == 0;
+    }
+    if (layout->packs && got) {
+        slot->packing.part = calloc(rows, sizeof *slot->packing.part);
+        got = slot->packing.part;
     }
     for (int f = 0; f < layout->n_fields && got; f++) {
         if (!layout->field[f].varies)
@@ -76,6 +93,9 @@ static void free_arrays(struct mr_slot *slot)
     free(slot->positions);
     free(slot->maker);
     free(slot->dims);
+    free((void *)slot->kept);
+    free(slot->packing.part);
+    mr_rows_destroy(&slot->rows);
     for (int f = 0; f < slot->n_fields; f++) {
         free(slot->lengths[f]);
         free(slot->offsets[f]);
@@ -84,6 +104,7 @@ static void free_arrays(struct mr_slot *slot)
     free(slot->offsets);
     free(slot->spec);
     free(slot->bytes);
+    free(slot->place);
 }
 
 int mr_slot_create(struct mr_slot_memory *memory, uint32_t i, uint32_t n,
@@ -99,6 +120,7 @@ int mr_slot_create(struct mr_slot_memory *memory, uint32_t i, uint32_t n,
     atomic_store(&slot->ready_for, UINT64_MAX);
     atomic_store(&slot->open_for, UINT64_MAX);
     slot->memory = memory;
+    slot->capacity = layout->slot_bytes;
     memory->n_users++;
     slot->host = memory->host + i * layout->host_bytes;
     if (memory->on_device) {
@@ -106,6 +128,8 @@ int mr_slot_create(struct mr_slot_memory *memory, uint32_t i, uint32_t n,
         slot->device = memory->on_device + i * layout->slot_bytes;
         slot->output = layout->output_bytes > 0 ? outputs + i * layout->output_bytes : NULL;
     }
+    for (int f = 0; f < layout->n_fields; f++)
+        slot->place[f] = layout->field[f].offset;
     *out = slot;
     return 0;
 fail:
@@ -121,4 +145,25 @@ void mr_slot_destroy(struct mr_slot *slot)
         mr_slot_memory_destroy(memory);
     free_arrays(slot);
     free(slot);
+}
+
+int mr_slot_grow(struct mr_slot *slot, const struct mr_layout *layout, uint64_t bytes)
+{
+    struct mr_slot_memory *m, *before = slot->memory;
+    uint64_t device_bytes = before->on_device ? bytes + layout->output_bytes : 0;
+    int rc = memory_create(before->device, before->host_kind, bytes, device_bytes, &m);
+    if (rc < 0)
+        return rc;
+    memcpy(m->host, slot->host, layout->fixed_bytes);
+    mr_memory_release(before->device, MR_DEVICE, before->on_device,
+                      slot->release_recorded ? slot->released : NULL);
+    before->on_device = NULL;
+    mr_slot_memory_destroy(before);
+    m->n_users = 1;
+    slot->memory = m;
+    slot->capacity = bytes;
+    slot->host = m->host;
+    slot->device = m->on_device;
+    slot->output = m->on_device && layout->output_bytes > 0 ? m->on_device + bytes : NULL;
+    return 0;
 }

@@ -14,7 +14,9 @@
 #include "base/base.h"
 #include "device/device.h"
 #include "loader/layout.h"
+#include "loader/pack.h"
 #include "loader/plan.h"
+#include "loader/rows.h"
 #include "transform/device_part.h"
 
 #define MR_MAX_BACKENDS 8
@@ -33,13 +35,14 @@ struct mr_slot_clock {
     _Atomic bool copy_recorded, start_recorded, end_recorded;
 };
 
-/* Memory that slots are cut from: of all slots that a ring begins with, or of one more. */
+/* Memory that slots are cut from: of all slots that a ring begins with, or of one. A slot that may
+ * grow has memory of its own. */
 struct mr_slot_memory {
     struct mr_device *device;
     enum mr_memory host_kind;
     unsigned char *host;      /* all host halves, host_bytes apart */
     unsigned char *on_device; /* all device halves, slot_bytes apart; behind these all outputs */
-    uint64_t device_bytes;
+    uint64_t host_bytes, device_bytes;
     uint32_t n_users; /* slots; the last one's end gives it back */
 };
 
@@ -71,13 +74,19 @@ struct mr_slot {
     struct mr_mixture mixture; /* a chain that mixes rows: how those of this batch */
     uint64_t size;             /* rows delivered: info.rows less the skipped */
     uint64_t *indices, *positions;
-    uint8_t *maker; /* of each row: the number of the backend that made it */
-    uint64_t *dims; /* [row][field][MR_MAX_RANK], when some field varies; else NULL */
+    uint8_t *maker;       /* of each row: the number of the backend that made it */
+    uint64_t *dims;       /* [row][field][MR_MAX_RANK], when some field varies; else NULL */
+    struct mr_rows rows;  /* of collated fields, until the batch is complete */
+    unsigned char **kept; /* [row][field]: where in these; NULL: no field is collated */
+    uint64_t capacity;    /* of each half, if a field is collated */
+    uint64_t end;         /* of what is collated, in each half */
+    struct mr_packing packing;
     /* Of each field. */
     int n_fields;
     uint64_t **lengths, **offsets;
     struct mr_spec *spec; /* of the batch as delivered */
     uint64_t *bytes;
+    uint64_t *place;     /* in the halves */
     struct mr_bad *bad;  /* [lock while being filled] unordered; the consumer's once ready */
     uint64_t bad_before; /* bad samples of the batches before; the consumer's */
     bool bad_lost;       /* [the same] no memory to note one: the batch cannot be handed out */
@@ -114,6 +123,13 @@ static inline uint64_t *mr_slot_dims(const struct mr_layout *layout, const struc
     return slot->dims + (row * (uint64_t)layout->n_fields + (uint64_t)f) * MR_MAX_RANK;
 }
 
+/* A row of a collated field, kept until the batch is complete. */
+static inline unsigned char **mr_slot_kept(const struct mr_layout *layout,
+                                           const struct mr_slot *slot, uint64_t row, int f)
+{
+    return &slot->kept[row * (uint64_t)layout->n_fields + (uint64_t)f];
+}
+
 /* Memory for n slots. host_kind: MR_PINNED or MR_PAGEABLE; two_halves: on the device as well. */
 int mr_slot_memory_create(struct mr_device *device, enum mr_memory host_kind,
                           const struct mr_layout *layout, uint32_t n, bool two_halves,
@@ -124,5 +140,9 @@ void mr_slot_memory_destroy(struct mr_slot_memory *memory);
 int mr_slot_create(struct mr_slot_memory *memory, uint32_t i, uint32_t n,
                    const struct mr_layout *layout, uint64_t rows, struct mr_slot **out);
 void mr_slot_destroy(struct mr_slot *slot);
+/* Gives a slot that has memory of its own halves of `bytes`; of the host half, what precedes
+ * collated fields stays. The worker's that completes a batch: neither workers nor the copy before
+ * use the slot any more; the consumer's last work may still use the device half. */
+int mr_slot_grow(struct mr_slot *slot, const struct mr_layout *layout, uint64_t bytes);
 
 #endif

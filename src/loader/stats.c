@@ -64,12 +64,14 @@ static void read_ahead(const struct mr_loader *ld, struct mr_loader_stats *out)
 static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
 {
     uint64_t n = atomic_load(&ld->ring.n_all), slots = ld->layout.host_bytes * n;
+    slots += mr_counted(&ld->grown.host_bytes);
     bool pageable = ld->device_info.unified || !ld->opts.pin;
     *(pageable ? &out->pageable_bytes : &out->pinned_bytes) = slots;
     uint64_t device, host;
     mr_backends_bytes(ld, n, &device, &host);
     if (!ld->device_info.unified)
-        device += (ld->layout.slot_bytes + ld->layout.output_bytes) * n;
+        device += (ld->layout.slot_bytes + ld->layout.output_bytes) * n +
+                  mr_counted(&ld->grown.device_bytes);
     out->device_bytes = device;
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
@@ -77,6 +79,7 @@ static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
     out->pageable_bytes +=
         out->read_ahead * ((ld->storage ? ld->sizes.sample_bytes : 0) + mr_run_row_bytes(ld));
     out->pageable_bytes += mr_worker_bytes(ld) * ld->workers.n;
+    out->pageable_bytes += ld->layout.rows_bytes * n + mr_counted(&ld->grown.rows_bytes);
 }
 
 static void list_device_ops(const struct mr_loader *ld, struct mr_loader_stats *out)

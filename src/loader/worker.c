@@ -20,12 +20,16 @@
 #define SLOW_SAMPLE_NS 100000u  /* a look at the clock for each is nothing then */
 #define TRACE_READ_NS  5000     /* shorter spans of reading are left out of the trace */
 
-/* The largest row: collating works in one. */
+/* The largest row that is transformed before it is put in its place, or mixed. */
 static uint64_t row_buffer_bytes(const struct mr_loader *ld)
 {
     uint64_t largest = MR_CACHE_LINE;
-    for (int f = 0; f < ld->layout.n_fields; f++)
-        largest = MR_MAX(largest, ld->layout.field[f].row_bytes);
+    for (int f = 0; f < ld->layout.n_fields; f++) {
+        const struct mr_field *fp = &ld->layout.field[f];
+        bool aside = (fp->varies || fp->collated) && !fp->identity;
+        if (aside || (ld->chain && ld->chain->mix))
+            largest = MR_MAX(largest, fp->row_bytes);
+    }
     return mr_round_up(largest, MR_CACHE_LINE);
 }
 

@@ -112,23 +112,6 @@ static void pad_shape(const struct mr_op *op, const uint64_t *in_dim, uint64_t *
     out_dim[op->image.w] += pad_size(op, LEFT) + pad_size(op, RIGHT);
 }
 
-/* n bytes, a multiple of the element's. Doubles what is filled: few calls for any element size. */
-static char *fill(char *to, uint64_t n, const unsigned char *value, size_t element)
-{
-    bool bytes = true;
-    for (size_t i = 1; i < element; i++)
-        bytes = bytes && value[i] == value[0];
-    if (bytes) {
-        memset(to, value[0], n);
-        return to + n;
-    }
-    uint64_t done = MR_MIN(element, n);
-    memcpy(to, value, done);
-    for (; done < n; done += MR_MIN(done, n - done))
-        memcpy(to + done, to, MR_MIN(done, n - done));
-    return to + n;
-}
-
 static int pad_apply(const struct mr_op *op, struct mr_op_call *call)
 {
     struct mr_pixels p = mr_pixels_of(op, call->in_dim);
@@ -141,14 +124,14 @@ static int pad_apply(const struct mr_op *op, struct mr_op_call *call)
     uint64_t above = pad_size(op, TOP) * (left + row + right),
              below_rows = pad_size(op, BOTTOM) * (left + row + right);
     for (uint64_t o = 0; o < p.outer; o++) {
-        out = fill(out, above, op->bound.value, element);
+        out = mr_op_fill(out, above, op->bound.value, element);
         for (uint64_t y = 0; y < p.h; y++) {
-            out = fill(out, left, op->bound.value, element);
+            out = mr_op_fill(out, left, op->bound.value, element);
             memcpy(out, in, row);
             in += row;
-            out = fill(out + row, right, op->bound.value, element);
+            out = mr_op_fill(out + row, right, op->bound.value, element);
         }
-        out = fill(out, below_rows, op->bound.value, element);
+        out = mr_op_fill(out, below_rows, op->bound.value, element);
     }
     return 0;
 }

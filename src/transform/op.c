@@ -1,9 +1,10 @@
-/* Helpers for all ops: errors, random numbers, the size of a shape. Calls nothing else in this
+/* Helpers for all ops: errors, random numbers, sizes of shapes, filling. Calls nothing else in this
  * room. */
 #include "transform/transform.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 int mr_op_error(const struct mr_op *op, int code, const char *fmt, ...)
 {
@@ -32,4 +33,21 @@ uint64_t mr_dims_after(const uint64_t *dim, int rank, int d)
     for (d++; d < rank; d++)
         n *= dim[d];
     return n;
+}
+
+/* Doubles what is filled: few calls for any element size. */
+char *mr_op_fill(char *to, uint64_t n, const unsigned char *value, size_t element)
+{
+    bool bytes = true;
+    for (size_t i = 1; i < element; i++)
+        bytes = bytes && value[i] == value[0];
+    if (bytes) {
+        memset(to, value[0], n);
+        return to + n;
+    }
+    uint64_t done = MR_MIN(element, n);
+    memcpy(to, value, done);
+    for (; done < n; done += MR_MIN(done, n - done))
+        memcpy(to + done, to, MR_MIN(done, n - done));
+    return to + n;
 }

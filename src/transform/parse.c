@@ -5,17 +5,15 @@
 #include <string.h>
 
 static const struct mr_op_ops *const known[] = {
-    &mr_op_cast,        &mr_op_scale,
-    &mr_op_normalize,   &mr_op_layout,
-    &mr_op_flatten,     &mr_op_one_hot,
-    &mr_op_pad,         &mr_op_crop,
-    &mr_op_random_crop, &mr_op_center_crop,
-    &mr_op_resize,      &mr_op_random_resized_crop,
-    &mr_op_hflip,       &mr_op_vflip,
-    &mr_op_rotate,      &mr_op_color_jitter,
-    &mr_op_to_gray,     &mr_op_gaussian_blur,
-    &mr_op_erase,       &mr_op_mixup,
-    &mr_op_cutmix,      NULL,
+    &mr_op_cast,         &mr_op_scale,   &mr_op_normalize,
+    &mr_op_layout,       &mr_op_flatten, &mr_op_one_hot,
+    &mr_op_pad,          &mr_op_crop,    &mr_op_random_crop,
+    &mr_op_center_crop,  &mr_op_resize,  &mr_op_random_resized_crop,
+    &mr_op_hflip,        &mr_op_vflip,   &mr_op_rotate,
+    &mr_op_color_jitter, &mr_op_to_gray, &mr_op_gaussian_blur,
+    &mr_op_erase,        &mr_op_mixup,   &mr_op_cutmix,
+    &mr_op_truncate,     &mr_op_pad_to,  &mr_op_shift,
+    &mr_op_random_span,  NULL,
 };
 
 const struct mr_op_ops *const *mr_ops_known(void)

@@ -130,7 +130,8 @@ struct mr_op_ops {
 extern const struct mr_op_ops mr_op_cast, mr_op_scale, mr_op_normalize, mr_op_layout, mr_op_flatten,
     mr_op_one_hot, mr_op_pad, mr_op_crop, mr_op_random_crop, mr_op_center_crop, mr_op_resize,
     mr_op_random_resized_crop, mr_op_hflip, mr_op_vflip, mr_op_rotate, mr_op_color_jitter,
-    mr_op_to_gray, mr_op_gaussian_blur, mr_op_erase, mr_op_mixup, mr_op_cutmix, mr_op_custom;
+    mr_op_to_gray, mr_op_gaussian_blur, mr_op_erase, mr_op_mixup, mr_op_cutmix, mr_op_truncate,
+    mr_op_pad_to, mr_op_shift, mr_op_random_span, mr_op_custom;
 
 /* The dimensions that are an image's height and width. */
 struct mr_image {
@@ -150,7 +151,7 @@ struct mr_op {
     struct mr_image image; /* ops on pixels */
     struct {
         int axis;                /* normalize: the channel axis */
-        unsigned char value[16]; /* pad: one element; one_hot: the 1 */
+        unsigned char value[16]; /* pad, pad_to, shift: one element; one_hot: the 1 */
     } bound;
 };
 
@@ -161,6 +162,9 @@ int mr_op_error(const struct mr_op *op, int code, const char *fmt, ...)
 /* The same, with the spec at the end: "transform 3: crop(32,32): does not fit image u8[28,28]".
  * Returns MR_ESHAPE. */
 int mr_op_misfit(const struct mr_op *op, const struct mr_spec *spec, const char *what);
+
+/* Fills n bytes, a multiple of the element's size, with copies of an element. Returns their end. */
+char *mr_op_fill(char *to, uint64_t n, const unsigned char *value, size_t element);
 
 struct mr_pass {
     uint32_t first, n_ops;      /* index range in the plan's ops */

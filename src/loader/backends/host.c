@@ -58,7 +58,7 @@ static void prepare(struct mr_worker *w, const struct mr_row *row, struct mr_run
     void *to[MR_MAX_FIELDS];
     for (int f = 0; f < ld->layout.n_fields; f++) {
         const struct mr_field *fp = &ld->layout.field[f];
-        to[f] = fp->identity && !fp->varies ? mr_field_row(fp, row->slot, row->at) : w->decoded[f];
+        to[f] = mr_field_in_row(fp) ? mr_field_row(fp, row->slot, row->at) : w->decoded[f];
     }
     d->ld = ld;
     d->at = (struct mr_at){.seed = ld->opts.seed, .epoch = row->epoch, .index = s->index};
@@ -121,16 +121,6 @@ int mr_host_decode(struct mr_worker *w, const struct mr_row *row, struct mr_run_
     return rc;
 }
 
-/* Puts a field of varying shape into its row: padded to the bound, or dense for collating. */
-static void place_varying(const struct mr_loader *ld, const struct mr_field *fp, const void *data,
-                          const uint64_t *dim, unsigned char *row)
-{
-    bool pad = ld->opts.collate == MR_COLLATE_FIXED;
-    unsigned char fill[16];
-    mr_fill_element(fp->out.dtype, ld->opts.pad_value, fill);
-    mr_place(&fp->out, data, dim, row, pad ? fp->out.dim : dim, fill);
-}
-
 /* What the transforms are to know of a sample besides its bytes. */
 static struct mr_at place_of(const struct mr_decoding *d, int f)
 {
@@ -150,9 +140,24 @@ static struct mr_at place_of(const struct mr_decoding *d, int f)
     return here;
 }
 
+/* Puts a row that the chain did not write itself where it belongs. */
+static int put_row(struct mr_loader *ld, int f, const struct mr_row *row, const void *data,
+                   const uint64_t *dim)
+{
+    const struct mr_field *fp = &ld->layout.field[f];
+    if (fp->collated)
+        return mr_collate_keep(ld, row->slot, row->at, f, data, dim);
+    unsigned char *to = mr_field_row(fp, row->slot, row->at);
+    if (fp->varies) /* FIXED: padded to the bound */
+        mr_place(&fp->out, data, dim, to, fp->out.dim, fp->fill);
+    else if (data != to)
+        memcpy(to, data, fp->row_bytes);
+    return 0;
+}
+
 /* The chain's part for workers: all of it, or what precedes the device's part. */
-static int transform(struct mr_worker *w, int f, const struct mr_decoding *d, unsigned char *row,
-                     uint64_t *out_dim)
+static int transform(struct mr_worker *w, int f, const struct mr_decoding *d,
+                     const struct mr_row *row, uint64_t *out_dim)
 {
     const struct mr_loader *ld = w->ld;
     const struct mr_field *fp = &ld->layout.field[f];
@@ -162,17 +167,17 @@ static int transform(struct mr_worker *w, int f, const struct mr_decoding *d, un
     memcpy(out_dim, fp->out.dim, sizeof fp->out.dim);
     mr_watch_task(&w->watch, MR_TASK_TRANSFORM);
     if (fp->device_part)
-        return mr_transform_apply_head(ld->chain, f, &at, data, in_dim, row, w->scratch);
-    unsigned char *to = fp->varies ? w->row_buffer : row;
+        return mr_transform_apply_head(ld->chain, f, &at, data, in_dim,
+                                       mr_field_row(fp, row->slot, row->at), w->scratch);
+    bool aside = fp->varies || fp->collated;
+    unsigned char *to = aside ? w->row_buffer : mr_field_row(fp, row->slot, row->at);
     int rc = mr_transform_apply_at(ld->chain, f, &at, data, in_dim, to, out_dim, w->scratch);
-    if (rc == 0 && fp->varies)
-        place_varying(ld, fp, to, out_dim, row);
-    return rc;
+    return rc == 0 && aside ? put_row(w->ld, f, row, to, out_dim) : rc;
 }
 
 /* [out] out_dim: the row's shape, if some field varies. */
-static int write_field(struct mr_worker *w, int f, const struct mr_decoding *d, unsigned char *row,
-                       uint64_t *out_dim)
+static int write_field(struct mr_worker *w, int f, const struct mr_decoding *d,
+                       const struct mr_row *row, uint64_t *out_dim)
 {
     const struct mr_field *fp = &w->ld->layout.field[f];
     const void *data = d->sample.field[f].data;
@@ -180,11 +185,7 @@ static int write_field(struct mr_worker *w, int f, const struct mr_decoding *d, 
         return transform(w, f, d, row, out_dim);
     if (w->ld->layout.varies)
         memcpy(out_dim, d->sample.field[f].dim, sizeof d->sample.field[f].dim);
-    if (fp->varies)
-        place_varying(w->ld, fp, data, d->sample.field[f].dim, row);
-    else if (data != row) /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): it is set */
-        memcpy(row, data, fp->row_bytes);
-    return 0;
+    return put_row(w->ld, f, row, data, d->sample.field[f].dim);
 }
 
 /* Short spans are left out of the trace: the run's span holds them. */
@@ -209,7 +210,7 @@ int mr_host_write(struct mr_worker *w, const struct mr_row *row, struct mr_decod
         uint64_t dim[MR_MAX_RANK];
         if (skip >> f & 1)
             continue;
-        int rc = write_field(w, f, d, mr_field_row(&layout->field[f], slot, row->at), dim);
+        int rc = write_field(w, f, d, row, dim);
         if (rc < 0)
             return rc;
         if (slot->dims)
@@ -242,19 +243,20 @@ static void host_move(struct mr_backend *b, struct mr_slot *slot, uint64_t to, u
 {
     for (int f = 0; f < b->ld->layout.n_fields; f++) {
         const struct mr_field *fp = &b->ld->layout.field[f];
-        memcpy(mr_field_row(fp, slot, to), mr_field_row(fp, slot, from), fp->row_bytes);
+        if (!fp->collated)
+            memcpy(mr_field_row(fp, slot, to), mr_field_row(fp, slot, from), fp->row_bytes);
     }
 }
 
 /* Bytes of the slot that hold something: fields are in it smallest first, so that the last one's
- * unused end is not copied; direct ones are behind all others. */
+ * unused end is not copied; direct ones are behind all others, and so are collated ones. */
 static uint64_t used_bytes(const struct mr_loader *ld, const struct mr_slot *slot)
 {
-    uint64_t used = 0;
+    uint64_t used = ld->layout.collates ? slot->end : 0;
     for (int f = 0; f < ld->layout.n_fields; f++) {
         const struct mr_field *fp = &ld->layout.field[f];
         uint64_t bytes = fp->device_part ? slot->size * fp->row_bytes : slot->bytes[f];
-        if (!fp->direct)
+        if (!fp->direct && !fp->collated)
             used = MR_MAX(used, fp->offset + bytes);
         if (fp->device_part && fp->device_part->flip)
             used = MR_MAX(used, fp->flip_offset + slot->size);
