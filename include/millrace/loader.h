@@ -34,6 +34,8 @@
 #ifndef MILLRACE_LOADER_H
 #define MILLRACE_LOADER_H
 
+#include <millrace/budget.h>
+#include <millrace/collate.h>
 #include <millrace/dataset.h>
 #include <millrace/device.h>
 #include <millrace/json.h>
@@ -63,12 +65,14 @@ enum mr_collate {
 
 /* What happens when a sample cannot be read or decoded. */
 enum mr_bad_policy {
-    MR_BAD_FAIL,    /* the run ends with the sample's error */
-    MR_BAD_SKIP,    /* its batch is smaller */
-    MR_BAD_REPLACE, /* the sample at the next position that decodes takes its place */
+    MR_BAD_FAIL, /* the run ends with the sample's error */
+    MR_BAD_SKIP, /* its batch is smaller */
+    /* The sample at the next position that decodes takes its place. Not with a batch sampler. */
+    MR_BAD_REPLACE,
 };
 
-/* What happens when the number of ranks does not divide the epoch. */
+/* What happens when the number of ranks does not divide the epoch, or the epoch's batches if a
+ * batch sampler chooses them. */
 enum mr_remainder {
     MR_REMAINDER_DROP, /* each rank has floor(length / world) samples */
     MR_REMAINDER_PAD,  /* each rank has ceil(length / world): positions wrap to the epoch's start */
@@ -88,17 +92,17 @@ enum mr_device_transforms {
 
 struct mr_loader_opts {
     size_t size;         /* of this struct, set by mr_loader_opts_init() */
-    uint64_t batch_size; /* samples; default 64 */
+    uint64_t batch_size; /* samples; default 64. Not used with a batch sampler (sampler.h) */
     int drop_last;       /* 1: leave out an epoch's last batch if it is not full */
     uint64_t epochs;     /* 0: endless; default 1 */
     uint64_t seed;       /* of random transforms; the sampler has its own */
     uint32_t rank;       /* this process among `world` processes; default 0 of 1 */
     uint32_t world;
     enum mr_remainder remainder; /* default DROP */
-    uint32_t workers;            /* threads; 0 (default): mr_cpu_count() */
-    uint32_t prefetch;           /* batches prepared ahead; 0 (default): 4 to 64, by their size */
-    uint64_t read_ahead;         /* samples read ahead of decoding; 0 (default): automatic */
-    uint32_t queue_depth;        /* reads in flight, of all workers; 0 (default): automatic */
+    uint32_t workers;     /* threads; 0 (default): mr_cpu_count(), or as many as the budget has */
+    uint32_t prefetch;    /* batches prepared ahead; 0 (default): 4 to 64, by their size */
+    uint64_t read_ahead;  /* samples read ahead of decoding; 0 (default): automatic */
+    uint32_t queue_depth; /* reads in flight, of all workers; 0 (default): automatic */
     /* Bytes of slots, read buffers and caches; 0 (default): no limit. Slots of held batches that
      * had to be replaced count as well. */
     uint64_t max_memory;
@@ -146,6 +150,11 @@ struct mr_loader_opts {
      * and the end. NULL (default): none. Borrowed likewise. */
     const char *cu_seqlens;
     uint64_t pack_length; /* PACK: elements of a row, 1 to 2^31 - 1; default 0: none */
+    /* Threads and memory shared with other loaders (budget.h); NULL (default): its own. */
+    struct mr_budget *budget;
+    /* A callback that makes a batch from its samples (collate.h); read by mr_loader_open() and not
+     * kept. NULL (default): none. collate is then STACK. */
+    const struct mr_collate_fn *collate_fn;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_loader_opts_init(); see millrace.h. */
@@ -183,7 +192,8 @@ MR_API int mr_loader_opts_parse(const char *text, struct mr_loader_opts *opts);
  * [out] out: on success; close it with mr_loader_close().
  * May block: on headers, with MR_CACHE_DEVICE on all samples, with MR_GPU_DECODE_AUTO on some.
  * Returns 0, MR_EOPTION, MR_EMISUSE, MR_ESHAPE, MR_ELIMIT (over max_memory; the text has the sum),
- * MR_ESTATE (the state is of another data set, sampler, chain or seed), MR_EUNSUPPORTED,
+ * or over the budget's), MR_ESTATE (the state is of another data set, sampler, chain or seed),
+ * MR_EUNSUPPORTED,
  * MR_EDEVICE, MR_EDEVICEMEM, -ENOMEM, -errno; with MR_CACHE_DEVICE also the error of a bad sample.
  */
 MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler,
@@ -225,10 +235,13 @@ struct mr_batch {
     uint64_t index; /* of this batch in its epoch, from 0 */
     int last;       /* 1: the last batch of its epoch */
     int n_fields;
-    const uint64_t *indices;   /* each sample's index in the data set */
-    const uint64_t *positions; /* each sample's global position in the epoch; padding wraps */
-    void *slot;                /* private */
-    uint64_t number;           /* private */
+    const uint64_t *indices; /* each sample's index in the data set */
+    /* Each sample's global position in the epoch; padding wraps. With a batch sampler: the
+     * number of the batch in the epoch, all ranks together, times max_batch, plus the sample's
+     * place in it. */
+    const uint64_t *positions;
+    void *slot;                                 /* private */
+    uint64_t number;                            /* private */
     struct mr_batch_field field[MR_MAX_FIELDS]; /* the first n_fields are set */
 };
 
@@ -292,7 +305,9 @@ MR_API int mr_loader_release(struct mr_loader *loader, struct mr_batch *batch,
  * Any thread; async-signal-safe. */
 MR_API void mr_loader_cancel(struct mr_loader *loader);
 
-/* The number of batches, and of samples, in one epoch of this rank. */
+/* The number of batches, and of samples, in one epoch of this rank. With a batch sampler: of
+ * batches in the run's first epoch, which may differ from later ones; 0 samples, since they are not
+ * known. */
 MR_API uint64_t mr_loader_batches(const struct mr_loader *loader);
 MR_API uint64_t mr_loader_samples(const struct mr_loader *loader);
 
@@ -369,7 +384,7 @@ struct mr_loader_stats {
     char storage[16]; /* "uring", "pread", "gds", "memory", "null" (simulated latency), "none" */
 
     uint64_t stage_ns[MR_N_STAGES]; /* sums over all workers */
-    uint64_t worker_ns;             /* lifetime of all workers */
+    uint64_t worker_ns;             /* lifetime of all workers, without budget_wait_ns */
     uint64_t consumer_wait_ns;      /* a thread was waiting in mr_loader_next() */
     uint64_t consumer_busy_ns;      /* none was, between the first and the last batch */
 
@@ -410,9 +425,12 @@ struct mr_loader_stats {
     uint64_t pageable_bytes, pinned_bytes, device_bytes;
     uint64_t cache_bytes; /* files in host memory, shared by the loaders of a data set */
 
-    /* "consumer", "read", "decode", "transform", "collate", "copy", "prefetch" or "none". */
+    /* "consumer", "read", "decode", "transform", "collate", "copy", "prefetch", "budget" or
+     * "none". */
     char bottleneck[16];
     char reason[192]; /* why, in one sentence with numbers */
+
+    uint64_t budget_wait_ns; /* workers waited for others of their budget; in no stage */
 };
 
 /* Reads the statistics so far. [out] out: on success, all but size. Returns 0, MR_EMISUSE

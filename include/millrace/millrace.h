@@ -17,6 +17,7 @@
  *   checkpoint.h checkpoints, and nets from them    callback.h  data sets of your own
  *   random.h     keyed random numbers for callbacks place.h     rank and world by the environment
  *   dlpack.h     batches as other libraries' tensors
+ *   budget.h     threads and memory that loaders share
  *
  * nn.h, optim.h, train.h and checkpoint.h are in libmillrace-train, profile.h is in
  * libmillrace-profile, the others are in libmillrace.
@@ -54,8 +55,10 @@
 #ifndef MILLRACE_H
 #define MILLRACE_H
 
+#include <millrace/budget.h>
 #include <millrace/callback.h>
 #include <millrace/checkpoint.h>
+#include <millrace/collate.h>
 #include <millrace/dataset.h>
 #include <millrace/device.h>
 #include <millrace/dlpack.h>

@@ -67,7 +67,8 @@ struct mr_trainer_opts {
     uint32_t threads;      /* on "cpu"; 0 (default): all that this process may use */
     int graph;             /* GPUs: 1 (default): a step is one graph */
     /* Of the loaders; NULL (default): their defaults. The trainer sets batch_size, epochs, seed and
-     * state; it has no use for drop_last, rank, world, remainder, collate and bad. */
+     * state; it has no use for drop_last, rank, world, remainder, collate and bad. Both loaders
+     * share one budget of `workers` threads, or the one that is given. */
     const struct mr_loader_opts *loader;
     const struct mr_checkpoint *resume; /* continue from it; NULL (default): start a new run */
     /* The caller's JSON, stored in checkpoints under "config"; NULL (default): none. */

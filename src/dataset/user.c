@@ -59,8 +59,7 @@ static bool is_code(int rc)
     }
 }
 
-/* who: the data set, and the sample or the worker. */
-static int result(const char *who, const char *call, int rc, int most, uint64_t errors)
+int mr_user_code(const char *who, const char *call, int rc, int most, uint64_t errors)
 {
     char allowed[32] = "0";
     if (most > 0)
@@ -79,7 +78,7 @@ int mr_user_result(const struct mr_dataset *ds, uint64_t index, const char *call
     if (rc >= 0 && rc <= most)
         return rc;
     snprintf(who, sizeof who, "%.80s: sample %llu", of(ds)->name, (unsigned long long)index);
-    return result(who, call, rc, most, errors);
+    return mr_user_code(who, call, rc, most, errors);
 }
 
 int mr_user_enter(const struct mr_dataset *ds, uint32_t worker, void **state)
@@ -97,7 +96,7 @@ int mr_user_enter(const struct mr_dataset *ds, uint32_t worker, void **state)
         snprintf(who, sizeof who, "%.80s: init", u->name);
     else
         snprintf(who, sizeof who, "%.80s: init of worker %u", u->name, worker);
-    return result(who, "init", rc, 0, errors);
+    return mr_user_code(who, "init", rc, 0, errors);
 }
 
 void mr_user_leave(const struct mr_dataset *ds, uint32_t worker, void *state)

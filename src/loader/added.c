@@ -139,7 +139,7 @@ static int check_total(const struct mr_loader *ld, const struct mr_slot *slot, i
 int mr_added_measure(struct mr_loader *ld, struct mr_slot *slot, int k)
 {
     const struct mr_added *added = &ld->layout.added[k];
-    int out = ld->layout.n_fields + k;
+    int out = mr_layout_first_added(&ld->layout) + k;
     struct mr_spec *spec = &slot->spec[out];
     bool packed = ld->opts.collate == MR_COLLATE_PACK;
     *spec = added->spec;
@@ -202,7 +202,7 @@ static void write_packed(const struct mr_loader *ld, const struct mr_slot *slot,
 void mr_added_write(struct mr_loader *ld, struct mr_slot *slot, int k)
 {
     const struct mr_added *added = &ld->layout.added[k];
-    unsigned char *out = slot->host + slot->place[ld->layout.n_fields + k];
+    unsigned char *out = slot->host + slot->place[mr_layout_first_added(&ld->layout) + k];
     if (ld->opts.collate == MR_COLLATE_PACK)
         write_packed(ld, slot, added->kind, out);
     else if (added->kind == MR_ADDED_MASK)

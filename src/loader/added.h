@@ -22,6 +22,7 @@ struct mr_added {
     enum mr_added_kind kind;
     int field; /* of the data set: that it is about */
     struct mr_spec spec;
+    uint64_t most_bytes; /* of a field that a callback makes */
 };
 
 /* Makes the list by the options. Returns 0, MR_EOPTION. */

@@ -15,13 +15,15 @@ static void move_row(struct mr_loader *ld, struct mr_slot *slot, uint64_t to, ui
         if (fp->device_part && fp->device_part->flip)
             flip[to] = flip[from];
         if (slot->dims)
-            memcpy(mr_slot_dims(layout, slot, to, f), mr_slot_dims(layout, slot, from, f),
+            memcpy(mr_slot_dims(slot, to, f), mr_slot_dims(slot, from, f),
                    MR_MAX_RANK * sizeof(uint64_t));
         if (fp->collated)
-            *mr_slot_kept(layout, slot, to, f) = *mr_slot_kept(layout, slot, from, f);
+            *mr_slot_kept(slot, to, f) = *mr_slot_kept(slot, from, f);
     }
     slot->indices[to] = slot->indices[from];
     slot->positions[to] = slot->positions[from];
+    if (slot->items)
+        slot->items[to] = slot->items[from];
     mr_backends_move(ld, slot, to, from);
 }
 
@@ -76,7 +78,7 @@ int mr_collate_keep(struct mr_loader *ld, struct mr_slot *slot, uint64_t row, in
         return rc;
     if (bytes > 0)
         memcpy(to, data, bytes);
-    *mr_slot_kept(&ld->layout, slot, row, f) = to;
+    *mr_slot_kept(slot, row, f) = to;
     return 0;
 }
 
@@ -149,18 +151,19 @@ static int collate_fields(struct mr_loader *ld, struct mr_slot *slot)
     return 0;
 }
 
-int mr_collate(struct mr_loader *ld, struct mr_slot *slot, unsigned char *row_buffer)
+int mr_collate(struct mr_worker *w, struct mr_slot *slot)
 {
+    struct mr_loader *ld = w->ld;
     slot->size = slot->info.rows;
     /* Replaced samples have good rows; under FAIL the batch is not delivered. */
     if (slot->bad && ld->opts.bad != MR_BAD_REPLACE)
         slot->size = drop_bad_rows(ld, slot);
     if (ld->chain && ld->chain->mix)
-        mix(ld, slot, row_buffer);
+        mix(ld, slot, w->row_buffer);
     for (int f = 0; f < ld->layout.n_fields; f++)
         for (uint64_t row = 0; ld->layout.field[f].varies && row < slot->size; row++)
-            slot->lengths[f][row] = mr_slot_dims(&ld->layout, slot, row, f)[0];
-    int rc = collate_fields(ld, slot);
+            slot->lengths[f][row] = mr_slot_dims(slot, row, f)[0];
+    int rc = ld->layout.by_user ? mr_user_collate(w, slot) : collate_fields(ld, slot);
     if (ld->layout.collates)
         mr_rows_clear(&slot->rows);
     return rc;

@@ -83,7 +83,7 @@ static void find_longest(const struct mr_loader *ld, const struct mr_slot *slot,
     memset(longest, 0, MR_MAX_RANK * sizeof *longest);
     for (uint64_t row = 0; row < slot->size; row++)
         for (int d = 0; d < spec->rank; d++)
-            longest[d] = MR_MAX(longest[d], mr_slot_dims(&ld->layout, slot, row, f)[d]);
+            longest[d] = MR_MAX(longest[d], mr_slot_dims(slot, row, f)[d]);
     for (int d = 0; d < spec->rank; d++)
         if (spec->var_dims >> d & 1)
             longest[d] = mr_round_up(longest[d], ld->opts.pad_multiple);
@@ -127,7 +127,7 @@ static void write_packed(const struct mr_loader *ld, struct mr_slot *slot, int f
         if (step.row == UINT64_MAX)
             fill_elements(to, step.n * each, element, fp->fill);
         else
-            memcpy(to, *mr_slot_kept(&ld->layout, slot, step.row, f) + step.from * each * element,
+            memcpy(to, *mr_slot_kept(slot, step.row, f) + step.from * each * element,
                    step.n * each * element);
     }
 }
@@ -157,8 +157,8 @@ void mr_collated_write(struct mr_loader *ld, struct mr_slot *slot, int f)
         return;
     }
     for (uint64_t row = 0; row < slot->size; row++) {
-        const uint64_t *dim = mr_slot_dims(&ld->layout, slot, row, f);
-        const unsigned char *kept = *mr_slot_kept(&ld->layout, slot, row, f);
+        const uint64_t *dim = mr_slot_dims(slot, row, f);
+        const unsigned char *kept = *mr_slot_kept(slot, row, f);
         mr_place(&fp->out, kept, dim, base, ragged ? dim : slot->spec[f].dim + 1, fp->fill);
         base += ragged ? elements(dim, fp->out.rank) * mr_dtype_size(fp->out.dtype) : each;
     }

@@ -13,7 +13,7 @@ bool mr_complete_rows(struct mr_worker *w, uint64_t t, uint64_t rows)
     mr_watch_since(&w->watch, start);
     mr_watch_note(&w->watch, t, 0, MR_TASK_COMPLETE);
     mr_backends_complete(w, slot, t);
-    int rc = mr_collate(ld, slot, w->row_buffer);
+    int rc = mr_collate(w, slot);
     if (rc < 0)
         mr_bad_add(ld, slot, 0, NULL, rc, true);
     if (rc < 0 || ld->device_info.unified)

@@ -10,13 +10,14 @@
  * part writes, and a file or two:
  *
  *   plan.h     which samples make up batch number t         plan.c
+ *   epochs.h   where epochs of a batch sampler begin        epochs.c
  *   layout.h   where a row's fields are in a slot           layout.c, device_chain.c
- *   run.h      a claimed run: order, extents, reads         run.c
+ *   run.h      a claimed run: order, extents, reads         run.c, find.c
  *   worker.h   the threads, and how far they read ahead     worker.c, ahead.c
  *   backends/  how a row gets its bytes: one family         host.c, gds.c, resident.c, jpeg.c
  *   slot.h     the place a batch is made in                 slot.c
  *   rows.h     rows that wait for their batch               rows.c
- *   collate.h  how rows become a batch                      collate.c, collated.c, padding.c, grown.c
+ *   collate.h  how rows become a batch                      collate.c, collated.c, user_collate.c
  *   pack.h     samples end to end in rows of one length     pack.c
  *   added.h    masks, lengths, positions                    added.c
  *   ring.h     slots in turn: opened, written, ready        ring.c
@@ -29,6 +30,7 @@
  *   watch.h    what each worker does at the moment          watch.c
  *   gate.h     who may call it, and closing during a call   gate.c
  *   consumers.h  threads that take batches, in turns        consumers.c
+ *   budget.h   permits and a ceiling shared with others       budget.c
  *
  * loader.c opens and closes; handout.c is the consumer's side; state.c saves and loads a run's
  * place.
@@ -45,7 +47,9 @@
 #include "device/device.h"
 #include "loader/backends/backend.h"
 #include "loader/bad.h"
+#include "loader/collate.h"
 #include "loader/consumers.h"
+#include "loader/budget.h"
 #include "loader/gate.h"
 #include "loader/hold.h"
 #include "loader/layout.h"
@@ -119,6 +123,7 @@ struct mr_loader {
     /* The parts, each written by its own file. */
     struct mr_ring ring;
     struct mr_grown grown;
+    struct mr_user_collate user_collate; /* only read */
     struct mr_workers workers;
     struct mr_ship ship;
     struct mr_times times;
@@ -127,6 +132,7 @@ struct mr_loader {
     struct mr_hold hold;
     struct mr_gate gate;
     struct mr_consumers consumers;
+    struct mr_budget_share share;
     struct mr_counters stats;
 };
 
@@ -143,9 +149,9 @@ int mr_device_chain_launch(struct mr_loader *ld, const struct mr_slot *slot,
 
 /* ---- collate.c ---- */
 /* Turns a slot's rows into the batch: leaves out bad rows, puts collated fields into the slot,
- * which may grow for that, sets spec, place, bytes and size. row_buffer: of the largest row's
- * bytes. Returns 0, MR_ELIMIT, MR_EDEVICEMEM, -ENOMEM: there is no batch. */
-int mr_collate(struct mr_loader *ld, struct mr_slot *slot, unsigned char *row_buffer);
+ * which may grow for that, sets spec, place, bytes and size. Returns 0, MR_ELIMIT, MR_ESHAPE,
+ * MR_ECALLBACK, MR_EDEVICEMEM, -ENOMEM: there is no batch. */
+int mr_collate(struct mr_worker *w, struct mr_slot *slot);
 /* Keeps a dense row of a collated field until its batch is complete. Returns 0, MR_ELIMIT, -ENOMEM.
  */
 int mr_collate_keep(struct mr_loader *ld, struct mr_slot *slot, uint64_t row, int f,
@@ -190,7 +196,7 @@ int mr_padding_plan(struct mr_loader *ld);
  * numbers that were chosen here give way first. kinds: what workers read. */
 int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds);
 /* May one more slot be made? Returns 0, MR_ELIMIT. */
-int mr_sizes_check_slot(const struct mr_loader *ld);
+int mr_sizes_check_slot(struct mr_loader *ld);
 /* What the ceiling leaves to the host cache; 0: there is no ceiling. Files of unknown size are not
  * in the sum: without this limit they could take the ceiling a second time. */
 uint64_t mr_sizes_cache_limit(const struct mr_loader *ld, const struct mr_files_kinds *kinds);

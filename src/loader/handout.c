@@ -56,7 +56,7 @@ static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_bat
     out->epoch = slot->info.epoch;
     out->index = slot->info.index;
     out->last = slot->info.last;
-    out->n_fields = ld->layout.n_fields + ld->layout.n_added;
+    out->n_fields = mr_layout_n_out(&ld->layout);
     out->indices = slot->indices;
     out->positions = slot->positions;
     out->slot = slot;
@@ -69,7 +69,7 @@ static void fill_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_bat
         bf->data = (slot->device ? slot->device : slot->host) + slot->place[f];
         bf->offsets = bf->lengths = NULL;
         memset(bf->reserved, 0, sizeof bf->reserved);
-        if (f >= ld->layout.n_fields)
+        if (f >= mr_layout_first_added(&ld->layout))
             continue;
         const struct mr_field *fp = &ld->layout.field[f];
         if (fp->device_only || fp->direct)
@@ -116,7 +116,7 @@ static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64
     mr_trace_span("wait: batch", entered, now, "batch", ld->handout.next_batch);
     mr_count(&ld->stats.batches, 1);
     mr_count(&ld->stats.samples, slot->size);
-    for (int f = 0; f < ld->layout.n_fields + ld->layout.n_added; f++)
+    for (int f = 0; f < mr_layout_n_out(&ld->layout); f++)
         mr_count(&ld->stats.bytes, slot->bytes[f]);
 }
 

@@ -51,8 +51,8 @@ static int plan_field(struct mr_loader *ld, int f)
     fp->out = ld->chain ? mr_transform_specs(ld->chain)[f] : fp->in;
     fp->identity = !ld->chain || mr_transform_is_identity(ld->chain, f);
     fp->varies = fp->out.var_dims != 0;
-    fp->collate = ld->opts.collate;
-    fp->collated = fp->varies && fp->collate != MR_COLLATE_FIXED;
+    fp->collate = ld->layout.by_user ? MR_COLLATE_RAGGED : ld->opts.collate;
+    fp->collated = (fp->varies && fp->collate != MR_COLLATE_FIXED) || ld->layout.by_user;
     ld->layout.varies |= fp->varies;
     ld->layout.collates |= fp->collated;
     int rc = mr_spec_bytes(&fp->in, &fp->in_bytes);
@@ -61,7 +61,7 @@ static int plan_field(struct mr_loader *ld, int f)
     rc = mr_spec_bytes(&fp->out, &fp->row_bytes);
     if (rc < 0)
         return rc;
-    rc = check_collate(fp);
+    rc = ld->layout.by_user ? 0 : check_collate(fp);
     return rc < 0 ? rc : mr_device_chain_plan(ld, f);
 }
 
@@ -125,11 +125,23 @@ static uint64_t guess_row(const struct mr_loader *ld, int f)
     const struct mr_field *fp = &ld->layout.field[f];
     struct mr_extent at[MR_MAX_EXTENTS];
     uint64_t guess = f == ld->ds->picture ? GUESSED_PICTURE : GUESSED_ROW;
+    if (!fp->varies)
+        return fp->row_bytes;
     int n = ld->ds->ops->locate && fp->identity ? ld->ds->ops->locate(ld->ds, 0, at) : 0;
     for (int e = 0; e < n; e++)
         if (at[e].field == f && at[e].bytes != MR_WHOLE)
             guess = at[e].bytes;
     return MR_MIN(guess, fp->row_bytes);
+}
+
+/* What fields of a callback take at most: their sizes are at most 2^62 each. */
+static uint64_t user_bytes(const struct mr_layout *layout)
+{
+    uint64_t sum = 0;
+    for (int k = 0; k < layout->n_added; k++)
+        if (!mr_add(sum, mr_round_up(layout->added[k].most_bytes, 256), &sum))
+            return UINT64_MAX;
+    return sum;
 }
 
 /* Collated fields: behind all others there is space for what a batch of them may take. */
@@ -150,6 +162,10 @@ static int lay_out_collated(struct mr_loader *ld)
     layout->rows_bytes = guess;
     for (int k = 0; k < layout->n_added; k++) /* it grows if that is too little */
         guess += mr_round_up((ld->opts.batch_size + 1) * 4, 256);
+    if (layout->by_user)
+        guess = bound = user_bytes(layout);
+    if (guess > 1ull << 62)
+        return too_large(ld);
     layout->bound_bytes = layout->slot_bytes + bound;
     layout->slot_bytes += guess;
     return 0;

@@ -45,7 +45,8 @@ struct mr_field {
 struct mr_layout {
     int n_fields;
     struct mr_field field[MR_MAX_FIELDS];
-    int n_added; /* fields of a batch behind these */
+    int n_added;  /* fields of a batch behind these; by_user: instead of these */
+    bool by_user; /* a callback makes the batch's fields */
     struct mr_added added[MR_MAX_FIELDS];
     bool varies;          /* some field does */
     bool collates;        /* some field is collated or added */
@@ -61,7 +62,18 @@ struct mr_layout {
     bool mixes;              /* they do */
     bool packs;              /* batches are packed */
     bool flips;              /* some device part has an hflip */
+    bool items;              /* slots keep the batch sampler's item of each row */
 };
+
+/* Of a batch's fields, the first added one; and how many fields it has. */
+static inline int mr_layout_first_added(const struct mr_layout *layout)
+{
+    return layout->by_user ? 0 : layout->n_fields;
+}
+static inline int mr_layout_n_out(const struct mr_layout *layout)
+{
+    return mr_layout_first_added(layout) + layout->n_added;
+}
 
 /* Is the field decoded straight into its row of the slot? */
 static inline bool mr_field_in_row(const struct mr_field *fp)

@@ -49,6 +49,18 @@ static int open_device(struct mr_loader *ld, struct mr_device *device)
     return mr_device_query(ld->device, &ld->device_info);
 }
 
+/* A batch sampler says how large batches are. */
+static int take_batches(struct mr_loader *ld)
+{
+    if (ld->opts.bad == MR_BAD_REPLACE)
+        return mr_error_set(MR_EOPTION,
+                            "bad=replace: with a batch sampler there is no next position whose "
+                            "sample could replace a bad one: use fail or skip");
+    ld->opts.batch_size = ld->sampler->max_batch;
+    ld->layout.items = true;
+    return 0;
+}
+
 static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
 {
     if (!sampler) {
@@ -63,13 +75,18 @@ static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
         return mr_error_set(
             MR_EOPTION, "the sampler was made for %llu samples, the data set has %llu",
             (unsigned long long)ld->sampler->n_samples, (unsigned long long)ld->ds->n);
+    int rc = ld->sampler->max_batch > 0 ? take_batches(ld) : 0;
+    if (rc < 0)
+        return rc;
     struct mr_state state = {0};
-    int rc = ld->opts.state ? mr_state_load(ld, ld->opts.state, &state) : 0;
+    rc = ld->opts.state ? mr_state_load(ld, ld->opts.state, &state) : 0;
     ld->opts.state = NULL; /* borrowed for this call only */
     ld->quarantine.n_bad_before = state.bad_samples;
     if (rc < 0)
         return rc;
-    rc = mr_plan_init(&ld->plan, &ld->opts, ld->sampler->length, state.epoch, state.position);
+    rc = ld->sampler->max_batch > 0
+             ? mr_plan_init_batches(&ld->plan, &ld->opts, ld->sampler, state.epoch, state.position)
+             : mr_plan_init(&ld->plan, &ld->opts, ld->sampler->length, state.epoch, state.position);
     if (rc < 0)
         return rc;
     mr_ring_end(&ld->ring, ld->plan.total);
@@ -121,6 +138,7 @@ static int start_workers(struct mr_loader *ld)
 static void stop_workers(struct mr_loader *ld)
 {
     mr_ring_stop(&ld->ring);
+    mr_budget_stop(&ld->share);
     for (uint32_t i = 0; i < ld->workers.n_started; i++)
         pthread_join(ld->workers.worker[i].thread, NULL);
     for (uint32_t i = 0; ld->workers.worker && i < ld->workers.n; i++)
@@ -154,10 +172,20 @@ static void free_parts(struct mr_loader *ld)
         mr_device_close(ld->own_device);
     for (int f = 0; f < MR_MAX_FIELDS; f++)
         free(ld->layout.field[f].device_part);
+    mr_plan_end(&ld->plan);
     mr_gate_destroy(&ld->gate);
     mr_consumers_destroy(&ld->consumers);
+    mr_budget_leave(&ld->share);
     free(ld);
     mr_error_put(&kept);
+}
+
+static uint32_t count_workers(const struct mr_loader *ld)
+{
+    uint32_t cpus = (uint32_t)MR_MIN(mr_cpu_count(), MR_MAX_WORKERS);
+    if (ld->opts.workers > 0)
+        return ld->opts.workers;
+    return ld->share.budget ? mr_budget_workers(&ld->share, MR_MAX_WORKERS) : cpus;
 }
 
 /* Each part needs those before it. free_parts() undoes what there is. */
@@ -166,10 +194,19 @@ static int open_parts(struct mr_loader *ld, struct mr_sampler *sampler, struct m
     int rc = mr_ring_init(&ld->ring);
     if (rc < 0)
         return rc;
+    rc = mr_budget_join(ld->opts.budget, &ld->share, mr_dataset_text(ld->ds));
+    if (rc < 0)
+        return rc;
+    ld->workers.n = count_workers(ld);
+    ld->handout.spare_processor =
+        (int64_t)mr_budget_workers(&ld->share, ld->workers.n) < mr_cpu_count();
     rc = open_device(ld, device);
     if (rc < 0)
         return rc;
     rc = mr_leases_create(ld);
+    if (rc < 0)
+        return rc;
+    rc = ld->opts.collate_fn ? mr_user_collate_plan(ld) : 0;
     if (rc < 0)
         return rc;
     rc = open_order(ld, sampler);
@@ -213,8 +250,6 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     ld->ds = ds;
     ld->chain = chain;
     ld->stats.open_ns = start;
-    ld->workers.n = full.workers ? full.workers : (uint32_t)MR_MIN(mr_cpu_count(), MR_MAX_WORKERS);
-    ld->handout.spare_processor = (int64_t)ld->workers.n < mr_cpu_count();
     pthread_mutex_init(&ld->ship.lock, NULL);
     mr_gate_init(&ld->gate);
     rc = mr_consumers_init(&ld->consumers);
@@ -250,6 +285,8 @@ uint64_t mr_loader_samples(const struct mr_loader *ld)
     if (!ld)
         return 0;
     uint64_t rows = mr_shard_length(&ld->plan.shard);
+    if (ld->plan.finds)
+        return 0;
     return ld->plan.drop_last ? rows / ld->plan.batch_size * ld->plan.batch_size : rows;
 }
 
@@ -258,8 +295,8 @@ const struct mr_spec *mr_loader_field(const struct mr_loader *ld, int field)
     if (!ld)
         return NULL;
     const struct mr_layout *layout = &ld->layout;
-    if (field < 0 || field >= layout->n_fields + layout->n_added)
+    int added = mr_layout_first_added(layout);
+    if (field < 0 || field >= mr_layout_n_out(layout))
         return NULL;
-    return field < layout->n_fields ? &layout->field[field].out
-                                    : &layout->added[field - layout->n_fields].spec;
+    return field < added ? &layout->field[field].out : &layout->added[field - added].spec;
 }

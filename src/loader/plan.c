@@ -49,6 +49,31 @@ int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64
     return 0;
 }
 
+int mr_plan_init_batches(struct mr_plan *plan, const struct mr_loader_opts *opts,
+                         const struct mr_sampler *sampler, uint64_t epoch, uint64_t position)
+{
+    *plan = (struct mr_plan){.batch_size = opts->batch_size,
+                             .length = sampler->length,
+                             .epochs = opts->epochs,
+                             .first_epoch = epoch,
+                             .finds = true};
+    plan->shard =
+        (struct mr_shard){.length = sampler->length, .rank = opts->rank, .world = opts->world};
+    plan->first = plan->shard;
+    plan->first.start = position;
+    int rc = mr_epochs_create(sampler, opts, epoch, position, &plan->starts);
+    if (rc < 0)
+        return rc;
+    plan->n_batches = mr_epochs_batches(plan->starts);
+    plan->total = mr_epochs_total(plan->starts);
+    return 0;
+}
+
+void mr_plan_end(struct mr_plan *plan)
+{
+    mr_epochs_destroy(plan->starts);
+}
+
 void mr_plan_get(const struct mr_plan *plan, uint64_t t, struct mr_plan_batch *out)
 {
     bool first = t < plan->first_batches;

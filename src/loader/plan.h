@@ -21,6 +21,7 @@
 #define MR_LOADER_PLAN_H
 
 #include "base/base.h"
+#include "loader/epochs.h"
 #include "sampler/sampler.h"
 #include <millrace/loader.h>
 
@@ -34,18 +35,25 @@ struct mr_plan {
     uint64_t n_batches;   /* of a whole epoch */
     uint64_t total;       /* batches in all, as known at open; UINT64_MAX: endless, or unknown */
     bool drop_last;
-    bool finds; /* its batches while it runs */
+    bool finds;               /* its batches while it runs */
+    struct mr_epochs *starts; /* of a batch sampler; else NULL */
 };
 
 struct mr_plan_batch {
     uint64_t epoch, index, row0; /* row0: local position of the first row in its shard */
     uint64_t rows;
     const struct mr_shard *shard;
+    uint64_t batch; /* of a batch sampler: its number in the epoch, all ranks together */
     bool last;
 };
 
 int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64_t length,
                  uint64_t epoch, uint64_t position);
+/* The same for a batch sampler: the plan finds its batches (mr_epochs_find()). opts.batch_size is
+ * the sampler's max_batch. */
+int mr_plan_init_batches(struct mr_plan *plan, const struct mr_loader_opts *opts,
+                         const struct mr_sampler *sampler, uint64_t epoch, uint64_t position);
+void mr_plan_end(struct mr_plan *plan); /* also of a zeroed one */
 void mr_plan_get(const struct mr_plan *plan, uint64_t t, struct mr_plan_batch *out);
 
 #endif

@@ -274,7 +274,11 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number, bool 
     run->error.code = 0;
     mr_watch_since(&w->watch, w->lap_ns);
     mr_watch_note(&w->watch, run->t, run->row0, MR_TASK_LOCATE);
-    int rc = w->entered.code < 0 ? mr_error_put(&w->entered) : map_order(w, run);
+    int rc = w->entered.code < 0 ? mr_error_put(&w->entered) : 0;
+    if (ld->plan.finds && rc < 0)
+        run->n = 0;
+    else if (rc == 0)
+        rc = ld->plan.finds ? mr_run_find(w, run) : map_order(w, run);
     if (rc == 0) {
         for (uint32_t i = 0; i < run->n; i++)
             locate_sample(ld, run, i, open);

@@ -31,13 +31,22 @@ struct mr_run_extent {
 };
 
 struct mr_run_sample {
-    uint64_t index, position; /* position: global, unwrapped */
-    int n_extents;            /* of which bytes were had or are on their way */
-    int status;               /* negative: it could not be located, see mr_run_error() */
-    int failed_extent;        /* whose bytes could not be had */
+    uint64_t index, position;  /* position: global, unwrapped */
+    int n_extents;             /* of which bytes were had or are on their way */
+    int status;                /* negative: it could not be located, see mr_run_error() */
+    int failed_extent;         /* whose bytes could not be had */
+    uint32_t row, from, count; /* of a batch sampler's item; else 0 */
     bool done;
     uint8_t maker;                /* the backend that makes it: its number among the used ones */
     struct mr_run_extent *extent; /* mr_extents_most() of them */
+};
+
+/* The latest batch that a worker asked a batch sampler for. */
+struct mr_found {
+    struct mr_batch_item *items; /* max_batch of them; NULL: no batch sampler */
+    struct mr_plan_batch info;
+    uint64_t t, n; /* t UINT64_MAX: none yet. n: samples; 0: there is no such batch */
+    struct mr_error_kept error;
 };
 
 struct mr_run {
@@ -58,6 +67,12 @@ struct mr_run {
 /* Fills a run: order, extents, views, reads (made, not submitted). open: the slot of its batch is,
  * so reads may go to its rows. */
 void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number, bool open);
+/* find.c: what run->t and row0 are with a batch sampler: info, n, and the samples' positions and
+ * indices. Says so to the ring if there is no such batch. Returns 0 or an error; n is 0 then. */
+int mr_run_find(struct mr_worker *w, struct mr_run *run);
+int mr_found_create(struct mr_worker *w);
+uint64_t mr_found_bytes(const struct mr_loader *ld);
+void mr_found_free(struct mr_worker *w);
 /* Sets the error of a sample with a negative status, on the thread that makes it; returns its code.
  */
 int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i);

@@ -146,6 +146,8 @@ void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool ti
                          .timed = timed};
     row.slot->indices[row.at] = s->index;
     row.slot->positions[row.at] = s->position;
+    if (row.slot->items)
+        row.slot->items[row.at] = (struct mr_batch_item){s->index, s->row, s->from, s->count};
     mr_slot_set_maker(row.slot, row.at, (uint8_t)(ld->backends.n_used - 1));
     int rc = s->status < 0 ? mr_run_error(w, run, i) : make(w, &row, s);
     if (rc < 0) {

@@ -1,6 +1,7 @@
 /* Runs, how far ahead is read, and the sum of all memory against the ceiling (max_memory). */
 #include "loader/engine.h"
 
+#include <stdio.h>
 #include <sys/resource.h>
 
 #define MAX_RUN_ROWS       32
@@ -147,28 +148,45 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
     return m;
 }
 
-/* The sum against the ceiling: refused now, not half-way through an epoch. Numbers that were chosen
- * here give way first. */
+/* What counts in the budget. Files of unknown size may fill the cache up to its own ceiling. */
+static uint64_t claimed(const struct mr_loader *ld, const struct mr_files_kinds *kinds,
+                        uint64_t total)
+{
+    return ld->caching && kinds->n_lazy > 0 ? MR_MAX(total, ld->opts.max_memory) : total;
+}
+
+static int over_ceiling(struct mr_loader *ld, const struct memory_sum *m, uint64_t claim)
+{
+    char parts[256];
+    snprintf(parts, sizeof parts,
+             "%u slots x (host %llu + device %llu) + reads ahead %llu + cache %llu + files held in "
+             "memory %llu + workers' own %llu",
+             ld->ring.n_slots, (unsigned long long)m->slot, (unsigned long long)m->device,
+             (unsigned long long)m->reads, (unsigned long long)m->cache,
+             (unsigned long long)m->files, (unsigned long long)m->workers);
+    if (ld->opts.max_memory == 0 || m->total <= ld->opts.max_memory)
+        return mr_budget_over(&ld->share, claim, parts);
+    return mr_error_set(MR_ELIMIT,
+                        "max_memory %llu bytes: needs %llu: %s; lower batch_size, prefetch, "
+                        "read_ahead or workers, or leave out the cache",
+                        (unsigned long long)ld->opts.max_memory, (unsigned long long)m->total,
+                        parts);
+}
+
+/* The sum against the ceilings, its own and the budget's: refused now, not half-way through an
+ * epoch. Numbers that were chosen here give way first. */
 static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
     struct memory_sum m = sum_memory(ld, kinds, ld->ring.n_slots);
     uint64_t most = ld->opts.max_memory;
-    while (most && m.total > most) {
+    while ((most && m.total > most) ||
+           !mr_budget_reserve(&ld->share, claimed(ld, kinds, m.total))) {
         if (ld->opts.read_ahead == 0 && ld->sizes.runs_per_worker > 1 && m.reads > m.slot)
             ld->sizes.runs_per_worker /= 2;
         else if (ld->opts.prefetch == 0 && ld->ring.n_slots > 2)
             ld->ring.n_slots /= 2;
         else
-            return mr_error_set(MR_ELIMIT,
-                                "max_memory %llu bytes: needs %llu: %u slots x (host %llu + "
-                                "device %llu) + reads ahead %llu + cache %llu + files held in "
-                                "memory %llu + workers' own %llu; lower batch_size, prefetch, "
-                                "read_ahead or workers, or leave out the cache",
-                                (unsigned long long)most, (unsigned long long)m.total,
-                                ld->ring.n_slots, (unsigned long long)m.slot,
-                                (unsigned long long)m.device, (unsigned long long)m.reads,
-                                (unsigned long long)m.cache, (unsigned long long)m.files,
-                                (unsigned long long)m.workers);
+            return over_ceiling(ld, &m, claimed(ld, kinds, m.total));
         m = sum_memory(ld, kinds, ld->ring.n_slots);
     }
     return 0;
@@ -188,21 +206,26 @@ int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     return rc;
 }
 
-int mr_sizes_check_slot(const struct mr_loader *ld)
+int mr_sizes_check_slot(struct mr_loader *ld)
 {
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
     uint64_t n = atomic_load(&ld->ring.n_all) + 1ull, total = sum_memory(ld, &kinds, n).total;
-    if (!ld->opts.max_memory || total <= ld->opts.max_memory)
-        return 0;
-    return mr_error_set(MR_ELIMIT, "max_memory %llu bytes: %llu slots and all else need %llu",
-                        (unsigned long long)ld->opts.max_memory, (unsigned long long)n,
-                        (unsigned long long)total);
+    uint64_t claim = claimed(ld, &kinds, total);
+    char parts[64];
+    snprintf(parts, sizeof parts, "%llu slots and all else", (unsigned long long)n);
+    if (ld->opts.max_memory && total > ld->opts.max_memory)
+        return mr_error_set(MR_ELIMIT, "max_memory %llu bytes: %s need %llu",
+                            (unsigned long long)ld->opts.max_memory, parts,
+                            (unsigned long long)total);
+    return mr_budget_reserve(&ld->share, claim) ? 0 : mr_budget_over(&ld->share, claim, parts);
 }
 
+/* Without a ceiling of its own, a loader in a budget caches what it has reserved. */
 uint64_t mr_sizes_cache_limit(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
     uint64_t others = sum_memory(ld, kinds, ld->ring.n_slots).total -
                       kinds->path_bytes; /* what is cached already counts in neither */
-    return ld->opts.max_memory ? MR_MAX(ld->opts.max_memory - others, 1) : 0;
+    uint64_t most = ld->opts.max_memory ? ld->opts.max_memory : mr_budget_reserved(&ld->share);
+    return most ? MR_MAX(most - others, 1) : 0;
 }

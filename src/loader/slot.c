@@ -60,11 +60,14 @@ static bool create_fields(struct mr_slot *slot, int n)
 /* One number a row for each of these. */
 static int create_arrays(struct mr_slot *slot, const struct mr_layout *layout, uint64_t rows)
 {
+    slot->most_rows = rows;
     slot->indices = calloc(rows, sizeof *slot->indices);
     slot->positions = calloc(rows, sizeof *slot->positions);
     slot->maker = calloc(rows, sizeof *slot->maker);
     bool got = slot->indices && slot->positions && slot->maker &&
                create_fields(slot, layout->n_fields + layout->n_added);
+    if (layout->items && got)
+        got = (slot->items = calloc(rows, sizeof *slot->items));
     if (layout->varies && got) {
         slot->dims = calloc(rows * (uint64_t)layout->n_fields, MR_MAX_RANK * sizeof *slot->dims);
         got = slot->dims;
@@ -92,6 +95,7 @@ static void free_arrays(struct mr_slot *slot)
     free(slot->indices);
     free(slot->positions);
     free(slot->maker);
+    free(slot->items);
     free(slot->dims);
     free((void *)slot->kept);
     free(slot->packing.part);

@@ -74,10 +74,12 @@ struct mr_slot {
     struct mr_mixture mixture; /* a chain that mixes rows: how those of this batch */
     uint64_t size;             /* rows delivered: info.rows less the skipped */
     uint64_t *indices, *positions;
-    uint8_t *maker;       /* of each row: the number of the backend that made it */
-    uint64_t *dims;       /* [row][field][MR_MAX_RANK], when some field varies; else NULL */
+    struct mr_batch_item *items; /* of each row, from a batch sampler; else NULL */
+    uint8_t *maker;              /* of each row: the number of the backend that made it */
+    uint64_t most_rows;
+    uint64_t *dims;       /* [field][row][MR_MAX_RANK], when some field varies; else NULL */
     struct mr_rows rows;  /* of collated fields, until the batch is complete */
-    unsigned char **kept; /* [row][field]: where in these; NULL: no field is collated */
+    unsigned char **kept; /* [field][row]: where in these; NULL: no field is collated */
     uint64_t capacity;    /* of each half, if a field is collated */
     uint64_t end;         /* of what is collated, in each half */
     struct mr_packing packing;
@@ -117,17 +119,15 @@ static inline void mr_slot_set_maker(struct mr_slot *slot, uint64_t row, uint8_t
 }
 
 /* The shape of a row of a field, when some field varies. */
-static inline uint64_t *mr_slot_dims(const struct mr_layout *layout, const struct mr_slot *slot,
-                                     uint64_t row, int f)
+static inline uint64_t *mr_slot_dims(const struct mr_slot *slot, uint64_t row, int f)
 {
-    return slot->dims + (row * (uint64_t)layout->n_fields + (uint64_t)f) * MR_MAX_RANK;
+    return slot->dims + ((uint64_t)f * slot->most_rows + row) * MR_MAX_RANK;
 }
 
 /* A row of a collated field, kept until the batch is complete. */
-static inline unsigned char **mr_slot_kept(const struct mr_layout *layout,
-                                           const struct mr_slot *slot, uint64_t row, int f)
+static inline unsigned char **mr_slot_kept(const struct mr_slot *slot, uint64_t row, int f)
 {
-    return &slot->kept[row * (uint64_t)layout->n_fields + (uint64_t)f];
+    return &slot->kept[(uint64_t)f * slot->most_rows + row];
 }
 
 /* Memory for n slots. host_kind: MR_PINNED or MR_PAGEABLE; two_halves: on the device as well. */

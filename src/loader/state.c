@@ -11,7 +11,19 @@
 
 #define STATE_VERSION 1
 #define CHAIN_SHOWN   160 /* bytes of a chain's text */
-#define CHAIN_BYTES   (CHAIN_SHOWN + 32)
+#define CHAIN_BYTES   (CHAIN_SHOWN + 160)
+
+/* The same behind batch t, which was found when it was made. */
+static void place_found(const struct mr_plan *plan, uint64_t t, uint64_t *epoch, uint64_t *position)
+{
+    struct mr_plan_batch last;
+    uint64_t total;
+    if (mr_epochs_find(plan->starts, t, &last, &total) <= 0)
+        return;
+    uint64_t next = last.row0 / plan->batch_size - plan->shard.rank + plan->shard.world;
+    *epoch = last.last ? last.epoch + 1 : last.epoch;
+    *position = last.last ? 0 : next * plan->batch_size;
+}
 
 /* The epoch and global position where batch number `next` begins. */
 static void place_of(const struct mr_loader *ld, uint64_t next, uint64_t *epoch, uint64_t *position)
@@ -22,6 +34,10 @@ static void place_of(const struct mr_loader *ld, uint64_t next, uint64_t *epoch,
     if (next == 0)
         return;
     struct mr_plan_batch last;
+    if (plan->finds) {
+        place_found(plan, next - 1, epoch, position);
+        return;
+    }
     mr_plan_get(plan, next - 1, &last);
     *epoch = last.last ? last.epoch + 1 : last.epoch;
     *position = last.last ? 0 : last.shard->start + (last.row0 + last.rows) * last.shard->world;
@@ -43,6 +59,9 @@ static void chain_text(const struct mr_loader *ld, char out[CHAIN_BYTES])
     if (!whole)
         snprintf(out + shown, CHAIN_BYTES - shown, "... #%016" PRIx64,
                  mr_hash(MR_HASH_START, text, n));
+    shown = strlen(out);
+    if (ld->layout.by_user)
+        mr_user_collate_text(ld, out + shown, CHAIN_BYTES - shown);
 }
 
 /* next: the first batch after a resume; bad: bad samples before it. */
@@ -172,7 +191,7 @@ static int read_place(const struct mr_loader *ld, const cJSON *root, struct mr_s
     rc = get_count(root, "bad_samples", &out->bad_samples);
     if (rc < 0)
         return rc;
-    if (out->position <= length)
+    if (out->position <= length || ld->sampler->max_batch > 0) /* see mr_epochs_create() */
         return 0;
     return mr_error_set(MR_ESTATE,
                         "state: position %" PRIu64 " is past the epoch's %" PRIu64 " samples",

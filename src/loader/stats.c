@@ -34,8 +34,10 @@ static void add_worker(const struct mr_worker *w, uint64_t now_life, struct mr_l
     double share = decode + transform > 0 ? (double)decode / (double)(decode + transform) : 0;
     out->stage_ns[MR_STAGE_DECODE] += (uint64_t)((double)made * share);
     out->stage_ns[MR_STAGE_TRANSFORM] += made - (uint64_t)((double)made * share);
-    uint64_t life = mr_counted(&w->life_ns);
-    out->worker_ns += life ? life : now_life;
+    uint64_t life = mr_counted(&w->life_ns), waited = mr_counted(&w->permit_ns);
+    life = life ? life : now_life;
+    out->worker_ns += life - MR_MIN(waited, life);
+    out->budget_wait_ns += waited;
     out->reads += mr_counted(&w->reads) + mr_counted(&w->direct_reads);
     out->read_bytes += mr_counted(&w->read_bytes) + mr_counted(&w->direct_bytes);
 }
@@ -247,6 +249,13 @@ static void find_bottleneck(const struct mr_loader *ld, struct mr_loader_stats *
             "consumer and workers waited for each other (%.0f%% and %.0f%% of their time): raise "
             "prefetch from %u",
             percent(wait, active), idle, st->prefetch);
+    else if (st->budget_wait_ns > st->worker_ns)
+        set_cause(st, "budget",
+                  "the budget let workers wait %.0f%% of their time: give it more than %u workers, "
+                  "or its "
+                  "other loaders less to do",
+                  percent(st->budget_wait_ns, st->budget_wait_ns + st->worker_ns),
+                  mr_budget_workers(&ld->share, UINT32_MAX));
     else
         name_worker_stage(ld, st, steady);
 }

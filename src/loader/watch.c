@@ -110,6 +110,9 @@ int mr_watch_late(const struct mr_loader *ld, uint64_t waited_ns)
     struct seen seen = find_worker(ld, ld->handout.next_batch);
     if (seen.task == MR_TASK_NONE)
         return late_batch(&info, waited_ns, "all workers are busy with other batches");
+    if (seen.task == MR_TASK_PERMIT)
+        return late_batch(&info, waited_ns,
+                          "its worker waits until others of its budget let it work");
     if (seen.task != MR_TASK_LOCATE && seen.task != MR_TASK_COMPLETE)
         return late_sample(ld, &info, &seen, waited_ns);
     snprintf(why, sizeof why, "worker %u %s", seen.worker,

@@ -20,6 +20,7 @@ enum mr_task {
     MR_TASK_DECODE,
     MR_TASK_TRANSFORM,
     MR_TASK_COMPLETE,
+    MR_TASK_PERMIT, /* waits for its permit in the budget */
 };
 
 struct mr_watch {

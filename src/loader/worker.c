@@ -36,7 +36,7 @@ static uint64_t row_buffer_bytes(const struct mr_loader *ld)
 uint64_t mr_worker_bytes(const struct mr_loader *ld)
 {
     uint64_t sum = row_buffer_bytes(ld) + mr_round_up(ld->layout.scratch_bytes + 1, MR_CACHE_LINE) +
-                   ld->sizes.run_rows * sizeof(uint64_t) + mr_get_bytes(ld);
+                   ld->sizes.run_rows * sizeof(uint64_t) + mr_get_bytes(ld) + mr_found_bytes(ld);
     for (int f = 0; f < ld->layout.n_fields; f++)
         sum +=
             f == ld->ds->picture ? 0 : mr_round_up(ld->layout.field[f].in_bytes + 1, MR_CACHE_LINE);
@@ -47,10 +47,14 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
 {
     w->ld = ld;
     w->id = id;
+    mr_permit_init(&w->permit, &ld->share);
     mr_ahead_init(w);
     w->order = calloc(ld->sizes.run_rows, sizeof *w->order);
     int rc = w->order ? mr_runs_create(w)
                       : mr_error_nomem("worker", ld->sizes.run_rows * sizeof *w->order);
+    if (rc < 0)
+        return rc;
+    rc = mr_found_create(w);
     if (rc < 0)
         return rc;
     for (int f = 0; f < ld->layout.n_fields; f++) {
@@ -91,7 +95,9 @@ void mr_worker_free(struct mr_worker *w)
     if (w->reader)
         mr_reader_close(w->reader);
     mr_runs_free(w);
+    mr_permit_destroy(&w->permit);
     mr_get_free(w);
+    mr_found_free(w);
     free(w->order);
     free(w->row_buffer);
     free(w->scratch);
@@ -378,6 +384,29 @@ static void note_wait(struct mr_worker *w, const struct mr_run *run, bool open)
     mr_watch_note(&w->watch, run->t, run->row0 + i, MR_TASK_READ);
 }
 
+/* Waits until it may work, see budget.h. false: stop. */
+static bool take_permit(struct mr_worker *w)
+{
+    if (!w->permit.share->budget)
+        return true;
+    uint64_t note = atomic_load_explicit(&w->watch.note, memory_order_relaxed);
+    mr_watch_since(&w->watch, w->lap_ns);
+    mr_watch_task(&w->watch, MR_TASK_PERMIT);
+    bool go = mr_permit_take(&w->permit);
+    atomic_store_explicit(&w->watch.note, note, memory_order_relaxed);
+    lap(w, &w->permit_ns);
+    return go;
+}
+
+/* Lets another worker go first, if one has waited long enough. */
+static bool pass_permit(struct mr_worker *w)
+{
+    if (!mr_permit_is_due(&w->permit, w->lap_ns))
+        return true;
+    mr_permit_return(&w->permit);
+    return take_permit(w);
+}
+
 /* Nothing could be done: waits for a slot, or for reads. false: stop. */
 static bool wait_for_something(struct mr_worker *w)
 {
@@ -387,13 +416,14 @@ static bool wait_for_something(struct mr_worker *w)
     bool go = true;
     w->ahead.starved |= open;
     note_wait(w, run, open);
+    mr_permit_return(&w->permit);
     if (open && w->reader)
         reap(w, w->held_back ? FAIR_WAIT_NS : REAP_WAIT_NS);
     else
         go = mr_ring_wait_open(&ld->ring, run->t);
     uint64_t start = lap(w, &w->stage_ns[open ? MR_STAGE_READ : MR_STAGE_SLOT]);
     mr_trace_span(open ? "wait: read" : "wait: slot", start, w->lap_ns, "batch", run->t);
-    return go;
+    return go && take_permit(w);
 }
 
 static void work(struct mr_worker *w)
@@ -410,6 +440,8 @@ static void work(struct mr_worker *w)
         if (w->lap_ns - start >= TRACE_READ_NS)
             mr_trace_span("read", start, w->lap_ns, NULL, 0);
         progress |= make_ready(w);
+        if (!pass_permit(w))
+            return;
         if (progress)
             continue;
         if (w->n_runs == 0 || !wait_for_something(w))
@@ -444,7 +476,9 @@ void *mr_worker_main(void *worker)
     prctl(PR_SET_TIMERSLACK, NAP_SLACK_NS, 0, 0, 0);
     bool entered = mr_device_enter(w->ld->device) == 0; /* else each call says so */
     enter_dataset(w);
-    work(w);
+    if (take_permit(w))
+        work(w);
+    mr_permit_return(&w->permit);
     leave_dataset(w);
     mr_watch_note(&w->watch, 0, 0, MR_TASK_NONE);
     if (entered)

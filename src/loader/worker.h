@@ -15,6 +15,7 @@
 
 #include "base/base.h"
 #include "loader/blocked.h"
+#include "loader/budget.h"
 #include "loader/get.h"
 #include "loader/run.h"
 #include "loader/watch.h"
@@ -53,6 +54,7 @@ struct mr_worker {
     bool *run_landed;
     unsigned char *run_buffers;
     uint64_t *order; /* for mapping: run_rows indices */
+    struct mr_found found;
     struct mr_ahead ahead;
 
     /* Claims. */
@@ -69,6 +71,7 @@ struct mr_worker {
     unsigned char *row_buffer;             /* the largest row: for collating */
 
     struct mr_watch watch;
+    struct mr_permit permit; /* in the budget */
 
     /* Its time. Atomics are written by this worker and read by any thread. */
     uint64_t lap_ns; /* up to when its time has been accounted for */
@@ -80,7 +83,8 @@ struct mr_worker {
     _Atomic uint64_t timed_decode_ns, timed_transform_ns; /* of the samples that were timed */
     _Atomic uint64_t direct_reads, direct_bytes;          /* by a backend, while making samples */
     uint64_t direct_ns;                                   /* of made_ns, since the last lap */
-    _Atomic uint64_t made_ns; /* decode and transform together, all samples */
+    _Atomic uint64_t made_ns;   /* decode and transform together, all samples */
+    _Atomic uint64_t permit_ns; /* waited for its permit */
     _Atomic uint64_t life_ns;
     _Atomic uint64_t reads, read_bytes, in_flight_sum, in_flight_n;
 

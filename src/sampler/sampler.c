@@ -6,9 +6,14 @@
 #include <string.h>
 
 static const struct mr_sampler_ops *const kinds[] = {
-    [MR_SAMPLER_SEQUENTIAL] = &mr_sampler_sequential, [MR_SAMPLER_RANDOM] = &mr_sampler_random,
-    [MR_SAMPLER_SUBSET] = &mr_sampler_subset,         [MR_SAMPLER_WEIGHTED] = &mr_sampler_weighted,
+    [MR_SAMPLER_SEQUENTIAL] = &mr_sampler_sequential,
+    [MR_SAMPLER_RANDOM] = &mr_sampler_random,
+    [MR_SAMPLER_SUBSET] = &mr_sampler_subset,
+    [MR_SAMPLER_WEIGHTED] = &mr_sampler_weighted,
     [MR_SAMPLER_CUSTOM] = &mr_sampler_custom,
+    [MR_SAMPLER_BATCHES] = &mr_sampler_custom_batches,
+    [MR_SAMPLER_BUCKETS] = &mr_sampler_buckets,
+    [MR_SAMPLER_PACK] = &mr_sampler_pack,
 };
 
 void mr_sampler_opts_fill(struct mr_sampler_opts *opts, size_t size)
@@ -101,6 +106,9 @@ int mr_sampler_map(const struct mr_sampler *sampler, uint64_t epoch, uint64_t po
 {
     if (!sampler || !out_indices)
         return mr_error_null("mr_sampler_map", "a sampler and a place for the indices");
+    if (!sampler->ops->map)
+        return mr_error_set(MR_EMISUSE, "sampler %s gives batches: call mr_sampler_batch()",
+                            sampler->text);
     if (position > sampler->length || count > sampler->length - position)
         return mr_error_set(MR_EMISUSE,
                             "sampler %s: positions %llu and %llu more: an epoch has %llu",

@@ -1,5 +1,6 @@
 /*
- * Samplers: functions from a position in an epoch to the index of a sample.
+ * Samplers: functions from a position in an epoch to the index of a sample; or, batch samplers,
+ * from the number of a batch in an epoch to its samples.
  *
  * A sampler is a const struct mr_sampler_ops in a file of its own: sequential, random, subset,
  * weighted, or the caller's. It has no cursor. map() of (epoch, position) can be called for any
@@ -25,6 +26,11 @@ struct mr_sampler_ops {
     void (*close)(struct mr_sampler *s);
     int (*map)(const struct mr_sampler *s, uint64_t epoch, uint64_t position, uint64_t count,
                uint64_t *out);
+    /* Batch samplers have these instead of map. open sets max_batch. */
+    int (*n_batches)(const struct mr_sampler *s, uint64_t epoch, uint64_t *out);
+    int (*batch)(const struct mr_sampler *s, uint64_t epoch, uint64_t batch,
+                 struct mr_batch_item *items);
+    int (*fill)(const struct mr_sampler *s, uint64_t epoch, double *out); /* or NULL */
 };
 
 struct mr_sampler {
@@ -32,12 +38,19 @@ struct mr_sampler {
     void *state;
     uint64_t n_samples; /* number of samples in the data set */
     uint64_t length;    /* positions per epoch */
+    uint64_t max_batch; /* of a batch sampler; else 0 */
+    /* Of the packing sampler: rows of a batch, and elements of a row; else 0. */
+    uint64_t rows, row_length;
     uint64_t seed;
     char text[192];
 };
 
 extern const struct mr_sampler_ops mr_sampler_sequential, mr_sampler_random, mr_sampler_subset,
-    mr_sampler_weighted, mr_sampler_custom;
+    mr_sampler_weighted, mr_sampler_custom, mr_sampler_custom_batches, mr_sampler_buckets,
+    mr_sampler_pack;
+
+#define MR_MOST_BATCH   (1ull << 24) /* samples of a batch */
+#define MR_MOST_BATCHES (1ull << 40) /* of an epoch */
 
 /*
  * The part of an epoch that one rank reads. Local position q of the part that starts at global

@@ -6,6 +6,7 @@
  * -log(u)/w, and the epoch is the samples with the smallest keys in ascending order (Efraimidis and
  * Spirakis, Inf. Process. Lett. 97(5), 2006); this order is computed when an epoch is first used.
  */
+#include "sampler/kept.h"
 #include "sampler/sampler.h"
 
 #include <math.h>
@@ -21,24 +22,13 @@ struct alias {
 /* Two consecutive epochs are in use while a loader crosses from one to the next. */
 #define EPOCHS_KEPT 2
 
-struct order {
-    uint64_t epoch, last_use;
-    uint64_t *index; /* length entries */
-    uint32_t readers;
-    enum { ORDER_EMPTY, ORDER_BUILDING, ORDER_READY } state;
-};
-
 struct weighted {
     struct alias *alias; /* with replacement */
     uint64_t columns;
     double *weight; /* without */
     uint64_t n_weights;
     uint64_t n_positive;
-    /* guards order[], except the indices of a READY one with readers and of a BUILDING one */
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    uint64_t clock;
-    struct order order[EPOCHS_KEPT];
+    struct mr_kept orders; /* of epochs: arrays of length indices */
 };
 
 static int check_weights(const struct mr_sampler *s, const struct mr_sampler_opts *opts,
@@ -119,7 +109,7 @@ static int open_alias(struct weighted *w, const struct mr_sampler_opts *opts)
     return rc;
 }
 
-static int open_orders(struct mr_sampler *s, struct weighted *w, const struct mr_sampler_opts *opts)
+static int open_orders(struct weighted *w, const struct mr_sampler_opts *opts)
 {
     uint64_t bytes;
     if (!mr_mul(opts->n_weights, 16, &bytes)) /* also bounds the memory for the keys of one epoch */
@@ -129,19 +119,13 @@ static int open_orders(struct mr_sampler *s, struct weighted *w, const struct mr
     if (!w->weight)
         return mr_error_nomem("weighted sampler", opts->n_weights * sizeof *w->weight);
     memcpy(w->weight, opts->weights, opts->n_weights * sizeof *w->weight);
-    for (int i = 0; i < EPOCHS_KEPT; i++) {
-        w->order[i].index = malloc(s->length * sizeof *w->order[i].index);
-        if (!w->order[i].index)
-            return mr_error_nomem("weighted sampler", s->length * sizeof *w->order[i].index);
-    }
+    mr_kept_init(&w->orders, EPOCHS_KEPT, free);
     return 0;
 }
 
 static int weighted_open(struct mr_sampler *s, const struct mr_sampler_opts *opts)
 {
     struct weighted *w = s->state;
-    pthread_mutex_init(&w->lock, NULL); /* cannot fail on Linux with default attributes */
-    pthread_cond_init(&w->changed, NULL);
     int rc = check_weights(s, opts, &w->n_positive);
     if (rc)
         return rc;
@@ -154,7 +138,7 @@ static int weighted_open(struct mr_sampler *s, const struct mr_sampler_opts *opt
             MR_EOPTION,
             "weighted sampler: %llu draws without replacement from %llu samples of weight above 0",
             (unsigned long long)s->length, (unsigned long long)w->n_positive);
-    rc = opts->replacement ? open_alias(w, opts) : open_orders(s, w, opts);
+    rc = opts->replacement ? open_alias(w, opts) : open_orders(w, opts);
     if (rc)
         return rc;
     snprintf(s->text, sizeof s->text,
@@ -168,12 +152,9 @@ static int weighted_open(struct mr_sampler *s, const struct mr_sampler_opts *opt
 static void weighted_close(struct mr_sampler *s)
 {
     struct weighted *w = s->state;
-    for (int i = 0; i < EPOCHS_KEPT; i++)
-        free(w->order[i].index);
+    mr_kept_end(&w->orders);
     free(w->weight);
     free(w->alias);
-    pthread_cond_destroy(&w->changed);
-    pthread_mutex_destroy(&w->lock);
 }
 
 static void map_alias(const struct mr_sampler *s, const struct weighted *w, uint64_t epoch,
@@ -222,13 +203,18 @@ static int compare_keys(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Called without the lock: the order is BUILDING, so only this thread uses it. */
-static int build_order(const struct mr_sampler *s, const struct weighted *w, uint64_t epoch,
-                       uint64_t *out)
+static int build_order(const void *sampler, uint64_t epoch, uint64_t part, void **out)
 {
+    const struct mr_sampler *s = sampler;
+    const struct weighted *w = s->state;
     struct key *keys = malloc(w->n_positive * sizeof *keys);
-    if (!keys)
+    uint64_t *order = malloc(s->length * sizeof *order);
+    (void)part;
+    if (!keys || !order) {
+        free(keys);
+        free(order);
         return mr_error_nomem("weighted sampler", w->n_positive * sizeof *keys);
+    }
     uint64_t n = 0;
     for (uint64_t i = 0; i < w->n_weights; i++) {
         if (!(w->weight[i] > 0))
@@ -239,66 +225,10 @@ static int build_order(const struct mr_sampler *s, const struct weighted *w, uin
     }
     qsort(keys, n, sizeof *keys, compare_keys);
     for (uint64_t i = 0; i < s->length; i++)
-        out[i] = keys[i].index;
+        order[i] = keys[i].index;
     free(keys);
+    *out = order;
     return 0;
-}
-
-/* Returns the epoch's order, or else a free one to build it in, or NULL if both are in use. The
- * caller holds the lock. */
-static struct order *find_order(struct weighted *w, uint64_t epoch)
-{
-    struct order *victim = NULL;
-    for (int i = 0; i < EPOCHS_KEPT; i++) {
-        struct order *o = &w->order[i];
-        if (o->state != ORDER_EMPTY && o->epoch == epoch)
-            return o;
-        if (o->state == ORDER_BUILDING || o->readers > 0)
-            continue;
-        if (!victim || o->state == ORDER_EMPTY ||
-            (victim->state != ORDER_EMPTY && o->last_use < victim->last_use))
-            victim = o;
-    }
-    return victim;
-}
-
-static int acquire_order(const struct mr_sampler *s, struct weighted *w, uint64_t epoch,
-                         struct order **out)
-{
-    int rc = 0;
-    pthread_mutex_lock(&w->lock);
-    for (;;) {
-        struct order *o = find_order(w, epoch);
-        if (!o || (o->state == ORDER_BUILDING && o->epoch == epoch)) {
-            pthread_cond_wait(&w->changed, &w->lock);
-            continue;
-        }
-        if (o->state == ORDER_READY && o->epoch == epoch) {
-            o->readers++;
-            o->last_use = ++w->clock;
-            *out = o;
-            break;
-        }
-        o->state = ORDER_BUILDING;
-        o->epoch = epoch;
-        pthread_mutex_unlock(&w->lock);
-        rc = build_order(s, w, epoch, o->index);
-        pthread_mutex_lock(&w->lock);
-        o->state = rc ? ORDER_EMPTY : ORDER_READY;
-        pthread_cond_broadcast(&w->changed);
-        if (rc)
-            break;
-    }
-    pthread_mutex_unlock(&w->lock);
-    return rc;
-}
-
-static void release_order(struct weighted *w, struct order *o)
-{
-    pthread_mutex_lock(&w->lock);
-    if (--o->readers == 0)
-        pthread_cond_broadcast(&w->changed);
-    pthread_mutex_unlock(&w->lock);
 }
 
 static int weighted_map(const struct mr_sampler *s, uint64_t epoch, uint64_t position,
@@ -309,12 +239,12 @@ static int weighted_map(const struct mr_sampler *s, uint64_t epoch, uint64_t pos
         map_alias(s, w, epoch, position, count, out);
         return 0;
     }
-    struct order *o;
-    int rc = acquire_order(s, w, epoch, &o);
-    if (rc)
+    struct mr_kept_table *kept;
+    int rc = mr_kept_acquire(&w->orders, epoch, 0, build_order, s, &kept);
+    if (rc < 0)
         return rc;
-    memcpy(out, o->index + position, count * sizeof *out);
-    release_order(w, o);
+    memcpy(out, (const uint64_t *)kept->table + position, count * sizeof *out);
+    mr_kept_release(&w->orders, kept);
     return 0;
 }
 

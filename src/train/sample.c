@@ -157,6 +157,19 @@ static int loader_opts(const struct mr_loader_opts *from, struct mr_loader_opts 
     return 0;
 }
 
+/* The workers of both loaders together are as many as one of them would have. */
+static int share_workers(struct mr_trainer *t, struct mr_loader_opts *lo)
+{
+    struct mr_budget_opts bo;
+    mr_budget_opts_init(&bo);
+    bo.workers = lo->workers;
+    if (!t->test || lo->budget)
+        return 0;
+    int rc = t->budget ? 0 : mr_budget_create(&bo, &t->budget);
+    lo->budget = t->budget;
+    return rc;
+}
+
 int mr_train_open_loader(struct mr_trainer *t, bool test, const char *state, struct mr_loader **out)
 {
     const struct mr_trainer_opts *o = &t->opts;
@@ -171,6 +184,9 @@ int mr_train_open_loader(struct mr_trainer *t, bool test, const char *state, str
         !t->info.unified) /* a graph for each slot takes 0.3 ms to make */
         lo.prefetch = GRAPH_PREFETCH;
     lo.state = state;
+    rc = share_workers(t, &lo);
+    if (rc < 0)
+        return rc;
     return mr_loader_open(test ? t->test : t->ds, test ? NULL : t->sampler,
                           test ? t->test_chain : t->chain, t->dev, &lo, out);
 }

@@ -284,6 +284,7 @@ void mr_trainer_destroy(struct mr_trainer *t)
         mr_stream_synchronize(t->stream);
     mr_loader_close(t->ld);
     mr_loader_close(t->test_loader);
+    mr_budget_destroy(t->budget);
     for (uint32_t i = 0; i < t->n_graphs; i++)
         mr_graph_destroy(t->graph[i].graph);
     mr_optim_destroy(t->optim);

@@ -47,6 +47,7 @@ struct mr_trainer {
     int label; /* which field */
 
     struct mr_sampler *sampler;
+    struct mr_budget *budget; /* of both loaders; NULL: there is one, or the caller's is used */
     struct mr_loader *ld,
         *test_loader; /* the second is endless: each pass stops at its last batch */
     struct mr_net *net;

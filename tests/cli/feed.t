@@ -128,7 +128,7 @@ millrace feed: transform 1: 'normalise': no such op; did you mean normalize? ...
 $ millrace feed npi:x.npy 2>&1 | sed 's/formats:.*/.../'
 millrace feed: npi:x.npy: unknown format 'npi'; did you mean npy?: ...
 $ millrace feed d --collate padd
-millrace feed: --collate padd: expected stack, pad, fixed or ragged; did you mean pad?
+millrace feed: --collate padd: expected stack, pad, fixed, ragged or pack; did you mean pad?
 [2]
 # The name that --remainder had in 0.1.
 $ millrace feed d --tail pad

@@ -253,7 +253,7 @@ static void run(const char *device, const struct mr_loader_opts *o)
         else
             check_padded(&s, o);
         drop(&s);
-        n += b.size;
+        n += b.n;
         must(mr_loader_release(ld, &b, stream));
     }
     must(rc);

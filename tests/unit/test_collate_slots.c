@@ -182,7 +182,9 @@ static void run_setting(const struct setting *s)
     must(mr_device_open(s->device, &dev));
     must(mr_stream_create(dev, "consumer", &stream));
     must(mr_loader_open(ds, NULL, NULL, dev, &opts, &ld));
-    struct mr_batch held[8];
+    struct mr_batch held[8] = {{0}};
+    for (int i = 0; i < 8; i++)
+        held[i].size = sizeof held[i];
     uint64_t next = 0;
     uint32_t n = 0;
     int rc = 1;

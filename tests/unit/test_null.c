@@ -265,7 +265,7 @@ static void samplers_and_chains(void **state)
     misuse(mr_sampler_open("random", 10, 0, NULL));
     misuse(mr_sampler_create(NULL, 10, &s));
     misuse(mr_sampler_create(&so, 10, NULL));
-    for (int kind = MR_SAMPLER_SUBSET; kind <= MR_SAMPLER_CUSTOM;
+    for (int kind = MR_SAMPLER_SUBSET; kind <= MR_SAMPLER_PACK;
          kind++) { /* without what it needs */
         so.kind = (enum mr_sampler_kind)kind;
         so.n_indices = so.n_weights = so.length = 10;
@@ -277,6 +277,15 @@ static void samplers_and_chains(void **state)
     assert_int_equal(mr_sampler_is_sequential(NULL), 0);
     misuse(mr_sampler_map(NULL, 0, 0, 1, &number));
     misuse(mr_sampler_map(sampler, 0, 0, 1, NULL));
+    struct mr_batch_item item;
+    double fill;
+    assert_int_equal(mr_sampler_max_batch(NULL), 0);
+    misuse(mr_sampler_batches(NULL, 0, &number));
+    misuse(mr_sampler_batches(sampler, 0, NULL));
+    misuse(mr_sampler_batch(NULL, 0, 0, &item, 1));
+    misuse(mr_sampler_batch(sampler, 0, 0, NULL, 1));
+    misuse(mr_sampler_fill(NULL, 0, &fill));
+    misuse(mr_sampler_fill(sampler, 0, NULL));
     misuse(mr_transform_create(NULL));
     mr_transform_destroy(NULL);
     misuse(mr_transform_add(NULL, "cast(f32)"));
@@ -410,6 +419,15 @@ static void loaders(void **state)
     struct mr_bad_sample bad = {.size = sizeof bad};
     struct mr_batch b = {.size = sizeof b};
     struct mr_loader *other;
+    struct mr_budget *budget;
+    struct mr_budget_info info = {.size = sizeof info};
+    mr_budget_opts_fill(NULL, sizeof(struct mr_budget_opts));
+    misuse(mr_budget_create(NULL, NULL));
+    must(mr_budget_create(NULL, &budget)); /* all defaults */
+    misuse(mr_budget_query(budget, NULL));
+    misuse(mr_budget_query(NULL, &info));
+    mr_budget_destroy(budget);
+    mr_budget_destroy(NULL);
     mr_loader_opts_fill(NULL, sizeof opts);
     mr_loader_opts_init(&opts);
     misuse(mr_loader_opts_parse(NULL, &opts));

@@ -28,11 +28,14 @@ static void options(void **state)
     struct mr_table *table = NULL;
     struct mr_advice *advice = NULL;
     struct mr_sampler *sampler = NULL;
+    struct mr_budget *budget = NULL;
     struct mr_dataset *ds = NULL;
     REFUSES(report, mr_report_make(rec, "mem_ops", opts, &table));
     REFUSES(advice, mr_analyze(rec, opts, &advice));
     REFUSES(timeline, mr_timeline_write(rec, "/nowhere/x", MR_TIMELINE_SVG, opts));
     REFUSES(sampler, mr_sampler_create(opts, 5, &sampler));
+    REFUSES(budget, mr_budget_create(opts, &budget));
+    assert_null(budget);
     REFUSES(remote, mr_remote_opts_set(opts));
     REFUSES(array, mr_dataset_open_array(opts, &ds));
     REFUSES(callback, mr_dataset_open_callback(opts, &ds));

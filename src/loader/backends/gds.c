@@ -127,7 +127,7 @@ static const char *refusal(const struct mr_loader *ld)
     if (ld->chain && ld->chain->mix)
         return "the chain mixes rows, which the host does";
     if (ld->layout.collates)
-        return "samples differ in shape, and the host collates them";
+        return "the host collates samples";
     return ld->device_info.unified ? "the device has no memory of its own" : NULL;
 }
 

@@ -214,7 +214,7 @@ int mr_host_write(struct mr_worker *w, const struct mr_row *row, struct mr_decod
         if (rc < 0)
             return rc;
         if (slot->dims)
-            memcpy(mr_slot_dims(layout, slot, row->at, f), dim, sizeof dim);
+            memcpy(mr_slot_dims(slot, row->at, f), dim, sizeof dim);
     }
     if (row->timed)
         count_timed(w, d);

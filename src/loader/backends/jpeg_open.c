@@ -22,6 +22,8 @@ static const char *why_not(struct mr_loader *ld, int f)
         return "the cache device keeps samples as decoded";
     if (ld->ds->image.channels != 3)
         return "the data set's pictures are not rgb: see color";
+    if (fp->collated)
+        return "the host collates pictures";
     if (!ld->chain || ld->chain->mix || fp->varies ||
         !mr_transform_is_window(ld->chain, f, fp->device_part != NULL))
         return "the picture's chain must begin with crops or resizes to one size, and all else "

@@ -62,8 +62,8 @@ static void try_one(struct mr_backend *b, struct trial *t, uint64_t i)
     struct mr_loader *ld = b->ld;
     struct mr_bytes stored = {NULL, 0};
     struct mr_picture out;
-    uint64_t index;
-    if (mr_sampler_map(ld->sampler, 0, i, 1, &index) < 0)
+    uint64_t index = i; /* if a batch sampler chooses */
+    if (!ld->plan.finds && mr_sampler_map(ld->sampler, 0, i, 1, &index) < 0)
         return;
     struct trial_window window = {ld, {.seed = ld->opts.seed, .index = index}};
     mr_sample_init(ld->ds, t->decoded, &t->sample);

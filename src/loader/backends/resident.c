@@ -21,10 +21,12 @@ static int check_field(const struct mr_loader *ld, int f)
     bool host_mixes =
         ld->chain && !fp->device_part && (mr_mix_cuts(ld->chain, f) || mr_mix_adds(ld->chain, f));
     bool on_device = fp->device_part ? fp->device_part->whole : fp->identity;
-    if (fp->varies || fp->in.var_dims)
-        return mr_error_set(MR_ESHAPE,
-                            "cache device: %.*s: samples differ in shape: use the cache host",
-                            MR_NAME_BYTES, fp->in.name);
+    if (fp->varies || fp->in.var_dims || fp->collated)
+        return mr_error_set(
+            MR_ESHAPE,
+            "cache device: %.*s: samples differ in shape, or are collated by a callback: use the "
+            "cache host",
+            MR_NAME_BYTES, fp->in.name);
     if (!on_device || host_mixes)
         return mr_error_set(MR_EOPTION,
                             "cache device: %.*s: not all of \"%s\" can run on the device (see "
@@ -139,6 +141,7 @@ static int open_reader(const struct mr_loader *ld, struct mr_loader **out)
     opts.storage = ld->opts.storage == MR_STORAGE_GDS ? MR_STORAGE_AUTO : ld->opts.storage;
     opts.prefetch = MR_MIN(ld->ring.n_slots, 4);
     opts.pin = ld->opts.pin;
+    opts.budget = ld->share.budget;
     return mr_loader_open(ld->ds, NULL, NULL, ld->device, &opts, out);
 }
 

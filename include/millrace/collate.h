@@ -1,0 +1,81 @@
+/*
+ * Collation of your own: a callback gets the samples of a batch and makes the batch's fields.
+ *
+ *     struct mr_collate_fn fn;
+ *     mr_collate_fn_init(&fn);
+ *     fn.name = "pairs";
+ *     fn.n_fields = 1;
+ *     fn.field[0] = (struct mr_spec){.name = "pairs", .dtype = MR_I32, .rank = 2, .var_dims = 1,
+ *                                    .dim = {4096, 2}};
+ *     fn.collate = make_pairs;
+ *     opts.collate_fn = &fn;
+ *
+ * Samples are read, decoded and transformed as usual. A batch then has the fields that the callback
+ * makes instead of the data set's, in host memory and, copied by the loader, on the device. Order,
+ * bad samples (left out before), states and prefetching stay the loader's.
+ *
+ * Threads: the callback runs on a worker, several at once for several batches. It must not use the
+ * loader. Like other callbacks it must not let a C++ exception out.
+ */
+#ifndef MILLRACE_COLLATE_H
+#define MILLRACE_COLLATE_H
+
+#include <millrace/error.h>
+#include <millrace/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What is known of a batch. Random choices keyed by seed, epoch and batch (random.h) are the same
+ * whatever the number of workers, and after a resume. */
+struct mr_collate_context {
+    size_t size;               /* of this struct */
+    uint64_t n;                /* samples; 0 if all were bad: then outputs may be empty */
+    uint64_t epoch, batch;     /* from 0; the batch's number in its epoch */
+    uint64_t seed;             /* mr_loader_opts.seed */
+    const uint64_t *indices;   /* of each sample in the data set */
+    const uint64_t *positions; /* in the epoch's order */
+    uint32_t worker;           /* whose thread it is */
+    uint64_t reserved[8];      /* 0; the struct has 128 bytes for good */
+};
+
+/* A field of all samples of a batch. Arrays have it, so it stays as it is. */
+struct mr_collate_in {
+    const struct mr_spec *spec;         /* of one sample, as the chain leaves it */
+    const void *const *row;             /* of each sample: its elements, dense */
+    const uint64_t (*dim)[MR_MAX_RANK]; /* of each sample: its shape */
+};
+
+/* A field that the callback makes. Arrays have it, so it stays as it is. */
+struct mr_collate_out {
+    void *data;                /* space for the declared shape; aligned to 256 bytes */
+    uint64_t dim[MR_MAX_RANK]; /* preset to the declared shape: lower those that vary */
+};
+
+struct mr_collate_fn {
+    size_t size;      /* of this struct, set by mr_collate_fn_init() */
+    const char *name; /* in errors and states: 1 to 63 printable ASCII characters without " and \ */
+    uint64_t version; /* in states if not 0: change it when the results change */
+    int n_fields;     /* that it makes */
+    /* Of a whole batch, the batch dimension included. dim has the largest shape: a slot has memory
+     * for that. var_dims marks the dimensions that the callback may lower. */
+    struct mr_spec field[MR_MAX_FIELDS];
+    /*
+     * Makes a batch. in: n_in fields, in the data set's order. out: n_fields of them.
+     * Returns 0. A negative error ends the run: mr_error_set() for its text.
+     */
+    int (*collate)(void *user, const struct mr_collate_context *context, int n_in,
+                   const struct mr_collate_in in[], struct mr_collate_out out[]);
+    void *user;
+};
+MR_API void mr_collate_fn_fill(struct mr_collate_fn *fn, size_t size);
+static inline void mr_collate_fn_init(struct mr_collate_fn *fn)
+{
+    mr_collate_fn_fill(fn, sizeof *fn);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif
