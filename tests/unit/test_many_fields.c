@@ -164,7 +164,7 @@ static void all_fields_arrive(void **state)
     unlink(path);
 }
 
-/* They mean something in a later version: what is there by chance now would then be taken for it. */
+/* They mean something in a later version, which must not find what is there by chance now. */
 static void reserved_members_are_zero(void **state)
 {
     (void)state;
