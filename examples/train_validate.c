@@ -31,7 +31,7 @@ static int64_t pass(struct mr_loader *loader)
         rc = mr_loader_next(loader, NULL, &batch);
         if (rc <= 0)
             return rc;
-        n += (int64_t)batch.field[0].spec.dim[0]; /* train, or validate, here */
+        n += (int64_t)batch.n; /* train, or validate, here */
         last = batch.last;
         rc = mr_loader_release(loader, &batch, NULL);
         if (rc < 0)
@@ -43,10 +43,10 @@ static int64_t pass(struct mr_loader *loader)
 int main(int argc, char **argv)
 {
     struct mr_budget *budget = NULL;
-    struct mr_budget_info info = {.size = sizeof info};
     struct mr_dataset *train = NULL, *test = NULL;
     struct mr_loader *train_loader = NULL, *test_loader = NULL;
     struct mr_budget_opts budget_opts;
+    struct mr_budget_info info = {.size = sizeof info};
     struct mr_idx_opts idx;
     int64_t rc;
 

@@ -95,7 +95,7 @@ static bool take(struct taken *t)
         t->wrong |= rc < 0;
         return false;
     }
-    for (uint64_t i = 0; i < b.field[0].spec.dim[0]; i++) {
+    for (uint64_t i = 0; i < b.n; i++) {
         t->wrong |= t->seen[b.indices[i]]++ != 0;
         t->wrong |= ((uint8_t *)b.field[0].data)[64 * i + 63] != (uint8_t)b.indices[i];
     }
@@ -301,6 +301,8 @@ static void held_batches_count(void **state)
     for (int i = 0; i < N / 10; i++)
         held[i].size = sizeof held[i];
     int n = 0, rc;
+    for (int i = 0; i < N / 10; i++)
+        held[i].size = sizeof held[i];
     must(open_loader(ds, budget, 2, &ld));
     must(open_loader(ds, budget, 2, &other));
     uint64_t before = look(budget).bytes;
@@ -322,6 +324,67 @@ static void held_batches_count(void **state)
     mr_loader_close(ld);
     assert_int_equal(look(tight).bytes, 0);
     mr_budget_destroy(tight);
+    mr_budget_destroy(budget);
+    mr_dataset_close(ds);
+}
+
+/* The first sample is short, the others are long: slots grow. */
+static int get_sequence(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
+{
+    (void)user;
+    dim[0][0] = index == 0 ? 1 : 4000;
+    memset(row[0], (int)index, dim[0][0]);
+    return 0;
+}
+
+static int drain(struct mr_dataset *ds, struct mr_budget *budget, uint64_t *at_open,
+                 uint64_t *after)
+{
+    struct mr_batch b = {.size = sizeof b};
+    struct mr_loader_opts opts;
+    struct mr_loader *ld;
+    int rc;
+    mr_loader_opts_init(&opts);
+    opts.batch_size = 10;
+    opts.prefetch = 4;
+    opts.workers = 2;
+    opts.collate = MR_COLLATE_PAD;
+    opts.budget = budget;
+    must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
+    *at_open = look(budget).bytes;
+    while ((rc = mr_loader_next(ld, NULL, &b)) > 0)
+        must(mr_loader_release(ld, &b, NULL));
+    *after = look(budget).bytes;
+    mr_loader_close(ld);
+    return rc;
+}
+
+static void slots_that_grow_count(void **state)
+{
+    (void)state;
+    struct mr_callback_opts o;
+    struct mr_dataset *ds;
+    uint64_t at_open, after, limit, end;
+    mr_callback_opts_init(&o);
+    o.name = "sequences";
+    o.n = N;
+    o.n_fields = 1;
+    o.field[0] =
+        (struct mr_spec){.name = "x", .dtype = MR_U8, .rank = 1, .var_dims = 1, .dim = {100000}};
+    o.get = get_sequence;
+    must(mr_dataset_open_callback(&o, &ds));
+    struct mr_budget *budget = make_budget(2, 0);
+    assert_int_equal(drain(ds, budget, &at_open, &after), 0);
+    assert_true(after > at_open);
+    assert_int_equal(look(budget).bytes, 0);
+    mr_budget_destroy(budget);
+    limit = at_open + (after - at_open) / 4;
+    budget = make_budget(2, limit);
+    assert_int_equal(drain(ds, budget, &at_open, &end), MR_ELIMIT);
+    if (!strstr(mr_last_error(), "budget"))
+        fail_msg("%s", mr_last_error());
+    assert_true(end <= limit);
+    assert_int_equal(look(budget).bytes, 0);
     mr_budget_destroy(budget);
     mr_dataset_close(ds);
 }
@@ -378,6 +441,7 @@ int main(void)
         cmocka_unit_test(waiting_workers_can_be_stopped),
         cmocka_unit_test(the_ceiling_is_one_sum),
         cmocka_unit_test(held_batches_count),
+        cmocka_unit_test(slots_that_grow_count),
         cmocka_unit_test(a_child_cannot_use_it),
         cmocka_unit_test(bad_options_are_refused),
     };
