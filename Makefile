@@ -11,7 +11,7 @@ help:
 	@echo 'make check-slow  the slow tests'
 	@echo 'make asan      the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make tsan      the tests under ThreadSanitizer'
-	@echo 'make lint      format, clang-tidy, cppcheck, shellcheck, man pages'
+	@echo 'make lint      format, clang-tidy, cppcheck, shellcheck, man pages, ABI'
 	@echo 'make fuzz      each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS) seconds'
 	@echo 'make bench     ours, memcpy and PyTorch (by PYTHON=python3) in turn; one table'
 	@echo 'make install   to DESTDIR=, PREFIX=$(PREFIX)'

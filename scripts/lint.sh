@@ -1,9 +1,9 @@
 #!/bin/bash
-# Static checks; each ends with a PASS, FAIL or SKIP line. usage: scripts/lint.sh [format] [lines] [tidy] [cppcheck] [shell] [man]
+# Static checks; each ends with a PASS, FAIL or SKIP line. usage: scripts/lint.sh [format] [lines] [tidy] [cppcheck] [shell] [man] [abi]
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=${JOBS:-$(nproc)}
-steps=${*:-format lines tidy cppcheck shell man}
+steps=${*:-format lines tidy cppcheck shell man abi}
 failed=0
 sources() {
     git ls-files -co --exclude-standard -- 'src/*.[ch]' 'include/*.h' 'cli/*.[ch]' 'tests/*.[ch]' 'examples/*.[ch]' \
@@ -85,6 +85,11 @@ lint_man() {
     # same sources make the same pages on any day.
     # shellcheck disable=SC2086  # a list of files
     ! mandoc -T lint -W warning $pages | grep -v 'missing date, using'
+}
+
+# Against the baseline, which `scripts/abi.sh update` makes when a change is meant.
+lint_abi() {
+    scripts/abi.sh check build/dev
 }
 
 lint_build() { # compile commands and man pages; warnings are errors in the dev preset

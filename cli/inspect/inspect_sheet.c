@@ -170,7 +170,7 @@ static int draw_changed(struct mr_dataset *ds, const struct inspect_sheet *o, st
         code = find_fields(specs, n_fields, &fields);
     while (code == CLI_OK && (rc = mr_loader_next(feed.loader, NULL, &batch)) > 0) {
         uint64_t i = batch.index;
-        if (batch.size == 1)
+        if (batch.n == 1)
             draw_batch(&batch, feed.loader, &fields,
                        (uint32_t)(!o->vary ? i
                                   : clips  ? batch.epoch

@@ -102,7 +102,7 @@ static inline void mr_callback_opts_init(struct mr_callback_opts *opts)
 /* Opens a callback set. Errors as mr_dataset_open(). */
 MR_API int mr_dataset_open_callback(const struct mr_callback_opts *opts, struct mr_dataset **out);
 
-#define MR_MAX_RANGES MR_MAX_FIELDS /* byte ranges of a sample */
+#define MR_MAX_RANGES 8 /* byte ranges of a sample with no more fields than this */
 
 /* Bytes of a file of a located set. Arrays have it, so it stays as it is. */
 struct mr_range {
@@ -128,8 +128,8 @@ struct mr_located_opts {
     const char *const *file;             /* their paths or URLs (http, https, s3); copied */
     /*
      * Says where sample `index` is. The same index must always give the same ranges. range: space
-     * for `max` (MR_MAX_RANGES) ranges. Returns how many there are, 1 to max.
-     * Without decode, there is one range for each field, in order, of its mr_spec_bytes().
+     * for `max` ranges: n_fields, or MR_MAX_RANGES if that is more. Returns how many there are, 1
+     * to max. Without decode, there is one range for each field, in order, of its mr_spec_bytes().
      */
     int (*locate)(void *user, uint64_t index, struct mr_range range[], int max);
     /*

@@ -73,6 +73,8 @@ struct mr_collate_fn {
                    const struct mr_collate_in in[], struct mr_collate_out out[]);
     void *user;
 };
+
+/* Sets fn to no callback. C and C++ call mr_collate_fn_init(); see millrace.h. */
 MR_API void mr_collate_fn_fill(struct mr_collate_fn *fn, size_t size);
 static inline void mr_collate_fn_init(struct mr_collate_fn *fn)
 {

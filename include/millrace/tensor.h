@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 #define MR_MAX_RANK   8  /* dimensions of a tensor */
-#define MR_MAX_FIELDS 8  /* fields of a sample */
+#define MR_MAX_FIELDS 32 /* fields of a sample */
 #define MR_NAME_BYTES 24 /* a field's name, with its NUL */
 
 /* The length of what has no known one: see iterable.h. */

@@ -24,9 +24,11 @@
 #include "base/base.h"
 #include "codec/image.h"
 #include "storage/storage.h"
+#include <millrace/callback.h>
 #include <millrace/dataset.h>
 
-#define MR_MAX_EXTENTS MR_MAX_FIELDS /* byte ranges of one sample */
+#define MR_MAX_EXTENTS MR_MAX_FIELDS /* byte ranges of one sample, of any data set */
+#define MR_FEW_EXTENTS MR_MAX_RANGES /* of one with no more fields than this */
 
 /* One byte range. bytes == MR_WHOLE (with offset 0 and field -1): the whole file, whatever its
  * size. field >= 0: the bytes are that field in its final form (C order, native byte order, the
@@ -170,6 +172,12 @@ struct mr_dataset {
     char text[160];
 };
 
+/* The most extents that locate() gives. It sizes what every sample in flight has. */
+static inline int mr_extents_most(const struct mr_dataset *ds)
+{
+    return MR_MAX(ds->n_fields, MR_FEW_EXTENTS);
+}
+
 /* Opens a data set by ops and public options struct: the body of every mr_dataset_open_*. */
 int mr_dataset_make(const struct mr_dataset_ops *ops, const void *opts, struct mr_dataset **out);
 /* The same for a part of a mixture: by URI, with its files in the table of the mixture, which
@@ -185,7 +193,7 @@ int mr_dataset_check(const struct mr_dataset *ds, const char *who);
 /* Fills a caller's options struct of `size` bytes with its format's defaults: the body of every
  * mr_*_opts_fill(). */
 void mr_dataset_opts_fill(const struct mr_dataset_ops *ops, void *opts, size_t size);
-#define MR_MAX_OPTS_BYTES 4096 /* upper bound for any format's options struct */
+#define MR_MAX_OPTS_BYTES 8192 /* upper bound for any format's options struct */
 
 /* Parses a URI into its format and a malloc'd options struct; free that with mr_uri_free().
  * Accesses the disk only to find the end of the path and to recognise the format. */

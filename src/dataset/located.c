@@ -113,18 +113,19 @@ static int check_range(const struct mr_dataset *ds, uint64_t index, int r,
 static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS])
 {
     const struct state *st = ds->state;
-    struct mr_range range[MR_MAX_RANGES] = {{0}};
+    struct mr_range range[MR_MAX_EXTENTS];
     uint64_t errors = mr_error_count(), total = 0;
-    int n = st->locate(st->user.user, index, range, MR_MAX_RANGES);
-    n = mr_user_result(ds, index, "locate", n, MR_MAX_RANGES, errors);
+    int most = mr_extents_most(ds);
+    memset(range, 0, (size_t)most * sizeof range[0]);
+    int n = st->locate(st->user.user, index, range, most);
+    n = mr_user_result(ds, index, "locate", n, most, errors);
     if (n < 0)
         return n;
     if (n == 0 || (!st->decode && n != ds->n_fields))
-        return mr_error_set(MR_ECALLBACK,
-                            "%s: sample %llu: locate returned %d ranges: expected %s%d",
-                            st->user.name, (unsigned long long)index, n,
-                            st->decode ? "1 to " : "one for each field, ",
-                            st->decode ? MR_MAX_RANGES : ds->n_fields);
+        return mr_error_set(
+            MR_ECALLBACK, "%s: sample %llu: locate returned %d ranges: expected %s%d",
+            st->user.name, (unsigned long long)index, n,
+            st->decode ? "1 to " : "one for each field, ", st->decode ? most : ds->n_fields);
     for (int r = 0; r < n; r++) {
         int rc = check_range(ds, index, r, &range[r], &total);
         if (rc < 0)
@@ -139,10 +140,10 @@ static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
 }
 
 /* Every range has bytes: those of an empty one are in memory. */
-static int count(const struct mr_bytes in[])
+static int count(const struct mr_dataset *ds, const struct mr_bytes in[])
 {
-    int n = 0;
-    while (n < MR_MAX_RANGES && in[n].data)
+    int n = 0, most = mr_extents_most(ds);
+    while (n < most && in[n].data)
         n++;
     return n;
 }
@@ -155,7 +156,7 @@ static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_b
     uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK], errors = mr_error_count();
     mr_user_rows(ds, out, row, dim);
     struct mr_sample_context context = mr_user_context(out, index);
-    int rc = st->decode(st->user.user, &context, in, count(in), row, dim);
+    int rc = st->decode(st->user.user, &context, in, count(ds, in), row, dim);
     rc = mr_user_result(ds, index, "decode", rc, 0, errors);
     if (rc < 0)
         return rc;

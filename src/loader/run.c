@@ -52,23 +52,27 @@ static int create_buffers(struct mr_worker *w)
 uint64_t mr_run_row_bytes(const struct mr_loader *ld)
 {
     uint64_t reads = ld->sizes.depth ? (uint64_t)MR_MAX(ld->sizes.sample_reads, 1) : 0;
-    return sizeof(struct mr_run_sample) + reads * (sizeof(struct mr_read) + sizeof(bool));
+    uint64_t extents = (uint64_t)mr_extents_most(ld->ds) * sizeof(struct mr_run_extent);
+    return sizeof(struct mr_run_sample) + extents + reads * (sizeof(struct mr_read) + sizeof(bool));
 }
 
 int mr_runs_create(struct mr_worker *w)
 {
     const struct mr_loader *ld = w->ld;
     uint64_t rows = ld->sizes.runs_per_worker * ld->sizes.run_rows,
-             reads = ld->sizes.run_rows * MR_MAX_EXTENTS;
+             most = (uint64_t)mr_extents_most(ld->ds), reads = ld->sizes.run_rows * most;
     w->run = calloc(ld->sizes.runs_per_worker, sizeof *w->run);
     w->in_flight = calloc(ld->sizes.runs_per_worker, sizeof(struct mr_run *));
     w->spare = calloc(ld->sizes.runs_per_worker, sizeof(struct mr_run *));
     w->run_samples = calloc(rows, sizeof *w->run_samples);
-    w->run_reads = ld->storage ? calloc(rows * MR_MAX_EXTENTS, sizeof *w->run_reads) : NULL;
-    w->run_landed = ld->storage ? calloc(rows * MR_MAX_EXTENTS, sizeof *w->run_landed) : NULL;
-    if (!w->run || !w->in_flight || !w->spare || !w->run_samples ||
+    w->run_extents = calloc(rows * most, sizeof *w->run_extents);
+    w->run_reads = ld->storage ? calloc(rows * most, sizeof *w->run_reads) : NULL;
+    w->run_landed = ld->storage ? calloc(rows * most, sizeof *w->run_landed) : NULL;
+    if (!w->run || !w->in_flight || !w->spare || !w->run_samples || !w->run_extents ||
         (ld->storage && (!w->run_reads || !w->run_landed)))
         return mr_error_nomem("runs of samples", rows * sizeof *w->run_samples);
+    for (uint64_t i = 0; i < rows; i++)
+        w->run_samples[i].extent = w->run_extents + i * most;
     for (uint64_t r = 0; r < ld->sizes.runs_per_worker; r++) {
         w->spare[ld->sizes.runs_per_worker - 1 - r] = &w->run[r];
         w->run[r].sample = w->run_samples + r * ld->sizes.run_rows;
@@ -102,6 +106,7 @@ void mr_runs_free(struct mr_worker *w)
     free(w->in_flight);
     free(w->spare);
     free(w->run_samples);
+    free(w->run_extents);
     free(w->run_reads);
     free(w->run_landed);
     free(w->run_buffers);
@@ -143,12 +148,12 @@ static bool joins(const struct mr_read *last, const struct mr_extent *at, const 
            (!to || (unsigned char *)last->buf + last->bytes == to);
 }
 
-/* The read that this extent makes longer, among the last few (a sample's extents may be in several
- * files), or NULL. */
-static struct mr_read *read_before(struct mr_run *run, const struct mr_extent *at,
+/* The read that this extent makes longer, among the last `most` (a sample's extents may be in
+ * several files), or NULL. */
+static struct mr_read *read_before(struct mr_run *run, uint32_t most, const struct mr_extent *at,
                                    const unsigned char *to)
 {
-    for (uint32_t back = 1; back <= MR_MAX_EXTENTS && back <= run->n_reads; back++) {
+    for (uint32_t back = 1; back <= most && back <= run->n_reads; back++) {
         struct mr_read *last = &run->read[run->n_reads - back];
         if ((to != NULL) == (last->buf != NULL) && joins(last, at, to))
             return last;
@@ -165,7 +170,7 @@ static void plan_read(struct mr_loader *ld, struct mr_run *run, uint32_t i, int 
     if (straight(ld, at, open))
         to = mr_field_row(&ld->layout.field[at->field], mr_ring_slot(&ld->ring, run->t),
                           run->row0 + i);
-    struct mr_read *read = read_before(run, at, to);
+    struct mr_read *read = read_before(run, (uint32_t)mr_extents_most(ld->ds), at, to);
     s->extent[e].skip = read ? read->bytes : 0;
     if (read) {
         read->bytes += at->bytes;
@@ -222,7 +227,8 @@ int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i
         return mr_error_put(&run->error);
     if (s->item)
         return mr_source_error(s);
-    struct mr_run_sample again = {.index = s->index};
+    struct mr_run_extent extents[MR_MAX_EXTENTS];
+    struct mr_run_sample again = {.index = s->index, .extent = extents};
     int rc = locate(w->ld, &again,
                     run->info.epoch); /* for the text: that of the first time is lost by now */
     if (rc < 0)

@@ -22,6 +22,14 @@
 struct mr_loader;
 struct mr_worker;
 
+struct mr_run_extent {
+    struct mr_extent at;
+    const void *view; /* in memory; NULL: see read */
+    struct mr_read *read;
+    uint64_t skip;  /* bytes into the read */
+    bool on_device; /* it has been read into its row in the device half */
+};
+
 struct mr_run_sample {
     uint64_t index, position;  /* position: global, unwrapped */
     int n_extents;             /* of which bytes were had or are on their way */
@@ -29,15 +37,9 @@ struct mr_run_sample {
     int failed_extent;         /* whose bytes could not be had */
     uint32_t row, from, count; /* of a batch sampler's item; else 0 */
     bool done;
-    struct mr_item *item; /* of an iterable data set: its bytes */
-    uint8_t maker;        /* the backend that makes it: its number among the used ones */
-    struct {
-        struct mr_extent at;
-        const void *view; /* in memory; NULL: see read */
-        struct mr_read *read;
-        uint64_t skip;  /* bytes into the read */
-        bool on_device; /* it has been read into its row in the device half */
-    } extent[MR_MAX_EXTENTS];
+    struct mr_item *item;         /* of an iterable data set: its bytes */
+    uint8_t maker;                /* the backend that makes it: its number among the used ones */
+    struct mr_run_extent *extent; /* mr_extents_most() of them */
 };
 
 /* The latest batch that a worker asked a batch sampler for. */
@@ -56,7 +58,7 @@ struct mr_run {
     uint32_t n_left; /* of its batch's rows_left, this run's part that it has not subtracted */
     uint32_t n_reads, n_landed, n_submitted;
     struct mr_run_sample *sample; /* run_rows of them */
-    struct mr_read *read;         /* run_rows x MR_MAX_EXTENTS of them */
+    struct mr_read *read;         /* run_rows x mr_extents_most() of them */
     struct mr_error_kept error;   /* code < 0: no order, no buffer: fatal */
     bool *landed; /* of each read: reaped. Until then its result is its store's, on any thread */
     unsigned char *buffer;

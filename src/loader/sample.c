@@ -97,9 +97,10 @@ static int replace(struct mr_worker *w, const struct mr_row *row, uint64_t posit
     uint64_t length = ld->plan.length, p = position % length;
     uint64_t tries = MR_MIN(length - 1, MAX_REPLACE_TRIES);
     struct mr_row alone = *row; /* without the samples behind the bad one */
+    struct mr_run_extent extents[MR_MAX_EXTENTS] = {{{0}}};
     alone.n_next = 0;
     for (uint64_t k = 1; k <= tries; k++) {
-        struct mr_run_sample s = {.position = position};
+        struct mr_run_sample s = {.position = position, .extent = extents};
         if (atomic_load_explicit(&ld->ring.stop, memory_order_relaxed))
             break;
         int rc = mr_sampler_map(ld->sampler, row->epoch, (p + k) % length, 1, &s.index);
@@ -159,7 +160,9 @@ void mr_sample_make(struct mr_worker *w, struct mr_run *run, uint32_t i, bool ti
 void mr_sample_make_again(struct mr_worker *w, struct mr_slot *slot, uint64_t t, uint32_t at)
 {
     struct mr_row row = {.slot = slot, .t = t, .epoch = slot->info.epoch, .at = at};
-    struct mr_run_sample s = {.index = slot->indices[at], .position = slot->positions[at]};
+    struct mr_run_extent extents[MR_MAX_EXTENTS] = {{{0}}};
+    struct mr_run_sample s = {
+        .index = slot->indices[at], .position = slot->positions[at], .extent = extents};
     int last = w->ld->backends.n_used - 1;
     int rc = make_now(w, &row, &s, last);
     if (rc < 0)

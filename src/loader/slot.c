@@ -44,6 +44,19 @@ void mr_slot_memory_destroy(struct mr_slot_memory *m)
     free(m);
 }
 
+static bool create_fields(struct mr_slot *slot, int n)
+{
+    slot->lengths = calloc((size_t)n, sizeof *slot->lengths);
+    slot->offsets = calloc((size_t)n, sizeof *slot->offsets);
+    slot->spec = calloc((size_t)n, sizeof *slot->spec);
+    slot->bytes = calloc((size_t)n, sizeof *slot->bytes);
+    slot->place = calloc((size_t)n, sizeof *slot->place);
+    if (!slot->lengths || !slot->offsets || !slot->spec || !slot->bytes || !slot->place)
+        return false;
+    slot->n_fields = n;
+    return true;
+}
+
 /* One number a row for each of these. */
 static int create_arrays(struct mr_slot *slot, const struct mr_layout *layout, uint64_t rows)
 {
@@ -51,7 +64,8 @@ static int create_arrays(struct mr_slot *slot, const struct mr_layout *layout, u
     slot->indices = calloc(rows, sizeof *slot->indices);
     slot->positions = calloc(rows, sizeof *slot->positions);
     slot->maker = calloc(rows, sizeof *slot->maker);
-    bool got = slot->indices && slot->positions && slot->maker;
+    bool got = slot->indices && slot->positions && slot->maker &&
+               create_fields(slot, layout->n_fields + layout->n_added);
     if (layout->items && got)
         got = (slot->items = calloc(rows, sizeof *slot->items));
     if (layout->varies && got) {
@@ -86,10 +100,15 @@ static void free_arrays(struct mr_slot *slot)
     free((void *)slot->kept);
     free(slot->packing.part);
     mr_rows_destroy(&slot->rows);
-    for (int f = 0; f < MR_MAX_FIELDS; f++) {
+    for (int f = 0; f < slot->n_fields; f++) {
         free(slot->lengths[f]);
         free(slot->offsets[f]);
     }
+    free(slot->lengths);
+    free(slot->offsets);
+    free(slot->spec);
+    free(slot->bytes);
+    free(slot->place);
 }
 
 int mr_slot_create(struct mr_slot_memory *memory, uint32_t i, uint32_t n,

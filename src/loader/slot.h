@@ -85,16 +85,18 @@ struct mr_slot {
     struct mr_batch_item *items; /* of each row, from a batch sampler; else NULL */
     uint8_t *maker;              /* of each row: the number of the backend that made it */
     uint64_t most_rows;
-    uint64_t *dims; /* [field][row][MR_MAX_RANK], when some field varies; else NULL */
-    uint64_t *lengths[MR_MAX_FIELDS], *offsets[MR_MAX_FIELDS];
+    uint64_t *dims;       /* [field][row][MR_MAX_RANK], when some field varies; else NULL */
     struct mr_rows rows;  /* of collated fields, until the batch is complete */
     unsigned char **kept; /* [field][row]: where in these; NULL: no field is collated */
     uint64_t capacity;    /* of each half, if a field is collated */
     uint64_t end;         /* of what is collated, in each half */
     struct mr_packing packing;
-    struct mr_spec spec[MR_MAX_FIELDS]; /* of the batch as delivered */
-    uint64_t bytes[MR_MAX_FIELDS];
-    uint64_t place[MR_MAX_FIELDS]; /* in the halves */
+    /* Of each field. */
+    int n_fields;
+    uint64_t **lengths, **offsets;
+    struct mr_spec *spec; /* of the batch as delivered */
+    uint64_t *bytes;
+    uint64_t *place;     /* in the halves */
     struct mr_bad *bad;  /* [lock while being filled] unordered; the consumer's once ready */
     uint64_t bad_before; /* bad samples of the batches before; the consumer's, as is: */
     uint64_t n_bad;      /* its own */

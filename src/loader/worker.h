@@ -47,7 +47,8 @@ struct mr_worker {
     struct mr_run **in_flight; /* ring, in the order they were claimed */
     struct mr_run **spare; /* the others, last used on top: only memory that is needed is touched */
     uint32_t first, n_runs, n_spare;
-    uint32_t n_sent;                   /* runs from the first on whose reads were all submitted */
+    uint32_t n_sent; /* runs from the first on whose reads were all submitted */
+    struct mr_run_extent *run_extents;
     struct mr_run_sample *run_samples; /* all runs' parts; unused pages are not touched */
     struct mr_read *run_reads;
     bool *run_landed;

@@ -297,7 +297,9 @@ static void held_batches_count(void **state)
     struct mr_dataset *ds = open_set(&set);
     struct mr_budget *budget = make_budget(2, 100000);
     struct mr_loader *ld, *other;
-    struct mr_batch held[N / 10];
+    struct mr_batch held[N / 10] = {{0}};
+    for (int i = 0; i < N / 10; i++)
+        held[i].size = sizeof held[i];
     int n = 0, rc;
     for (int i = 0; i < N / 10; i++)
         held[i].size = sizeof held[i];

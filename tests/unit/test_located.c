@@ -478,8 +478,8 @@ static void options_are_checked(void **state)
     open_fails(&o, MR_EMISUSE, "pages: no samples");
     o = located_opts(&s, AS_IT_IS);
     o.name = NULL;
-    o.n_fields = 9;
-    open_fails(&o, MR_EMISUSE, "located: 9 fields: expected 1..8");
+    o.n_fields = 33;
+    open_fails(&o, MR_EMISUSE, "located: 33 fields: expected 1..32");
     assert_int_equal(s.closed, 0);
     mr_dataset_close(located(&s, AS_IT_IS));
     assert_int_equal(s.closed, 1);

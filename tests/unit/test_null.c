@@ -114,6 +114,7 @@ static void outputs_and_texts(void **state)
     assert_string_equal(mr_text_scale(MR_TEXT_COUNT, 3, &scaled, NULL), "");
     assert_string_equal(mr_text_number(1, MR_TEXT_COUNT, NULL), "");
     mr_text_table_fill(NULL, sizeof table);
+    mr_collate_fn_fill(NULL, sizeof(struct mr_collate_fn));
     mr_text_table_init(&table);
     misuse(mr_text_table_write(NULL, stderr));
     misuse(mr_text_table_write(&table, NULL));

@@ -272,10 +272,11 @@ static int make_field(const struct mr_dataset *ds, const struct mr_tar_one *one,
 static int decode_one(const struct mr_dataset *ds, const struct mr_tar_one *one,
                       const unsigned char *base, const struct mr_bytes in[], struct mr_sample *out)
 {
-    struct part p[MR_MAX_FIELDS] = {{0}};
+    struct part p[MR_MAX_FIELDS];
     /* as in locate(): a bad sample has different extents */
     for (int f = 0; f < ds->n_fields; f++) {
         const struct mr_tar_member *m = mr_tar_one_member(one, f);
+        p[f] = (struct part){0};
         int rc = m ? part_of(ds, one, f, m, &p[f]) : lacks(ds, one, f);
         if (rc < 0)
             return rc;

@@ -79,7 +79,9 @@ static int decode(struct mr_worker *w, const struct mr_row *row, struct mr_run_s
                   struct mr_sample *out)
 {
     struct mr_loader *ld = w->ld;
-    struct mr_bytes in[MR_MAX_EXTENTS] = {{NULL, 0}};
+    struct mr_bytes in[MR_MAX_EXTENTS];
+    for (int e = 0, most = mr_extents_most(ld->ds); e < most; e++)
+        in[e] = (struct mr_bytes){NULL, 0};
     bool as_is = true;
     for (int e = 0; e < s->n_extents; e++) {
         s->failed_extent = e;
