@@ -1,6 +1,13 @@
 /* By how much slots have grown, against the ceiling (max_memory). */
 #include "loader/engine.h"
 
+static void count_less(struct mr_grown *grown, uint64_t host, uint64_t device, uint64_t rows)
+{
+    atomic_fetch_sub(&grown->host_bytes, host);
+    atomic_fetch_sub(&grown->device_bytes, device);
+    atomic_fetch_sub(&grown->rows_bytes, rows);
+}
+
 /* Counted first: of two workers whose growth fits only alone, at most one gets it. */
 int mr_grown_add(struct mr_loader *ld, uint64_t host, uint64_t device, uint64_t rows)
 {
@@ -10,11 +17,14 @@ int mr_grown_add(struct mr_loader *ld, uint64_t host, uint64_t device, uint64_t 
     more += atomic_fetch_add(&grown->rows_bytes, rows) + rows;
     uint64_t n = atomic_load(&ld->ring.n_all) - ld->ring.n_slots;
     uint64_t total = grown->planned_bytes + n * grown->slot_bytes + more;
-    if (!ld->opts.max_memory || total <= ld->opts.max_memory)
+    bool fits = !ld->opts.max_memory || total <= ld->opts.max_memory;
+    if (fits && mr_budget_grow(&ld->share, host + device + rows))
         return 0;
-    mr_grown_sub(ld, host, device, rows);
+    count_less(grown, host, device, rows);
     if (rows > 0)
         atomic_store(&grown->refused, true);
+    if (fits)
+        return mr_budget_over(&ld->share, total, "a batch of samples that differ in shape");
     return mr_error_set(
         MR_ELIMIT,
         "max_memory %llu bytes: a batch of samples that differ in shape needs %llu more, which "
@@ -27,7 +37,6 @@ int mr_grown_add(struct mr_loader *ld, uint64_t host, uint64_t device, uint64_t 
 
 void mr_grown_sub(struct mr_loader *ld, uint64_t host, uint64_t device, uint64_t rows)
 {
-    atomic_fetch_sub(&ld->grown.host_bytes, host);
-    atomic_fetch_sub(&ld->grown.device_bytes, device);
-    atomic_fetch_sub(&ld->grown.rows_bytes, rows);
+    count_less(&ld->grown, host, device, rows);
+    mr_budget_shrink(&ld->share, host + device + rows);
 }

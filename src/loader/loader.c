@@ -50,6 +50,21 @@ static int open_device(struct mr_loader *ld, struct mr_device *device)
     return mr_device_query(ld->device, &ld->device_info);
 }
 
+/* What the packing sampler says of rows is of no use to others than collate pack. */
+static int check_packing(struct mr_loader *ld)
+{
+    uint64_t length = ld->sampler->row_length;
+    bool packs = ld->opts.collate == MR_COLLATE_PACK;
+    if (packs && (ld->opts.pack_length == 0 || ld->opts.pack_length == length)) {
+        ld->opts.pack_length = length;
+        return 0;
+    }
+    return mr_error_set(MR_EOPTION,
+                        "the sampler packs documents into rows of %llu elements: expected collate "
+                        "pack with pack_length %llu (or 0: the sampler's)",
+                        (unsigned long long)length, (unsigned long long)length);
+}
+
 /* A batch sampler says how large batches are. */
 static int take_batches(struct mr_loader *ld)
 {
@@ -59,7 +74,7 @@ static int take_batches(struct mr_loader *ld)
                             "sample could replace a bad one: use fail or skip");
     ld->opts.batch_size = ld->sampler->max_batch;
     ld->layout.items = true;
-    return 0;
+    return ld->sampler->row_length > 0 ? check_packing(ld) : 0;
 }
 
 static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)

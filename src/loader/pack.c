@@ -54,13 +54,51 @@ static int find_length(const struct mr_loader *ld, const struct mr_slot *slot, u
     return 0;
 }
 
-static int plan_part(const struct mr_loader *ld, struct mr_slot *slot, uint64_t row,
+/* Where the batch sampler wants a sample. */
+static int plan_item(const struct mr_loader *ld, struct mr_slot *slot, uint64_t row,
+                     uint64_t length, struct mr_part *end)
+{
+    const struct mr_batch_item *item = &slot->items[row];
+    if (item->row < end->row || item->from > length || item->count > length - item->from)
+        return mr_error_set(MR_EOPTION,
+                            "sample %llu has %llu elements; the batch sampler puts %u of them, "
+                            "from %u on, into row %u, behind row %u: expected a part of the "
+                            "sample, and rows in order",
+                            (unsigned long long)item->index, (unsigned long long)length,
+                            item->count, item->from, item->row, end->row);
+    if (item->row > end->row)
+        *end = (struct mr_part){.row = item->row};
+    end->from = item->from;
+    end->count = item->count > 0 ? item->count : (uint32_t)(length - item->from);
+    if (end->count > ld->opts.pack_length - end->at)
+        return mr_error_set(MR_EOPTION,
+                            "the batch sampler puts %u elements of sample %llu into row %u, which "
+                            "has %u: pack_length is %llu",
+                            end->count, (unsigned long long)item->index, end->row, end->at,
+                            (unsigned long long)ld->opts.pack_length);
+    slot->packing.part[row] = *end;
+    end->at += end->count;
+    return 0;
+}
+
+/* Does the batch sampler place samples, or choose them alone? */
+static bool has_places(const struct mr_slot *slot)
+{
+    bool places = false;
+    for (uint64_t row = 0; slot->items && row < slot->size && !places; row++)
+        places = slot->items[row].row || slot->items[row].from || slot->items[row].count;
+    return places;
+}
+
+static int plan_part(const struct mr_loader *ld, struct mr_slot *slot, uint64_t row, bool places,
                      struct mr_part *end)
 {
     uint64_t length, most = ld->opts.pack_length;
     int rc = find_length(ld, slot, row, &length);
     if (rc < 0)
         return rc;
+    if (places)
+        return plan_item(ld, slot, row, length, end);
     if (length > most)
         return mr_error_set(MR_ESHAPE,
                             "sample %llu has %llu elements: pack_length is %llu: make that larger, "
@@ -79,8 +117,9 @@ int mr_pack_plan(struct mr_loader *ld, struct mr_slot *slot)
 {
     struct mr_packing *packing = &slot->packing;
     struct mr_part end = {0};
+    bool places = has_places(slot);
     for (uint64_t row = 0; row < slot->size; row++) {
-        int rc = plan_part(ld, slot, row, &end);
+        int rc = plan_part(ld, slot, row, places, &end);
         if (rc < 0)
             return rc;
     }
