@@ -60,9 +60,6 @@ struct mr_slot {
     _Atomic bool asking;        /* one worker asks the device about that: the others wait for it */
     _Atomic uint64_t claim_ns;  /* when its first run was started; 0: not yet */
     _Atomic uint64_t ready_for; /* ready to be handed out; UINT64_MAX: none */
-    _Atomic uint64_t arrival;   /* in_order = 0: its batch's (arrive.h) */
-    uint64_t unfinished;        /* in_order = 0 [lock]: its batch; UINT64_MAX: it is handed out */
-    struct mr_slot *next_later; /* ready, of a later epoch */
     _Atomic uint32_t hold;      /* who holds its batch (hold.h); 0: not held */
     struct mr_slot *next_released;
     struct mr_leases *leases;
@@ -71,6 +68,10 @@ struct mr_slot {
     uint32_t id;              /* slots are numbered as they are made */
     struct mr_slot *next_all; /* one made before this one */
     struct mr_slot_memory *memory;
+    /* With in_order = 0: */
+    _Atomic uint64_t arrival;   /* its batch's (arrive.h) */
+    uint64_t unfinished;        /* [lock] its batch; UINT64_MAX: it is handed out */
+    struct mr_slot *next_later; /* ready, of a later epoch */
     /* Read for each row: not on a line that is written for each batch. */
     _Alignas(MR_CACHE_LINE) unsigned char *host;
     unsigned char *device;
