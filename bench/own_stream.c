@@ -3,7 +3,9 @@
  * the stream is made by the driver, found by dlopen, and wrapped; the kernel reads every byte of
  * each batch.
  *
- * usage: own_stream DATASET BATCH_SIZE EPOCHS [none|touch]      none: no kernel
+ * usage: own_stream DATASET BATCH_SIZE EPOCHS [none|touch|hold|any]
+ *   none: no kernel; touch: the kernel; hold: and the last 8 batches are held; any: and batches are
+ *   released in the stream that stands for all
  * Runs as millrace feed DATASET --cache host --shuffle does. Prints one line of JSON. Exit code 77:
  * there is no GPU here.
  */
@@ -103,28 +105,35 @@ static void find_driver(void)
     }
 }
 
+#define HELD 8
+
 struct consumer {
-    struct mr_stream *stream;
-    void *native, *touch; /* touch NULL: no kernel */
+    struct mr_stream *stream, *last; /* last: that batches are released in */
+    void *native, *touch;            /* touch NULL: no kernel */
+    unsigned n_held;                 /* batches held beside the newest */
 };
 
 /* Returns the time from the first batch to the end of the last one's work. */
 static uint64_t consume(struct mr_loader *loader, const struct consumer *c, uint64_t *out_samples)
 {
-    struct mr_batch batch = {.size = sizeof batch};
-    uint64_t from = 0, samples = 0;
+    static struct mr_batch held[HELD + 1];
+    uint64_t from = 0, samples = 0, taken = 0;
     int rc;
-    while ((rc = mr_loader_next(loader, c->stream, &batch)) > 0) {
-        uint64_t in = (uint64_t)(uintptr_t)batch.field[0].data, n = batch.field[0].bytes / 4;
+    for (unsigned i = 0; i <= HELD; i++)
+        held[i].size = sizeof held[i];
+    while ((rc = mr_loader_next(loader, c->stream, &held[taken % (c->n_held + 1)])) > 0) {
+        struct mr_batch *batch = &held[taken++ % (c->n_held + 1)];
+        uint64_t in = (uint64_t)(uintptr_t)batch->field[0].data, n = batch->field[0].bytes / 4;
         void *params[] = {&in, &n};
         if (from)
-            samples += batch.n; /* as feed counts: from the first batch on */
+            samples += batch->n; /* as feed counts: from the first batch on */
         else
             from = mr_time_ns();
         if (c->touch)
             driver(launch(c->touch, 64, 1, 1, 256, 1, 1, 0, c->native, params, NULL),
                    "cuLaunchKernel");
-        must(mr_loader_release(loader, &batch, c->stream));
+        if (taken > c->n_held)
+            must(mr_loader_release(loader, &held[taken % (c->n_held + 1)], c->last));
     }
     must(rc);
     must(mr_stream_synchronize(c->stream));
@@ -143,7 +152,8 @@ int main(int argc, char **argv)
     void *context = NULL, *module = NULL;
     uint64_t samples = 0;
     if (argc < 4)
-        fail("usage: own_stream DATASET BATCH_SIZE EPOCHS [none|touch]");
+        fail("usage: own_stream DATASET BATCH_SIZE EPOCHS [none|touch|hold|any]");
+    const char *mode = argc > 4 ? argv[4] : "touch";
     int rc = mr_device_open("cuda", &device);
     if (rc == MR_ENODEVICE) {
         printf("%s\n", mr_last_error());
@@ -154,11 +164,13 @@ int main(int argc, char **argv)
     driver(context_retain(&context, 0), "cuDevicePrimaryCtxRetain");
     driver(context_set(context), "cuCtxSetCurrent");
     driver(stream_create(&c.native, 1), "cuStreamCreate");
-    if (argc < 5 || strcmp(argv[4], "none") != 0) {
+    if (strcmp(mode, "none") != 0) {
         driver(module_load(&module, ptx), "cuModuleLoadData");
         driver(function_get(&c.touch, module, "touch"), "cuModuleGetFunction");
     }
     must(mr_stream_wrap(device, c.native, &c.stream));
+    c.last = strcmp(mode, "any") == 0 ? mr_stream_any(device) : c.stream;
+    c.n_held = strcmp(mode, "hold") == 0 ? HELD : 0;
     must(mr_dataset_open(argv[1], &ds));
     must(mr_sampler_open("random", mr_dataset_length(ds), 0, &sampler));
     mr_loader_opts_init(&opts);
@@ -167,9 +179,8 @@ int main(int argc, char **argv)
     opts.epochs = strtoull(argv[3], NULL, 10);
     must(mr_loader_open(ds, sampler, NULL, device, &opts, &loader));
     uint64_t ns = consume(loader, &c, &samples);
-    printf("{\"kernel\": %s, \"samples\": %llu, \"warm_samples_per_s\": %.0f}\n",
-           c.touch ? "true" : "false", (unsigned long long)samples,
-           (double)samples * 1e9 / (double)(ns ? ns : 1));
+    printf("{\"mode\": \"%s\", \"samples\": %llu, \"warm_samples_per_s\": %.0f}\n", mode,
+           (unsigned long long)samples, (double)samples * 1e9 / (double)(ns ? ns : 1));
     mr_loader_close(loader);
     mr_stream_destroy(c.stream);
     driver(stream_destroy(c.native), "cuStreamDestroy_v2");

@@ -102,14 +102,15 @@ try {
     int rc;
     while ((rc = mr_loader_next(loader.get(), nullptr, &batch)) > 0) {
         const double *value = static_cast<const double *>(batch.field[0].data);
-        for (std::uint64_t i = 0; i < batch.field[0].spec.dim[0]; i++)
+        for (std::uint64_t i = 0; i < batch.n; i++)
             std::printf(i == 0 ? "%.0f" : " %.0f", value[i]);
         std::printf("\n");
         mr_loader_release(loader.get(), &batch, nullptr);
     }
     if (rc < 0)
         fail();
-    mr_bad_sample bad;
+    mr_bad_sample bad = {};
+    bad.size = sizeof bad;
     for (std::uint64_t i = 0; mr_loader_bad(loader.get(), i, &bad) > 0; i++)
         std::printf("left out: %s\n", bad.reason);
     return 0;

@@ -69,7 +69,7 @@ static int read_epoch(struct mr_dataset *ds, struct mr_sampler *sampler, int pri
 {
     struct mr_loader_opts opts;
     struct mr_loader *loader;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     uint64_t n = 0, used = 0, all = 0;
     mr_loader_opts_init(&opts);
     opts.batch_size = 8; /* not used with a batch sampler */
@@ -79,7 +79,7 @@ static int read_epoch(struct mr_dataset *ds, struct mr_sampler *sampler, int pri
         return rc;
     while ((rc = mr_loader_next(loader, NULL, &b)) > 0) {
         const uint64_t *dim = b.field[0].spec.dim;
-        for (uint64_t i = 0; i < b.size; i++)
+        for (uint64_t i = 0; i < b.n; i++)
             used += b.field[0].lengths[i];
         all += dim[0] * dim[1];
         n++;

@@ -24,14 +24,14 @@ static int open_loader(struct mr_dataset *ds, uint64_t epochs, struct mr_budget 
 /* One epoch. Returns the number of its samples, or a negative error. */
 static int64_t pass(struct mr_loader *loader)
 {
-    struct mr_batch batch;
+    struct mr_batch batch = {.size = sizeof batch};
     int64_t n = 0;
     int last = 0, rc;
     while (!last) {
         rc = mr_loader_next(loader, NULL, &batch);
         if (rc <= 0)
             return rc;
-        n += (int64_t)batch.field[0].spec.dim[0]; /* train, or validate, here */
+        n += (int64_t)batch.n; /* train, or validate, here */
         last = batch.last;
         rc = mr_loader_release(loader, &batch, NULL);
         if (rc < 0)

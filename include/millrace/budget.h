@@ -14,16 +14,16 @@
  * the same time; the others sleep. A worker that waits, for a read or for a free slot, lets another
  * one work, and so does one that has worked for a millisecond while others wait. Workers are served
  * in the order in which they asked, so no loader starves, and a loader whose batches are not taken
- * costs the others nothing. A callback (of a data set, sampler or op) counts as work even while it
- * sleeps, so it must not wait for another loader of the same budget. Not limited: init and exit
- * hooks, and samples made on the consumer's thread (replacements of bad ones).
+ * costs the others nothing. A callback (of a data set, sampler, op or collation) counts as work
+ * even while it sleeps, so it must not wait for another loader of the same budget. Not limited:
+ * init and exit hooks, and samples made on the consumer's thread (replacements of bad ones).
  *
  * Memory: what a loader will need is computed when it opens, as for mr_loader_opts.max_memory, and
  * the sum over all open loaders stays within the ceiling. Opening a loader that exceeds it fails
  * with MR_ELIMIT after numbers that were left automatic have been lowered. Slots that replace those
- * of held batches count as well. Closing a loader gives its part back. Loaders that cache files of
- * one data set count them once each. Files whose size is not known at open are cached only within
- * the loader's own max_memory, which then counts as a whole.
+ * of held batches count as well, and so does what slots grow by. Closing a loader gives its part
+ * back. Loaders that cache files of one data set count them once each. Files whose size is not
+ * known at open are cached only within the loader's own max_memory, which then counts as a whole.
  *
  * What a loader delivers does not depend on its budget.
  *

@@ -59,7 +59,8 @@ enum mr_collate {
     MR_COLLATE_FIXED, /* variable dimensions are padded to their bound: one shape for all batches */
     MR_COLLATE_RAGGED, /* values are put end to end, with offsets */
     /* Samples end to end in rows of pack_length elements, padded at the end of a row. The batch
-     * also has positions, segments and cu_seqlens: docs/data.md. */
+     * also has positions, segments and cu_seqlens: docs/data.md. Samples go where the sampler says
+     * (MR_SAMPLER_PACK), or in their order, each into the current row or a new one. */
     MR_COLLATE_PACK,
 };
 
@@ -149,7 +150,7 @@ struct mr_loader_opts {
      * field "cu_seqlens", i32 [samples + 1]: where each sample begins if all are put end to end,
      * and the end. NULL (default): none. Borrowed likewise. */
     const char *cu_seqlens;
-    /* PACK: elements of a row, 1 to 2^31 - 1. 0 (default): what the packing sampler makes. */
+    /* PACK: elements of a row, 1 to 2^31 - 1; default 0: the sampler's row_length, if it packs. */
     uint64_t pack_length;
     /* Threads and memory shared with other loaders (budget.h); NULL (default): its own. */
     struct mr_budget *budget;

@@ -115,7 +115,7 @@ void mr_budget_leave(struct mr_budget_share *share)
     while (*at != share)
         at = &(*at)->next;
     *at = share->next;
-    budget->bytes -= share->bytes;
+    budget->bytes -= share->bytes + share->grown;
     bool unused = --budget->n_shares == 0 && budget->destroyed;
     pthread_mutex_unlock(&budget->lock);
     share->budget = NULL;
@@ -128,21 +128,49 @@ uint32_t mr_budget_workers(const struct mr_budget_share *share, uint32_t own)
     return share->budget ? MR_MIN(own, share->budget->workers) : own;
 }
 
+/* [lock] Changes a part of a share, if the ceiling has space for it. */
+static bool set_part(struct mr_budget *budget, uint64_t *part, uint64_t bytes)
+{
+    uint64_t sum;
+    if (!mr_add(budget->bytes - *part, bytes, &sum) ||
+        (bytes > *part && budget->max_memory > 0 && sum > budget->max_memory))
+        return false;
+    budget->bytes = sum;
+    *part = bytes;
+    return true;
+}
+
 bool mr_budget_reserve(struct mr_budget_share *share, uint64_t bytes)
 {
     struct mr_budget *budget = share->budget;
     if (!budget)
         return true;
     pthread_mutex_lock(&budget->lock);
-    uint64_t others = budget->bytes - share->bytes, sum;
-    bool fits =
-        mr_add(others, bytes, &sum) && (budget->max_memory == 0 || sum <= budget->max_memory);
-    if (fits) {
-        budget->bytes = sum;
-        share->bytes = bytes;
-    }
+    bool fits = set_part(budget, &share->bytes, bytes);
     pthread_mutex_unlock(&budget->lock);
     return fits;
+}
+
+bool mr_budget_grow(struct mr_budget_share *share, uint64_t bytes)
+{
+    struct mr_budget *budget = share->budget;
+    uint64_t sum;
+    if (!budget)
+        return true;
+    pthread_mutex_lock(&budget->lock);
+    bool fits = mr_add(share->grown, bytes, &sum) && set_part(budget, &share->grown, sum);
+    pthread_mutex_unlock(&budget->lock);
+    return fits;
+}
+
+void mr_budget_shrink(struct mr_budget_share *share, uint64_t bytes)
+{
+    struct mr_budget *budget = share->budget;
+    if (!budget)
+        return;
+    pthread_mutex_lock(&budget->lock);
+    (void)set_part(budget, &share->grown, share->grown - bytes);
+    pthread_mutex_unlock(&budget->lock);
 }
 
 uint64_t mr_budget_reserved(const struct mr_budget_share *share)
@@ -160,7 +188,7 @@ int mr_budget_over(struct mr_budget_share *share, uint64_t bytes, const char *pa
         if (s != share)
             at += (size_t)snprintf(others + at, sizeof others - at, "%s%.80s %llu",
                                    at ? ", " : "; open loaders have ", s->name,
-                                   (unsigned long long)s->bytes);
+                                   (unsigned long long)(s->bytes + s->grown));
     pthread_mutex_unlock(&budget->lock);
     return mr_error_set(MR_ELIMIT, "budget: max_memory %llu bytes: %.80s needs %llu: %s%s",
                         (unsigned long long)budget->max_memory, share->name,

@@ -19,9 +19,9 @@
 struct mr_budget_share {
     struct mr_budget *budget; /* NULL: none */
     struct mr_budget_share *next;
-    const char *name; /* of its data set, for texts */
-    uint64_t bytes;
-    bool stopped; /* its workers take no permits any more */
+    const char *name;      /* of its data set, for texts */
+    uint64_t bytes, grown; /* reserved; and what was added since */
+    bool stopped;          /* its workers take no permits any more */
 };
 
 /* A worker's permit, or its place in the queue. */
@@ -41,6 +41,9 @@ uint32_t mr_budget_workers(const struct mr_budget_share *share, uint32_t own);
 
 /* Makes the share this large, if the ceiling has space for it. */
 bool mr_budget_reserve(struct mr_budget_share *share, uint64_t bytes);
+/* Adds to it, and takes back: what slots have grown by. */
+bool mr_budget_grow(struct mr_budget_share *share, uint64_t bytes);
+void mr_budget_shrink(struct mr_budget_share *share, uint64_t bytes);
 /* What the share was made, if the budget has a ceiling; else 0. */
 uint64_t mr_budget_reserved(const struct mr_budget_share *share);
 /* The error of a share that would need so many bytes: the sum by loader. parts: what the loader

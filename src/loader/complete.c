@@ -7,8 +7,10 @@ bool mr_complete_rows(struct mr_worker *w, uint64_t t, uint64_t rows)
     struct mr_slot *slot = mr_ring_slot(&ld->ring, t);
     if (!mr_ring_rows_done(slot, rows))
         return false;
-    if (ld->plan.finds)
-        slot->info.rows = atomic_load_explicit(&slot->n_found, memory_order_relaxed);
+    if (ld->plan.finds) {
+        uint64_t found = atomic_load_explicit(&slot->n_found, memory_order_relaxed);
+        slot->info.rows = found < MR_RUN_FAILED ? found : 0;
+    }
     uint64_t start = mr_time_ns();
     mr_watch_since(&w->watch, start);
     mr_watch_note(&w->watch, t, 0, MR_TASK_COMPLETE);

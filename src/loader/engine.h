@@ -30,7 +30,7 @@
  *   watch.h    what each worker does at the moment          watch.c
  *   gate.h     who may call it, and closing during a call   gate.c
  *   consumers.h  threads that take batches, in turns        consumers.c
- *   budget.h   permits and a ceiling shared with others       budget.c
+ *   budget.h   permits and a ceiling shared with others     budget.c
  *
  * loader.c opens and closes; handout.c is the consumer's side; state.c saves and loads a run's
  * place.

@@ -200,7 +200,8 @@ static int take(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *st
     return stream ? mr_ship_hand_out(ld, slot, stream) : copied;
 }
 
-/* [consumers.lock] With several consumers the time before a turn is not counted: another one has it. */
+/* [consumers.lock] With several consumers the time before a turn is not counted: another one has
+ * it. */
 static int next(struct mr_loader *ld, struct mr_stream *stream, uint64_t entered, uint64_t until_ns,
                 struct mr_batch *out)
 {

@@ -79,6 +79,7 @@ int mr_fields_plan(struct mr_loader *ld)
         if (rc < 0)
             return rc;
     }
+    ld->layout.packs = ld->opts.collate == MR_COLLATE_PACK;
     int rc = mr_pack_check(ld);
     if (rc < 0)
         return rc;

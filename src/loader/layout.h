@@ -61,7 +61,6 @@ struct mr_layout {
     uint64_t partner_offset; /* in the halves, a u32 a row, when device parts mix rows */
     bool mixes;              /* they do */
     bool packs;              /* batches are packed */
-    uint64_t pack_length;    /* elements of a packed row */
     bool flips;              /* some device part has an hflip */
     bool items;              /* slots keep the batch sampler's item of each row */
 };

@@ -49,6 +49,21 @@ static int open_device(struct mr_loader *ld, struct mr_device *device)
     return mr_device_query(ld->device, &ld->device_info);
 }
 
+/* What the packing sampler says of rows is of no use to others than collate pack. */
+static int check_packing(struct mr_loader *ld)
+{
+    uint64_t length = ld->sampler->row_length;
+    bool packs = ld->opts.collate == MR_COLLATE_PACK;
+    if (packs && (ld->opts.pack_length == 0 || ld->opts.pack_length == length)) {
+        ld->opts.pack_length = length;
+        return 0;
+    }
+    return mr_error_set(MR_EOPTION,
+                        "the sampler packs documents into rows of %llu elements: expected collate "
+                        "pack with pack_length %llu (or 0: the sampler's)",
+                        (unsigned long long)length, (unsigned long long)length);
+}
+
 /* A batch sampler says how large batches are. */
 static int take_batches(struct mr_loader *ld)
 {
@@ -58,7 +73,7 @@ static int take_batches(struct mr_loader *ld)
                             "sample could replace a bad one: use fail or skip");
     ld->opts.batch_size = ld->sampler->max_batch;
     ld->layout.items = true;
-    return 0;
+    return ld->sampler->row_length > 0 && !ld->layout.by_user ? check_packing(ld) : 0;
 }
 
 static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
@@ -176,7 +191,6 @@ static void free_parts(struct mr_loader *ld)
     mr_gate_destroy(&ld->gate);
     mr_consumers_destroy(&ld->consumers);
     mr_budget_leave(&ld->share);
-    pthread_mutex_destroy(&ld->grown.lock);
     free(ld);
     mr_error_put(&kept);
 }
@@ -252,7 +266,6 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     ld->chain = chain;
     ld->stats.open_ns = start;
     pthread_mutex_init(&ld->ship.lock, NULL);
-    pthread_mutex_init(&ld->grown.lock, NULL);
     mr_gate_init(&ld->gate);
     rc = mr_consumers_init(&ld->consumers);
     if (rc == 0)

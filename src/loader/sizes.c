@@ -148,10 +148,12 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
     return m;
 }
 
-/* What counts in the budget. Files of unknown size may fill the cache up to its own ceiling. */
+/* What is reserved in the budget, where slots that grow are counted apart. Files of unknown size
+ * may fill the cache up to its own ceiling. */
 static uint64_t claimed(const struct mr_loader *ld, const struct mr_files_kinds *kinds,
-                        uint64_t total)
+                        const struct memory_sum *m)
 {
+    uint64_t total = m->total - m->grown;
     return ld->caching && kinds->n_lazy > 0 ? MR_MAX(total, ld->opts.max_memory) : total;
 }
 
@@ -179,14 +181,13 @@ static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds
 {
     struct memory_sum m = sum_memory(ld, kinds, ld->ring.n_slots);
     uint64_t most = ld->opts.max_memory;
-    while ((most && m.total > most) ||
-           !mr_budget_reserve(&ld->share, claimed(ld, kinds, m.total))) {
+    while ((most && m.total > most) || !mr_budget_reserve(&ld->share, claimed(ld, kinds, &m))) {
         if (ld->opts.read_ahead == 0 && ld->sizes.runs_per_worker > 1 && m.reads > m.slot)
             ld->sizes.runs_per_worker /= 2;
         else if (ld->opts.prefetch == 0 && ld->ring.n_slots > 2)
             ld->ring.n_slots /= 2;
         else
-            return over_ceiling(ld, &m, claimed(ld, kinds, m.total));
+            return over_ceiling(ld, &m, claimed(ld, kinds, &m));
         m = sum_memory(ld, kinds, ld->ring.n_slots);
     }
     return 0;
@@ -206,27 +207,20 @@ int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     return rc;
 }
 
-static int check_slot(struct mr_loader *ld)
+int mr_sizes_check_slot(struct mr_loader *ld)
 {
     struct mr_files_kinds kinds;
     mr_files_count(ld->ds->files, &kinds);
-    uint64_t n = atomic_load(&ld->ring.n_all) + 1ull, total = sum_memory(ld, &kinds, n).total;
-    uint64_t claim = claimed(ld, &kinds, total);
+    uint64_t n = atomic_load(&ld->ring.n_all) + 1ull;
+    struct memory_sum m = sum_memory(ld, &kinds, n);
+    uint64_t claim = claimed(ld, &kinds, &m);
     char parts[64];
     snprintf(parts, sizeof parts, "%llu slots and all else", (unsigned long long)n);
-    if (ld->opts.max_memory && total > ld->opts.max_memory)
+    if (ld->opts.max_memory && m.total > ld->opts.max_memory)
         return mr_error_set(MR_ELIMIT, "max_memory %llu bytes: %s need %llu",
                             (unsigned long long)ld->opts.max_memory, parts,
-                            (unsigned long long)total);
+                            (unsigned long long)m.total);
     return mr_budget_reserve(&ld->share, claim) ? 0 : mr_budget_over(&ld->share, claim, parts);
-}
-
-int mr_sizes_check_slot(struct mr_loader *ld)
-{
-    pthread_mutex_lock(&ld->grown.lock); /* slots grow meanwhile */
-    int rc = check_slot(ld);
-    pthread_mutex_unlock(&ld->grown.lock);
-    return rc;
 }
 
 /* Without a ceiling of its own, a loader in a budget caches what it has reserved. */

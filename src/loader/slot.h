@@ -20,6 +20,7 @@
 #include "transform/device_part.h"
 
 #define MR_MAX_BACKENDS 8
+#define MR_RUN_FAILED   (1ull << 32) /* in n_found: its rows are missing, so no row is used */
 
 struct mr_bad;
 

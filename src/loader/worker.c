@@ -314,6 +314,7 @@ static void note_found(struct mr_worker *w, const struct mr_run *run)
     if (run->error.code < 0 && run->n == 0) {
         mr_error_put(&run->error);
         mr_bad_add(w->ld, slot, run->row0, NULL, run->error.code, true);
+        atomic_fetch_add_explicit(&slot->n_found, MR_RUN_FAILED, memory_order_relaxed);
     }
 }
 

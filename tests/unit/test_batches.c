@@ -111,6 +111,26 @@ struct config {
     struct mr_device *device; /* NULL: "cpu" */
 };
 
+/* Worker 1 cannot start. */
+static int enter(void *user, uint32_t worker, void **state)
+{
+    (void)user;
+    (void)state;
+    if (worker != 1)
+        return 0;
+    usleep(2000);
+    return mr_error_set(-EIO, "no connection");
+}
+
+static int get_varying(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
+{
+    (void)user;
+    dim[0][0] = 1 + index % 9;
+    memset(row[0], (int)index, dim[0][0]);
+    usleep(100);
+    return 0;
+}
+
 static struct mr_loader *open_loader(const struct config *c, struct mr_dataset *ds,
                                      struct mr_sampler *s, uint32_t rank, const char *state)
 {
@@ -136,9 +156,9 @@ static void check_batch(struct config *c, const struct mr_batch *b, seen_t seen)
     struct mr_batch_item items[MAX] = {{0}};
     uint64_t n = n_batches(&c->order, b->epoch), number = b->positions[0] / MAX;
     assert_true(number < n || c->remainder == MR_REMAINDER_PAD);
-    assert_int_equal(b->size, batch(&c->order, b->epoch, number % n, MAX, items));
+    assert_int_equal(b->n, batch(&c->order, b->epoch, number % n, MAX, items));
     const int64_t *value = b->field[0].host;
-    for (uint64_t i = 0; i < b->size; i++) {
+    for (uint64_t i = 0; i < b->n; i++) {
         assert_int_equal(b->indices[i], items[i].index);
         assert_int_equal(value[i], items[i].index);
         assert_int_equal(b->positions[i], number * MAX + i);
@@ -153,7 +173,7 @@ static uint64_t take(struct config *c, uint32_t rank, const char *from, uint64_t
     struct mr_dataset *ds = dataset();
     struct mr_sampler *s = sampler_of(&c->order);
     struct mr_loader *ld = open_loader(c, ds, s, rank, from);
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     uint64_t n = 0;
     int rc = 1;
     for (; n < most && (rc = mr_loader_next(ld, NULL, &b)) > 0; n++) {
@@ -236,7 +256,7 @@ static void bad_samples_are_skipped(void **state)
     struct mr_sampler *s = sampler_of(&c.order);
     struct mr_loader_opts lo;
     struct mr_loader *ld;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     mr_loader_opts_init(&lo);
     lo.workers = 3;
     lo.bad = MR_BAD_SKIP;
@@ -250,7 +270,7 @@ static void bad_samples_are_skipped(void **state)
         if (kept == 0)
             continue;
         assert_int_equal(mr_loader_next(ld, NULL, &b), 1);
-        assert_true(b.index == k && b.size == (uint64_t)kept && b.last == (k + 1 == n));
+        assert_true(b.index == k && b.n == (uint64_t)kept && b.last == (k + 1 == n));
         for (int i = 0; i < kept; i++)
             assert_int_equal(b.indices[i], items[i].index);
         must(mr_loader_release(ld, &b, NULL));
@@ -297,7 +317,7 @@ static int run(const struct wrong *wrong)
     struct mr_sampler *s = sampler_of(&c.order);
     struct mr_loader_opts lo;
     struct mr_loader *ld = NULL;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     mr_loader_opts_init(&lo);
     lo.epochs = EPOCHS;
     lo.workers = 3;
@@ -378,6 +398,43 @@ static void options_are_checked(void **state)
     mr_dataset_close(ds);
 }
 
+/* Rows of one worker's runs are missing: those of the others are not collated around them. */
+static void a_worker_without_its_state_ends_the_run(void **state)
+{
+    (void)state;
+    for (uint64_t round = 0; round < 5; round++) {
+        struct order order = {.seed = round};
+        struct mr_callback_opts co;
+        struct mr_loader_opts lo;
+        struct mr_dataset *ds;
+        struct mr_loader *ld;
+        struct mr_batch b = {.size = sizeof b};
+        struct mr_sampler *s = sampler_of(&order);
+        int rc;
+        mr_callback_opts_init(&co);
+        co.name = "varying";
+        co.n = N;
+        co.n_fields = 1;
+        co.field[0] =
+            (struct mr_spec){.name = "x", .dtype = MR_U8, .rank = 1, .dim = {9}, .var_dims = 1};
+        co.get = get_varying;
+        co.init = enter;
+        must(mr_dataset_open_callback(&co, &ds));
+        mr_loader_opts_init(&lo);
+        lo.workers = 3;
+        lo.epochs = 0;
+        lo.collate = MR_COLLATE_PAD;
+        must(mr_loader_open(ds, s, NULL, NULL, &lo, &ld));
+        while ((rc = mr_loader_next(ld, NULL, &b)) > 0)
+            must(mr_loader_release(ld, &b, NULL));
+        assert_int_equal(rc, -EIO);
+        assert_non_null(strstr(mr_last_error(), "no connection"));
+        mr_loader_close(ld);
+        mr_sampler_destroy(s);
+        mr_dataset_close(ds);
+    }
+}
+
 /* A state of other batches is refused; forced, a place that is no batch's start is refused. */
 static void states_know_max_batch(void **state)
 {
@@ -428,7 +485,7 @@ static void reads_are_of_the_chosen_samples(void **state)
         struct config c = random_config(round + 40);
         struct mr_dataset *ds;
         struct mr_sampler *s = sampler_of(&c.order);
-        struct mr_batch b;
+        struct mr_batch b = {.size = sizeof b};
         struct mr_batch_item items[MAX] = {{0}};
         uint64_t n = 0;
         int rc;
@@ -436,8 +493,8 @@ static void reads_are_of_the_chosen_samples(void **state)
         must(mr_dataset_open(uri, &ds));
         struct mr_loader *ld = open_loader(&c, ds, s, 0, NULL);
         for (; (rc = mr_loader_next(ld, NULL, &b)) > 0; n++) {
-            assert_int_equal(b.size, batch(&c.order, b.epoch, b.index, MAX, items));
-            for (uint64_t i = 0; i < b.size; i++) {
+            assert_int_equal(b.n, batch(&c.order, b.epoch, b.index, MAX, items));
+            for (uint64_t i = 0; i < b.n; i++) {
                 const uint64_t *row = (const uint64_t *)b.field[0].data + i * 512;
                 assert_true(row[0] == items[i].index && row[511] == ~items[i].index);
             }
@@ -462,7 +519,7 @@ static void held_batches_are_made_again(void **state)
     struct mr_dataset *ds = dataset();
     struct mr_sampler *s = sampler_of(&c.order);
     struct mr_loader *ld = open_loader(&c, ds, s, 0, NULL);
-    struct mr_batch b[3];
+    struct mr_batch b[3] = {{.size = sizeof *b}, {.size = sizeof *b}, {.size = sizeof *b}};
     char text[1024];
     seen_t seen = {{0}};
     for (int i = 0; i < 3; i++)
@@ -488,6 +545,7 @@ int main(void)
         cmocka_unit_test(a_resume_goes_on),
         cmocka_unit_test(wrong_callbacks_end_the_run),
         cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(a_worker_without_its_state_ends_the_run),
         cmocka_unit_test(states_know_max_batch),
         cmocka_unit_test(reads_are_of_the_chosen_samples),
         cmocka_unit_test(held_batches_are_made_again),

@@ -89,13 +89,13 @@ struct taken {
 
 static bool take(struct taken *t)
 {
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     int rc = mr_loader_next(t->ld, NULL, &b);
     if (rc <= 0) {
         t->wrong |= rc < 0;
         return false;
     }
-    for (uint64_t i = 0; i < b.field[0].spec.dim[0]; i++) {
+    for (uint64_t i = 0; i < b.n; i++) {
         t->wrong |= t->seen[b.indices[i]]++ != 0;
         t->wrong |= ((uint8_t *)b.field[0].data)[64 * i + 63] != (uint8_t)b.indices[i];
     }
@@ -137,7 +137,7 @@ static void never_more_work_than_the_budget_has(void **state)
             take_all(&t[1]);
             pthread_join(thread, NULL);
         }
-        struct mr_loader_stats st;
+        struct mr_loader_stats st = {.size = sizeof st};
         mr_loader_stats(t[0].ld, &st);
         assert_true(st.budget_wait_ns > 0);
         for (int i = 0; i < 2; i++) {
@@ -190,7 +190,7 @@ static void loaders_that_nobody_reads_stop_no_one(void **state)
     late.ld = idle[1];
     take_all(&late);
     expect_all(&late);
-    struct mr_loader_stats st;
+    struct mr_loader_stats st = {.size = sizeof st};
     mr_loader_stats(t.ld, &st);
     assert_int_equal(st.workers, 1); /* as many as the budget has */
     for (int i = 0; i < 3; i++)
@@ -218,7 +218,7 @@ static void waiting_workers_can_be_stopped(void **state)
     struct mr_budget *budget = make_budget(1, 0);
     struct taken t = {0};
     struct mr_loader *waits;
-    struct mr_batch b;
+    struct mr_batch b = {.size = sizeof b};
     pthread_t thread;
     must(open_loader(ds[0], budget, 1, &t.ld));
     while (atomic_load(&n_inside) == 0)
@@ -278,7 +278,7 @@ static void the_ceiling_is_one_sum(void **state)
     opts.budget = budget;
     must(mr_loader_open(ds[1], NULL, NULL, NULL, &opts, &second));
     assert_true(look(budget).bytes <= 2 * one - 1);
-    struct mr_loader_stats st;
+    struct mr_loader_stats st = {.size = sizeof st};
     mr_loader_stats(second, &st);
     assert_in_range(st.prefetch, 2, 3);
     mr_loader_close(ld);
@@ -299,6 +299,8 @@ static void held_batches_count(void **state)
     struct mr_loader *ld, *other;
     struct mr_batch held[N / 10];
     int n = 0, rc;
+    for (int i = 0; i < N / 10; i++)
+        held[i].size = sizeof held[i];
     must(open_loader(ds, budget, 2, &ld));
     must(open_loader(ds, budget, 2, &other));
     uint64_t before = look(budget).bytes;
@@ -320,6 +322,67 @@ static void held_batches_count(void **state)
     mr_loader_close(ld);
     assert_int_equal(look(tight).bytes, 0);
     mr_budget_destroy(tight);
+    mr_budget_destroy(budget);
+    mr_dataset_close(ds);
+}
+
+/* The first sample is short, the others are long: slots grow. */
+static int get_sequence(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
+{
+    (void)user;
+    dim[0][0] = index == 0 ? 1 : 4000;
+    memset(row[0], (int)index, dim[0][0]);
+    return 0;
+}
+
+static int drain(struct mr_dataset *ds, struct mr_budget *budget, uint64_t *at_open,
+                 uint64_t *after)
+{
+    struct mr_batch b = {.size = sizeof b};
+    struct mr_loader_opts opts;
+    struct mr_loader *ld;
+    int rc;
+    mr_loader_opts_init(&opts);
+    opts.batch_size = 10;
+    opts.prefetch = 4;
+    opts.workers = 2;
+    opts.collate = MR_COLLATE_PAD;
+    opts.budget = budget;
+    must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
+    *at_open = look(budget).bytes;
+    while ((rc = mr_loader_next(ld, NULL, &b)) > 0)
+        must(mr_loader_release(ld, &b, NULL));
+    *after = look(budget).bytes;
+    mr_loader_close(ld);
+    return rc;
+}
+
+static void slots_that_grow_count(void **state)
+{
+    (void)state;
+    struct mr_callback_opts o;
+    struct mr_dataset *ds;
+    uint64_t at_open, after, limit, end;
+    mr_callback_opts_init(&o);
+    o.name = "sequences";
+    o.n = N;
+    o.n_fields = 1;
+    o.field[0] =
+        (struct mr_spec){.name = "x", .dtype = MR_U8, .rank = 1, .var_dims = 1, .dim = {100000}};
+    o.get = get_sequence;
+    must(mr_dataset_open_callback(&o, &ds));
+    struct mr_budget *budget = make_budget(2, 0);
+    assert_int_equal(drain(ds, budget, &at_open, &after), 0);
+    assert_true(after > at_open);
+    assert_int_equal(look(budget).bytes, 0);
+    mr_budget_destroy(budget);
+    limit = at_open + (after - at_open) / 4;
+    budget = make_budget(2, limit);
+    assert_int_equal(drain(ds, budget, &at_open, &end), MR_ELIMIT);
+    if (!strstr(mr_last_error(), "budget"))
+        fail_msg("%s", mr_last_error());
+    assert_true(end <= limit);
+    assert_int_equal(look(budget).bytes, 0);
     mr_budget_destroy(budget);
     mr_dataset_close(ds);
 }
@@ -376,6 +439,7 @@ int main(void)
         cmocka_unit_test(waiting_workers_can_be_stopped),
         cmocka_unit_test(the_ceiling_is_one_sum),
         cmocka_unit_test(held_batches_count),
+        cmocka_unit_test(slots_that_grow_count),
         cmocka_unit_test(a_child_cannot_use_it),
         cmocka_unit_test(bad_options_are_refused),
     };

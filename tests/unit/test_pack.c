@@ -1,7 +1,7 @@
 /* White-box (mr_mix64). The packing sampler: every element of every document once in each epoch,
  * in rows that hold it, and the same rows whoever asks, in whatever order. */
 #include "base/base.h"
-#include <millrace/sampler.h>
+#include <millrace/millrace.h>
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -206,12 +206,191 @@ static void options_are_checked(void **state)
     mr_sampler_destroy(s);
 }
 
+/* Token k of document i is i * 1000 + k. user: lengths. */
+static int get(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
+{
+    int32_t *token = row[0];
+    dim[0][0] = ((const uint32_t *)user)[index];
+    for (uint64_t k = 0; k < dim[0][0]; k++)
+        token[k] = (int32_t)(index * 1000 + k);
+    return 0;
+}
+
+static struct mr_dataset *documents(uint32_t *length)
+{
+    struct mr_callback_opts co;
+    struct mr_dataset *ds = NULL;
+    mr_callback_opts_init(&co);
+    co.name = "documents";
+    co.n = N;
+    co.n_fields = 1;
+    co.field[0] = (struct mr_spec){
+        .name = "ids", .dtype = MR_I32, .rank = 1, .dim = {LONGEST}, .var_dims = 1};
+    co.get = get;
+    co.user = length;
+    assert_int_equal(mr_dataset_open_callback(&co, &ds), 0);
+    return ds;
+}
+
+/* A row of length n: documents one after the other; marks what is seen. */
+static void check_row(const int32_t *ids, const int32_t *positions, const int32_t *segments,
+                      uint64_t n, unsigned char seen[N][LONGEST])
+{
+    for (uint64_t k = 0; k < n; k++) {
+        if (segments[k] == 0) {
+            assert_int_equal(ids[k], -1);
+            continue;
+        }
+        bool begins = k == 0 || segments[k] != segments[k - 1];
+        assert_int_equal(positions[k], ids[k] % 1000); /* of a part: in the document */
+        assert_true(begins || ids[k] == ids[k - 1] + 1);
+        assert_int_equal(seen[ids[k] / 1000][ids[k] % 1000]++, 0);
+    }
+}
+
+static const struct mr_batch_field *field(const struct mr_batch *b, const char *name)
+{
+    for (int f = 0; f < b->n_fields; f++)
+        if (strcmp(b->field[f].spec.name, name) == 0)
+            return &b->field[f];
+    fail_msg("no field %s", name);
+    return NULL;
+}
+
+static int run(struct mr_dataset *ds, struct mr_sampler *s, uint32_t rows,
+               unsigned char seen[N][LONGEST])
+{
+    struct mr_loader_opts lo;
+    struct mr_loader *ld = NULL;
+    struct mr_batch b = {.size = sizeof b};
+    mr_loader_opts_init(&lo);
+    lo.workers = 3;
+    lo.collate = MR_COLLATE_PACK;
+    lo.pad_value = -1;
+    lo.pack_length = mr_sampler_text(s)[0] == 'p' ? 0 : 64;
+    int rc = mr_loader_open(ds, s, NULL, NULL, &lo, &ld);
+    while (rc >= 0 && (rc = mr_loader_next(ld, NULL, &b)) > 0) {
+        const struct mr_batch_field *ids = field(&b, "ids");
+        uint64_t n = ids->spec.dim[1];
+        assert_true(ids->spec.dim[0] == rows || b.last || rows == 0);
+        for (uint64_t r = 0; r < ids->spec.dim[0]; r++)
+            check_row((const int32_t *)ids->host + r * n,
+                      (const int32_t *)field(&b, "positions")->host + r * n,
+                      (const int32_t *)field(&b, "segments")->host + r * n, n, seen);
+        assert_int_equal(mr_loader_release(ld, &b, NULL), 0);
+    }
+    mr_loader_close(ld);
+    return rc;
+}
+
+/* The loader puts documents where the sampler says: every token once, in rows of one length. */
+static void the_loader_packs(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        static unsigned char seen[N][LONGEST];
+        struct set set;
+        memset(seen, 0, sizeof seen);
+        open_set(&set, seed, 20 + (uint32_t)(mr_mix64(seed) % 150), 1 + (uint32_t)(seed % 7));
+        create(&set);
+        struct mr_dataset *ds = documents(set.length);
+        if (run(ds, set.s, set.opts.rows, seen) < 0)
+            fail_msg("%s", mr_last_error());
+        for (uint64_t i = 0; i < N; i++)
+            for (uint32_t k = 0; k < set.length[i]; k++)
+                assert_int_equal(seen[i][k], !set.opts.truncate || k < set.opts.row_length);
+        mr_dataset_close(ds);
+        mr_sampler_destroy(set.s);
+    }
+}
+
+static void lengths_must_be_true(void **state)
+{
+    (void)state;
+    static unsigned char seen[N][LONGEST];
+    struct set set;
+    struct mr_loader_opts lo;
+    struct mr_loader *ld = NULL;
+    open_set(&set, 1, 64, 3);
+    create(&set);
+    struct mr_dataset *ds = documents(set.length);
+    mr_loader_opts_init(&lo);
+    lo.collate = MR_COLLATE_PAD;
+    assert_int_equal(mr_loader_open(ds, set.s, NULL, NULL, &lo, &ld), MR_EOPTION);
+    lo.collate = MR_COLLATE_PACK;
+    lo.pack_length = 65;
+    assert_int_equal(mr_loader_open(ds, set.s, NULL, NULL, &lo, &ld), MR_EOPTION);
+    assert_non_null(strstr(mr_last_error(), "64"));
+    for (uint64_t i = 0; i < N; i++)
+        set.length[i] /= 2;
+    assert_int_equal(run(ds, set.s, 3, seen), MR_EOPTION);
+    assert_non_null(strstr(mr_last_error(), "expected a part"));
+    mr_dataset_close(ds);
+    mr_sampler_destroy(set.s);
+}
+
+/* Two documents a row, each in halves; user: what is wrong. */
+enum { RIGHT, BACKWARDS, OVERFULL, PLAIN };
+
+static uint64_t ten_batches(void *user, uint64_t epoch)
+{
+    (void)user;
+    (void)epoch;
+    return 10;
+}
+
+static int halves(void *user, uint64_t epoch, uint64_t batch, uint64_t max,
+                  struct mr_batch_item *items)
+{
+    int wrong = *(const int *)user;
+    (void)epoch;
+    (void)max;
+    for (uint32_t i = 0; i < 8; i++)
+        items[i] = (struct mr_batch_item){.index = batch * 4 + i / 2,
+                                          .row = wrong == BACKWARDS ? 1 - i / 4 : i / 4,
+                                          .from = i % 2 * 10,
+                                          .count = wrong == OVERFULL ? 20 : 10};
+    for (uint32_t i = 0; wrong == PLAIN && i < 8; i++)
+        items[i] = (struct mr_batch_item){.index = batch * 8 + i};
+    return 8;
+}
+
+static void callbacks_may_pack(void **state)
+{
+    (void)state;
+    static unsigned char seen[N][LONGEST];
+    uint32_t length[N];
+    for (uint64_t i = 0; i < N; i++)
+        length[i] = 30;
+    struct mr_dataset *ds = documents(length);
+    for (int wrong = RIGHT; wrong <= PLAIN; wrong++) {
+        struct mr_sampler_opts o;
+        struct mr_sampler *s;
+        memset(seen, 0, sizeof seen);
+        mr_sampler_opts_init(&o);
+        o.kind = MR_SAMPLER_BATCHES;
+        o.n_batches = ten_batches;
+        o.batch = halves;
+        o.max_batch = 8;
+        o.user = &wrong;
+        assert_int_equal(mr_sampler_create(&o, N, &s), 0);
+        bool good = wrong == RIGHT || wrong == PLAIN;
+        assert_int_equal(run(ds, s, wrong == PLAIN ? 4 : 2, seen), good ? 0 : MR_EOPTION);
+        for (uint64_t i = 0; good && i < (wrong == PLAIN ? 80 : 40); i++)
+            for (uint32_t k = 0; k < 30; k++)
+                assert_int_equal(seen[i][k], wrong == PLAIN || k < 20);
+        mr_sampler_destroy(s);
+    }
+    mr_dataset_close(ds);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_element_once),  cmocka_unit_test(rows_are_full),
-        cmocka_unit_test(best_fit_decreasing), cmocka_unit_test(threads_share_tables),
-        cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(every_element_once),   cmocka_unit_test(rows_are_full),
+        cmocka_unit_test(best_fit_decreasing),  cmocka_unit_test(threads_share_tables),
+        cmocka_unit_test(options_are_checked),  cmocka_unit_test(the_loader_packs),
+        cmocka_unit_test(lengths_must_be_true), cmocka_unit_test(callbacks_may_pack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
