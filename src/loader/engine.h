@@ -21,6 +21,8 @@
  *   pack.h     samples end to end in rows of one length     pack.c
  *   added.h    masks, lengths, positions                    added.c
  *   ring.h     slots in turn: opened, written, ready        ring.c
+ *   open.h     which batch a free slot is opened for        open.c
+ *   arrive.h   batches handed out as they complete          arrive.c
  *   hold.h     held batches, whose slots are replaced       hold.c
  *   lease.h    holds that outlive batch and loader          lease.c, dlpack.c
  *   ship.h     the copy of a full slot to the device        ship.c; times.h: times.c
@@ -33,7 +35,7 @@
  *   budget.h   permits and a ceiling shared with others     budget.c
  *
  * loader.c opens and closes; handout.c is the consumer's side; state.c saves and loads a run's
- * place.
+ * place, and unfinished.h the batches before it that are still to be made.
  *
  * Threads: workers, consumers, and any that releases a batch. consumers.lock guards what consumers
  * share: one that finds its batch ready takes it once. ring.lock guards sleeping, waking and notes
@@ -54,6 +56,7 @@
 #include "loader/hold.h"
 #include "loader/layout.h"
 #include "loader/lease.h"
+#include "loader/open.h"
 #include "loader/plan.h"
 #include "loader/ring.h"
 #include "loader/run.h"
@@ -83,8 +86,6 @@ struct mr_sizes {
 
 /* By how much slots have grown beyond the sizes of struct mr_layout, all together. */
 struct mr_grown {
-    pthread_mutex_t
-        lock; /* changes, with the budget's share; the budget's lock is taken under it */
     uint64_t planned_bytes, slot_bytes;        /* all memory at the start; one more slot's */
     _Atomic uint64_t host_bytes, device_bytes; /* their halves */
     _Atomic uint64_t rows_bytes;               /* rows of collated fields */
@@ -94,7 +95,9 @@ struct mr_grown {
 
 /* The consumers' side. [consumers.lock] */
 struct mr_handout {
-    uint64_t next_batch;
+    uint64_t next_batch; /* how many have been handed out */
+    uint64_t frontier;   /* behind the batch with the highest number of these */
+    bool new_epoch;      /* in_order = 0: the next batch is an epoch's first */
     bool empty_epoch; /* the epoch's batches so far, from its first one on, had bad samples alone */
     uint64_t n_empty; /* such epochs in a row */
     int ended;        /* negative: the error that ended the run */
@@ -116,7 +119,10 @@ struct mr_loader {
     struct mr_device_info device_info;
     struct mr_storage *storage; /* NULL: nothing is read */
     bool caching, chain_acquired;
-    bool windows; /* pictures are decoded as far as the chain's first ops want them */
+    /* Pictures are decoded as far as the first ops of this track of the chain want them. -1: all of
+     * a picture is decoded, or none if nothing is made from it. */
+    int picture_track;
+    bool skips_pictures;
     struct mr_plan plan;
     struct mr_layout layout;
     struct mr_sizes sizes;
@@ -124,6 +130,7 @@ struct mr_loader {
 
     /* The parts, each written by its own file. */
     struct mr_ring ring;
+    struct mr_opening opening;
     struct mr_grown grown;
     struct mr_user_collate user_collate; /* only read */
     struct mr_workers workers;
@@ -209,10 +216,6 @@ int mr_grown_add(struct mr_loader *ld, uint64_t host, uint64_t device, uint64_t 
 /* They did not, after all. */
 void mr_grown_sub(struct mr_loader *ld, uint64_t host, uint64_t device, uint64_t rows);
 
-/* ---- handout.c ---- */
-/* Opens a slot for batch t, if there is such a batch. */
-void mr_handout_open(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
-
 /* ---- complete.c ---- */
 /* `rows` more rows of batch t are made. The call that completes the batch collates it, sends it on
  * its way and returns true. */
@@ -221,6 +224,8 @@ bool mr_complete_rows(struct mr_worker *w, uint64_t t, uint64_t rows);
 /* ---- state.c ---- */
 struct mr_state {
     uint64_t epoch, position, bad_samples;
+    struct mr_plan_again *again; /* batches before that to be made first; the caller frees it */
+    uint64_t n_again;
 };
 int mr_state_load(const struct mr_loader *ld, const char *text, struct mr_state *out);
 

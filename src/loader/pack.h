@@ -28,11 +28,11 @@ struct mr_packing {
 /* Is field f packed? */
 bool mr_pack_takes(const struct mr_loader *ld, int f);
 /* Checks the options for it. Returns 0, MR_EOPTION, MR_ESHAPE. */
-int mr_pack_check(const struct mr_loader *ld);
+int mr_pack_check(struct mr_loader *ld);
 /* Notes how many rows the sampler made, before bad samples are left out. */
 void mr_pack_begin(const struct mr_loader *ld, struct mr_slot *slot);
-/* Decides about a complete batch. Returns 0, MR_ESHAPE: a sample does not fit, or its fields differ
- * in length; MR_EOPTION: the batch sampler says what cannot be; MR_ELIMIT. */
+/* Decides about a complete batch. Returns 0, MR_ESHAPE: a sample does not fit, its fields differ in
+ * length, or the sampler says what cannot be; MR_ELIMIT. */
 int mr_pack_plan(struct mr_loader *ld, struct mr_slot *slot);
 
 /* Walks over a packed batch's elements in order. */

@@ -406,8 +406,8 @@ static int three_items(void *user, uint64_t epoch, uint64_t batch, uint64_t max,
 static void garbage_of_a_batch_sampler(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"behind row 1", "puts 0 of them, from 41 on",
-                                        "puts 41 of them", "expected a row below 3"};
+    static const char *const texts[] = {"behind row 1", "wants 0 from 41", "wants 41 from 0",
+                                        "expected a row below 3"};
     struct mr_sampler_opts so;
     struct mr_sampler *sampler;
     struct mr_dataset *ds = open_set(false);
@@ -433,7 +433,7 @@ static void garbage_of_a_batch_sampler(void **state)
     struct mr_loader_opts o = options(MR_COLLATE_PAD);
     struct mr_loader *ld;
     assert_int_equal(mr_loader_open(ds, sampler, NULL, NULL, &o, &ld), MR_EOPTION);
-    assert_non_null(strstr(mr_last_error(), "expected collate pack"));
+    assert_non_null(strstr(mr_last_error(), "the sampler packs rows"));
     o = options(MR_COLLATE_PACK);
     o.pack_length = ROW_LENGTH - 1;
     assert_int_equal(mr_loader_open(ds, sampler, NULL, NULL, &o, &ld), MR_EOPTION);

@@ -293,9 +293,15 @@ static void samplers_and_chains(void **state)
     misuse(mr_transform_add_fn(NULL,
                                &(struct mr_transform_fn){.size = sizeof(struct mr_transform_fn)}));
     misuse(mr_transform_add_fn(chain, NULL));
+    misuse(mr_transform_add_multi(NULL, &(struct mr_transform_multi_fn){.size = 1}));
+    misuse(mr_transform_add_multi(chain, NULL));
+    misuse(mr_transform_apply_all(NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL));
+    misuse(mr_transform_apply_all(chain, 0, 0, 0, NULL, NULL, NULL, NULL, NULL));
     misuse(mr_transform_bind(NULL, spec, 1));
     misuse(mr_transform_bind(chain, NULL, 1));
     assert_null(mr_transform_specs(NULL));
+    assert_int_equal(mr_transform_fields(NULL), 0);
+    assert_int_equal(mr_transform_source(NULL, 0), -1);
     assert_int_equal(mr_transform_is_identity(NULL, 0), 0);
     assert_int_equal(mr_transform_scratch_bytes(NULL), 0);
     assert_null(mr_transform_text(NULL));
@@ -422,7 +428,6 @@ static void loaders(void **state)
     struct mr_budget *budget;
     struct mr_budget_info info = {.size = sizeof info};
     mr_budget_opts_fill(NULL, sizeof(struct mr_budget_opts));
-    mr_collate_fn_fill(NULL, sizeof(struct mr_collate_fn));
     misuse(mr_budget_create(NULL, NULL));
     must(mr_budget_create(NULL, &budget)); /* all defaults */
     misuse(mr_budget_query(budget, NULL));
