@@ -56,7 +56,7 @@ struct mr_collate_out {
     uint64_t dim[MR_MAX_RANK]; /* preset to the declared shape: lower those that vary */
 };
 
-/* A collation. */
+/* A callback, and the fields that it makes. */
 struct mr_collate_fn {
     size_t size;      /* of this struct, set by mr_collate_fn_init() */
     const char *name; /* in errors and states: 1 to 63 printable ASCII characters without " and \ */
@@ -74,7 +74,7 @@ struct mr_collate_fn {
     void *user;
 };
 
-/* Sets fn to no callback. C and C++ call mr_collate_fn_init(); see millrace.h. */
+/* Sets fn to zeros and its size. C and C++ call mr_collate_fn_init(); see millrace.h. */
 MR_API void mr_collate_fn_fill(struct mr_collate_fn *fn, size_t size);
 static inline void mr_collate_fn_init(struct mr_collate_fn *fn)
 {

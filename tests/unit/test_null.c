@@ -430,6 +430,7 @@ static void loaders(void **state)
     struct mr_budget *budget;
     struct mr_budget_info info = {.size = sizeof info};
     mr_budget_opts_fill(NULL, sizeof(struct mr_budget_opts));
+    mr_collate_fn_fill(NULL, sizeof(struct mr_collate_fn));
     misuse(mr_budget_create(NULL, NULL));
     must(mr_budget_create(NULL, &budget)); /* all defaults */
     misuse(mr_budget_query(budget, NULL));
