@@ -46,6 +46,7 @@ int main(int argc, char **argv)
     struct mr_dataset *train = NULL, *test = NULL;
     struct mr_loader *train_loader = NULL, *test_loader = NULL;
     struct mr_budget_opts budget_opts;
+    struct mr_budget_info info = {.size = sizeof info};
     struct mr_idx_opts idx;
     int64_t rc;
 
@@ -80,7 +81,6 @@ int main(int argc, char **argv)
         printf("epoch %d: trained on %lld samples, validated on %lld\n", epoch, (long long)trained,
                (long long)rc);
     }
-    struct mr_budget_info info = {.size = sizeof info};
     rc = mr_budget_query(budget, &info);
     if (rc == 0)
         printf("%u loaders in %llu bytes\n", info.loaders, (unsigned long long)info.bytes);

@@ -45,7 +45,7 @@ struct feed_result {
     uint64_t lost_spans;
     bool finished; /* nothing to feed: --state-in is of a run that has done its epochs */
     int stopped;   /* by time, batches or a signal, before the epochs' end */
-    char state[1024];
+    char state[1024 + 40 * 1024]; /* of the largest prefetch */
 };
 
 struct feed {

@@ -24,7 +24,7 @@ static const char *const not_of_trainer[] = {
     "drop-last",  "rank",         "world",       "remainder",  "collate",     "pad-value",
     "pad-values", "pad-multiple", "mask",        "cu-seqlens", "pack-length", "bad",
     "max-bad",    "read-ahead",   "queue-depth", "max-memory", "storage",     "streams",
-    "direct",     "gpu-decode",   "force-state", NULL};
+    "direct",     "gpu-decode",   "force-state", "in-order",   NULL};
 
 const struct mr_option train_options[] = {
     OPT("model", 'm', MR_OPT_STRING, model, model, .initial = "mnist-cnn", .meta = "MODEL",

@@ -27,17 +27,20 @@
 extern "C" {
 #endif
 
+struct mr_batch_item;
+
 /* What is known of a batch. Random choices keyed by seed, epoch and batch (random.h) are the same
  * whatever the number of workers, and after a resume. */
 struct mr_collate_context {
-    size_t size;               /* of this struct */
-    uint64_t n;                /* samples; 0 if all were bad: then outputs may be empty */
-    uint64_t epoch, batch;     /* from 0; the batch's number in its epoch */
-    uint64_t seed;             /* mr_loader_opts.seed */
-    const uint64_t *indices;   /* of each sample in the data set */
-    const uint64_t *positions; /* in the epoch's order */
-    uint32_t worker;           /* whose thread it is */
-    uint64_t reserved[8];      /* 0; the struct has 128 bytes for good */
+    size_t size;                       /* of this struct */
+    uint64_t n;                        /* samples; 0 if all were bad: then outputs may be empty */
+    uint64_t epoch, batch;             /* from 0; the batch's number in its epoch */
+    uint64_t seed;                     /* mr_loader_opts.seed */
+    const uint64_t *indices;           /* of each sample in the data set */
+    const uint64_t *positions;         /* in the epoch's order */
+    const struct mr_batch_item *items; /* of each sample, from a batch sampler; else NULL */
+    uint32_t worker;                   /* whose thread it is */
+    uint64_t reserved[7];              /* 0; the struct has 128 bytes for good */
 };
 
 /* A field of all samples of a batch. Arrays have it, so it stays as it is. */

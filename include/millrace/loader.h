@@ -1,6 +1,6 @@
 /*
  * The loader: reads, decodes, transforms and copies samples with worker threads, and hands out
- * batches in order.
+ * batches in order, or as they complete.
  *
  *     struct mr_loader_opts opts;
  *     mr_loader_opts_init(&opts);
@@ -150,13 +150,16 @@ struct mr_loader_opts {
      * field "cu_seqlens", i32 [samples + 1]: where each sample begins if all are put end to end,
      * and the end. NULL (default): none. Borrowed likewise. */
     const char *cu_seqlens;
-    /* PACK: elements of a row, 1 to 2^31 - 1; default 0: the sampler's row_length, if it packs. */
+    /* PACK: elements of a row, 1 to 2^31 - 1. 0 (default): what the packing sampler makes. */
     uint64_t pack_length;
     /* Threads and memory shared with other loaders (budget.h); NULL (default): its own. */
     struct mr_budget *budget;
     /* A callback that makes a batch from its samples (collate.h); read by mr_loader_open() and not
      * kept. NULL (default): none. collate is then STACK. */
     const struct mr_collate_fn *collate_fn;
+    /* 1 (default): batches are handed out in order. 0: as they complete, so that a sample that
+     * takes long delays its own batch only. See mr_loader_next(). */
+    int in_order;
     /* Of an iterable data set (iterable.h): samples in the shuffle buffer; each comes out at random
      * and makes space for the next one. 0 (default): the source's order. Its memory is that of so
      * many samples, decoded or, if the source gives bytes, not. */
@@ -239,7 +242,7 @@ struct mr_batch {
     uint64_t n;     /* samples */
     uint64_t epoch; /* from 0 */
     uint64_t index; /* of this batch in its epoch, from 0 */
-    int last;       /* 1: the last batch of its epoch */
+    int last;       /* 1: all others of its epoch have been handed out */
     int n_fields;
     const uint64_t *indices; /* each sample's index in the data set */
     /* Each sample's global position in the epoch; padding wraps. With a batch sampler: the
@@ -264,6 +267,14 @@ struct mr_batch {
  * error of a sample, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE. Two errors don't end the run:
  * MR_EMISUSE (a wrong out->size, or a stream of another device), and MR_ELIMIT (held batches leave
  * no memory for the next one; the text has their number): release some and call again.
+ *
+ * With opts.in_order = 0 the next batch is the one that has been ready for longest. A sample that
+ * takes long then delays its own batch only, until workers are 16 * prefetch batches ahead of it
+ * (but at least 256), or each of the `prefetch` batches in progress has such a sample. Each batch
+ * has the contents that it has in order; b.index says which one it is. Epochs are not mixed: those
+ * of the next epoch wait until all of an epoch have been handed out, the one with last = 1 at the
+ * end. The order of batches, and with it which sample exceeds max_bad, depends on timing.
+ *
  * A run fails with MR_EBADSAMPLES when max_bad or max_bad_fraction is exceeded, or after `world`
  * consecutive epochs in which every sample that this rank received was bad.
  */
@@ -324,19 +335,26 @@ MR_API const struct mr_spec *mr_loader_field(const struct mr_loader *loader, int
 /* ---- state and bad samples ---- */
 
 /*
- * Writes the state after the last batch that mr_loader_next() returned, in whichever thread: a small
- * JSON object with the data set's fingerprint, sampler, chain, seed, epoch and position. Takes
- * microseconds, and does not wait for a thread that waits for a batch. To resume, give it to
+ * Writes the state after the last batch that mr_loader_next() returned, in whichever thread: a
+ * small JSON object with the data set's fingerprint, sampler, chain, seed, epoch and position.
+ * Takes microseconds, and does not wait for a thread that waits for a batch. To resume, give it to
  * mr_loader_open() as opts.state; number of workers, batch size and ranks may differ.
- * [out] buf: cap bytes; 1,024 are enough. Returns the text's length, or MR_ELIMIT if cap is too
- * small.
+ *
+ * With in_order = 0 the place is behind the batch that was handed out with the highest number; the
+ * state then lists the batches before it that were not handed out, at most `prefetch`. A run that
+ * is resumed from it makes these first, in order or not, then goes on. If there are any, batch
+ * size, ranks and this process' rank must be the same, so each rank loads its own state.
+ *
+ * [out] buf: cap bytes; 1,024 are enough, and 40 more for each unfinished batch in the list.
+ * Returns the text's length, or MR_ELIMIT if cap is too small; -ENOMEM.
  */
 MR_API int mr_loader_state(const struct mr_loader *loader, char *buf, size_t cap);
 
 /*
  * Writes the state before the oldest batch that is still held, or after the last one if none is: a
  * run that is resumed from it makes held batches again, and those that were released out of order
- * behind them. Else like mr_loader_state().
+ * behind them. With in_order = 0 held batches are in the list instead, and nothing else is made
+ * again. Else like mr_loader_state().
  */
 MR_API int mr_loader_state_released(const struct mr_loader *loader, char *buf, size_t cap);
 

@@ -7,7 +7,9 @@
  *     mr_loader_open(dataset, NULL, chain, device, &opts, &loader);
  *
  * A chain is a list of ops. An op works on one field: by default the first, for one_hot "label"; a
- * prefix selects another, as in "label.cast(i64)". docs/data.md lists all ops, their arguments and
+ * prefix selects another, as in "label.cast(i64)", or several: "image+mask.hflip" does the same to
+ * both, with the same random numbers. Some ops drop fields or add new ones, so the
+ * output has its own list of fields (mr_transform_fields(), mr_transform_specs()). docs/data.md lists all ops, their arguments and
  * their exact arithmetic; mr_transform_each() lists them at run time.
  *
  * Binding a chain to a data set's fields infers and checks all shapes and element types; a loader
@@ -63,11 +65,48 @@ struct mr_transform_fn {
     /* In the chain's text, "noise(version=2)", if not 0. Saved states have that text: change
      * name or version when parameters or results change. */
     uint64_t version;
+    /* Called once, by mr_transform_destroy(); not if the op was refused. NULL: nothing to do. */
+    void (*close)(void *user);
 };
 
 /* Appends an op of the caller's own. Returns 0, MR_EOPTION, MR_ELIMIT, MR_EMISUSE while a loader
  * uses the chain, -ENOMEM. */
 MR_API int mr_transform_add_fn(struct mr_transform *chain, const struct mr_transform_fn *fn);
+
+/* The sample that an op over several fields works on. */
+struct mr_transform_context {
+    size_t size; /* of this struct */
+    uint64_t seed, epoch, index;
+    uint32_t random[4]; /* keyed to this sample and op; for more, mr_rng_init_op() (random.h) */
+    int n_in, n_out;    /* fields */
+    const struct mr_spec *in, *out; /* their specs */
+};
+
+/* An op of the caller's own over several fields. It runs on the host. */
+struct mr_transform_multi_fn {
+    size_t size;               /* of this struct */
+    const char *name;          /* in errors and in the chain's text; copied */
+    const char *const *fields; /* those that it takes, up to a NULL; NULL: all; copied */
+    /* Says which fields come out of those that it takes. out, n_out: preset to in, n_in; out has
+     * space for MR_MAX_FIELDS. A field that is in `in` alone is dropped; one that is in `out` alone
+     * is added at the end. NULL: fields and specs stay. Returns 0, or mr_error_set(MR_ESHAPE, ...).
+     */
+    int (*infer)(void *user, const struct mr_spec in[], int n_in, struct mr_spec out[], int *n_out);
+    /* Computes one sample: all fields of out, also those that stay as they are. Several threads
+     * call it at once. out[f] is aligned to 64. out_dim: preset to the output specs' shapes; lower
+     * what varies. Returns 0, or a negative error: the sample is then bad. */
+    int (*apply)(void *user, const struct mr_transform_context *context, const void *const in[],
+                 const uint64_t in_dim[][MR_MAX_RANK], void *const out[],
+                 uint64_t out_dim[][MR_MAX_RANK]);
+    void *user;
+    uint64_t version;          /* as in struct mr_transform_fn */
+    void (*close)(void *user); /* as in struct mr_transform_fn */
+};
+
+/* Appends an op over several fields. Returns 0, MR_EOPTION, MR_ELIMIT, MR_EMISUSE while a loader
+ * uses the chain, -ENOMEM. */
+MR_API int mr_transform_add_multi(struct mr_transform *chain,
+                                  const struct mr_transform_multi_fn *fn);
 
 /*
  * Infers and checks all shapes for samples with these fields, and plans the work. A loader calls it
@@ -78,18 +117,26 @@ MR_API int mr_transform_add_fn(struct mr_transform *chain, const struct mr_trans
 MR_API int mr_transform_bind(struct mr_transform *chain, const struct mr_spec *fields,
                              int n_fields);
 
-/* The specs of a bound chain's output, one per field. Owned by the chain. */
+/* The number of fields of a bound chain's output; 0 if it is not bound. */
+MR_API int mr_transform_fields(const struct mr_transform *chain);
+
+/* The specs of a bound chain's output, mr_transform_fields() of them. Owned by the chain. */
 MR_API const struct mr_spec *mr_transform_specs(const struct mr_transform *chain);
 
-/* 1 if the bound chain leaves this field unchanged, else 0. */
+/* The field that an output field is made from, by its number among those the chain is bound to; -1
+ * if there is no such output field, or an op over several fields made it. */
+MR_API int mr_transform_source(const struct mr_transform *chain, int field);
+
+/* 1 if the bound chain leaves this output field as its source is, else 0. */
 MR_API int mr_transform_is_identity(const struct mr_transform *chain, int field);
 
 /* The bytes of scratch memory that one thread needs to apply a bound chain; may be 0. */
 MR_API uint64_t mr_transform_scratch_bytes(const struct mr_transform *chain);
 
 /*
- * Applies a bound chain to one field of one sample.
- * index: the sample's index in the data set. in, in_dim: the field as decoded, and its shape.
+ * Makes one output field of one sample.
+ * field: of the output. index: the sample's index in the data set. in, in_dim: the field's source
+ * (mr_transform_source()) as decoded, and its shape.
  * [out] out: the output spec's bytes, not overlapping in; neither must be aligned.
  * [out] out_dim: the result's shape. scratch: mr_transform_scratch_bytes(), aligned to 64; NULL
  * when that is 0.
@@ -98,6 +145,16 @@ MR_API uint64_t mr_transform_scratch_bytes(const struct mr_transform *chain);
 MR_API int mr_transform_apply(const struct mr_transform *chain, int field, uint64_t seed,
                               uint64_t epoch, uint64_t index, const void *in,
                               const uint64_t *in_dim, void *out, uint64_t *out_dim, void *scratch);
+
+/*
+ * Makes all output fields of one sample, ops over several fields included.
+ * in, in_dim: the fields that the chain is bound to. [out] out, out_dim: mr_transform_fields() of
+ * them. Else as mr_transform_apply().
+ */
+MR_API int mr_transform_apply_all(const struct mr_transform *chain, uint64_t seed, uint64_t epoch,
+                                  uint64_t index, const void *const in[],
+                                  const uint64_t in_dim[][MR_MAX_RANK], void *const out[],
+                                  uint64_t out_dim[][MR_MAX_RANK], void *scratch);
 
 /* The chain as text that mr_transform_add() reads. An op of the caller's own appears by its name
  * and version, which cannot be read back. Owned by the chain, valid until it changes. */

@@ -50,7 +50,7 @@ static int add(struct mr_loader *ld, enum mr_added_kind kind, int field, const c
         return 0;
     bool packed = ld->opts.collate == MR_COLLATE_PACK;
     added->spec.rank = 1;
-    added->spec.dim[0] = packed ? ld->opts.pack_length : layout->field[field].out.dim[0];
+    added->spec.dim[0] = packed ? ld->layout.pack_length : layout->field[field].out.dim[0];
     added->spec.var_dims = !packed && ld->opts.collate != MR_COLLATE_FIXED;
     return 0;
 }

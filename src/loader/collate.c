@@ -155,6 +155,7 @@ int mr_collate(struct mr_worker *w, struct mr_slot *slot)
 {
     struct mr_loader *ld = w->ld;
     slot->size = slot->info.rows;
+    mr_pack_begin(ld, slot);
     /* Replaced samples have good rows; under FAIL the batch is not delivered. */
     if (slot->bad && ld->opts.bad != MR_BAD_REPLACE)
         slot->size = drop_bad_rows(ld, slot);

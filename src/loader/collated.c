@@ -108,7 +108,7 @@ static void measure_packed(const struct mr_loader *ld, struct mr_slot *slot, int
 {
     uint64_t dim[MR_MAX_RANK];
     memcpy(dim, ld->layout.field[f].out.dim, sizeof dim);
-    dim[0] = ld->opts.pack_length;
+    dim[0] = ld->layout.pack_length;
     mr_batch_spec(slot, f, &ld->layout.field[f].out, dim);
     slot->spec[f].dim[0] = slot->packing.n_rows;
 }

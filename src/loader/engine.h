@@ -22,6 +22,8 @@
  *   pack.h     samples end to end in rows of one length     pack.c
  *   added.h    masks, lengths, positions                    added.c
  *   ring.h     slots in turn: opened, written, ready        ring.c
+ *   open.h     which batch a free slot is opened for        open.c
+ *   arrive.h   batches handed out as they complete          arrive.c
  *   hold.h     held batches, whose slots are replaced       hold.c
  *   lease.h    holds that outlive batch and loader          lease.c, dlpack.c
  *   ship.h     the copy of a full slot to the device        ship.c; times.h: times.c
@@ -34,7 +36,7 @@
  *   budget.h   permits and a ceiling shared with others     budget.c
  *
  * loader.c opens and closes; handout.c is the consumer's side; state.c saves and loads a run's
- * place.
+ * place, and unfinished.h the batches before it that are still to be made.
  *
  * Threads: workers, consumers, and any that releases a batch. consumers.lock guards what consumers
  * share: one that finds its batch ready takes it once. ring.lock guards sleeping, waking and notes
@@ -55,6 +57,7 @@
 #include "loader/hold.h"
 #include "loader/layout.h"
 #include "loader/lease.h"
+#include "loader/open.h"
 #include "loader/plan.h"
 #include "loader/ring.h"
 #include "loader/run.h"
@@ -94,7 +97,9 @@ struct mr_grown {
 
 /* The consumers' side. [consumers.lock] */
 struct mr_handout {
-    uint64_t next_batch;
+    uint64_t next_batch; /* how many have been handed out */
+    uint64_t frontier;   /* behind the batch with the highest number of these */
+    bool new_epoch;      /* in_order = 0: the next batch is an epoch's first */
     bool empty_epoch; /* the epoch's batches so far, from its first one on, had bad samples alone */
     uint64_t n_empty; /* such epochs in a row; of a source that is iterable, such rows */
     uint64_t after_epoch, after_position; /* of a source: where the next batch begins */
@@ -117,7 +122,10 @@ struct mr_loader {
     struct mr_device_info device_info;
     struct mr_storage *storage; /* NULL: nothing is read */
     bool caching, chain_acquired;
-    bool windows; /* pictures are decoded as far as the chain's first ops want them */
+    /* Pictures are decoded as far as the first ops of this track of the chain want them. -1: all of
+     * a picture is decoded, or none if nothing is made from it. */
+    int picture_track;
+    bool skips_pictures;
     struct mr_plan plan;
     struct mr_source *source; /* of an iterable data set; else NULL */
     struct mr_layout layout;
@@ -126,6 +134,7 @@ struct mr_loader {
 
     /* The parts, each written by its own file. */
     struct mr_ring ring;
+    struct mr_opening opening;
     struct mr_grown grown;
     struct mr_user_collate user_collate; /* only read */
     struct mr_workers workers;
@@ -211,10 +220,6 @@ int mr_grown_add(struct mr_loader *ld, uint64_t host, uint64_t device, uint64_t 
 /* They did not, after all. */
 void mr_grown_sub(struct mr_loader *ld, uint64_t host, uint64_t device, uint64_t rows);
 
-/* ---- handout.c ---- */
-/* Opens a slot for batch t, if there is such a batch. */
-void mr_handout_open(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
-
 /* ---- complete.c ---- */
 /* `rows` more rows of batch t are made. The call that completes the batch collates it, sends it on
  * its way and returns true. */
@@ -223,6 +228,8 @@ bool mr_complete_rows(struct mr_worker *w, uint64_t t, uint64_t rows);
 /* ---- state.c ---- */
 struct mr_state {
     uint64_t epoch, position, bad_samples;
+    struct mr_plan_again *again; /* batches before that to be made first; the caller frees it */
+    uint64_t n_again;
 };
 int mr_state_load(const struct mr_loader *ld, const char *text, struct mr_state *out);
 

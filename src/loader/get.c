@@ -5,13 +5,12 @@
 
 #include <string.h>
 
-/* Fields that are made in the row itself need no memory here. */
 static uint64_t row_bytes(const struct mr_loader *ld)
 {
     uint64_t sum = 0;
-    for (int f = 0; f < ld->layout.n_fields; f++)
-        if (!mr_field_in_row(&ld->layout.field[f]))
-            sum += mr_round_up(ld->layout.field[f].in_bytes + 1, MR_CACHE_LINE);
+    for (int f = 0; f < ld->layout.n_decoded; f++)
+        if (ld->layout.decoded[f].row_of < 0) /* others are made in their rows */
+            sum += mr_round_up(ld->layout.decoded[f].bytes + 1, MR_CACHE_LINE);
     return sum;
 }
 
@@ -63,10 +62,14 @@ static void prepare(struct mr_worker *w, const struct mr_row *row, uint32_t i, u
                                                  .position = position,
                                                  .worker = w->id,
                                                  .worker_state = w->state};
-    for (int f = 0; f < ld->layout.n_fields; f++) {
-        const struct mr_field *fp = &ld->layout.field[f];
-        get->row[i][f] = mr_field_in_row(fp) ? mr_field_row(fp, row->slot, row->at + i) : own;
-        own += mr_field_in_row(fp) ? 0 : mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE);
+    for (int f = 0; f < ld->layout.n_decoded; f++) {
+        const struct mr_decoded_field *df = &ld->layout.decoded[f];
+        if (df->row_of >= 0) {
+            get->row[i][f] = mr_field_row(&ld->layout.field[df->row_of], row->slot, row->at + i);
+            continue;
+        }
+        get->row[i][f] = own;
+        own += mr_round_up(df->bytes + 1, MR_CACHE_LINE);
     }
 }
 

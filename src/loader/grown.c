@@ -24,7 +24,7 @@ int mr_grown_add(struct mr_loader *ld, uint64_t host, uint64_t device, uint64_t 
     if (rows > 0)
         atomic_store(&grown->refused, true);
     if (fits)
-        return mr_budget_over(&ld->share, total, "a batch of samples that differ in shape");
+        return mr_budget_over(&ld->share, total, "its slots grow for samples that differ in shape");
     return mr_error_set(
         MR_ELIMIT,
         "max_memory %llu bytes: a batch of samples that differ in shape needs %llu more, which "

@@ -24,12 +24,11 @@ static int late(struct mr_loader *ld, uint64_t entered, uint64_t until_ns)
 
 /* Waits for the next batch. Returns 1, 0: there is none, -ETIMEDOUT, or the error that ended the
  * run. */
-static int wait_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t entered,
-                      uint64_t until_ns)
+static int wait_ready(struct mr_loader *ld, uint64_t entered, uint64_t until_ns)
 {
     struct mr_handout *out = &ld->handout;
     uint64_t ready = mr_counted(&ld->ring.n_ready) - out->next_batch; /* in whatever order */
-    if (!mr_ring_is_ready(slot, out->next_batch)) {
+    if (!mr_ring_get_ready(&ld->ring, out->next_batch)) {
         mr_consumers_pause(&ld->consumers);
         mr_hold_wait_begin(ld);
         mr_ring_wait_ready(&ld->ring, out->next_batch, out->spare_processor, until_ns);
@@ -37,7 +36,7 @@ static int wait_ready(struct mr_loader *ld, struct mr_slot *slot, uint64_t enter
         mr_consumers_resume(&ld->consumers);
     }
     if (!atomic_load(&ld->ring.cancelled)) {
-        if (!mr_ring_is_ready(slot, out->next_batch))
+        if (!mr_ring_get_ready(&ld->ring, out->next_batch))
             return out->next_batch < mr_ring_total(&ld->ring) ? late(ld, entered, until_ns) : 0;
         mr_count(&ld->stats.ready_sum, ready);
         if (mr_trace_on())
@@ -120,21 +119,6 @@ static void count_batch(struct mr_loader *ld, const struct mr_slot *slot, uint64
         mr_count(&ld->stats.bytes, slot->bytes[f]);
 }
 
-void mr_handout_open(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
-{
-    if (t >= mr_ring_total(&ld->ring))
-        return;
-    slot->bad = NULL;
-    slot->bad_lost = false;
-    if (ld->plan.finds) {
-        atomic_store_explicit(&slot->n_found, 0, memory_order_relaxed);
-        mr_ring_open(slot, t, ld->plan.batch_size);
-        return;
-    }
-    mr_plan_get(&ld->plan, t, &slot->info);
-    mr_ring_open(slot, t, slot->info.rows);
-}
-
 static const char *last_bad(const struct mr_loader *ld)
 {
     const struct mr_quarantine *q = &ld->quarantine;
@@ -169,7 +153,9 @@ static int look_at_epoch(struct mr_loader *ld, const struct mr_slot *slot)
     bool empty = slot->size == 0;
     if (ld->source)
         return look_at_found(ld, slot);
-    ld->handout.empty_epoch = empty && (slot->info.index == 0 || ld->handout.empty_epoch);
+    bool first = ld->opts.in_order ? slot->info.index == 0 : ld->handout.new_epoch;
+    ld->handout.empty_epoch = empty && (first || ld->handout.empty_epoch);
+    ld->handout.new_epoch = slot->info.last;
     if (!empty)
         ld->handout.n_empty = 0;
     if (!ld->handout.empty_epoch || !slot->info.last ||
@@ -220,7 +206,18 @@ static int take(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *st
     int rc = mr_bad_take(ld, slot);
     if (rc < 0)
         return rc;
+    slot->n_bad = ld->quarantine.n_bad - slot->bad_before;
     return stream ? mr_ship_hand_out(ld, slot, stream) : copied;
+}
+
+/* One more batch is handed out: that in this slot. */
+static void note_taken(struct mr_loader *ld, struct mr_slot *slot)
+{
+    struct mr_handout *out = &ld->handout;
+    out->next_batch++;
+    out->frontier = MR_MAX(out->frontier, slot->ready_for + 1);
+    if (!ld->opts.in_order)
+        slot->info.last = mr_open_taken(ld, slot, out->next_batch);
 }
 
 /* [consumers.lock] With several consumers the time before a turn is not counted: another one has
@@ -237,24 +234,24 @@ static int next(struct mr_loader *ld, struct mr_stream *stream, uint64_t entered
         int rc = mr_hold_make_room(ld, ld->handout.next_batch);
         if (rc < 0)
             return rc;
-        struct mr_slot *slot = mr_ring_slot(&ld->ring, ld->handout.next_batch);
-        rc = wait_ready(ld, slot, entered, until_ns);
+        rc = wait_ready(ld, entered, until_ns);
         if (rc <= 0)
             return rc;
+        struct mr_slot *slot = mr_ring_get_ready(&ld->ring, ld->handout.next_batch);
         rc = take(ld, slot, stream);
         if (rc < 0)
             return end_with(ld, rc);
-        ld->handout.next_batch++;
+        note_taken(ld, slot);
         rc = look_at_epoch(ld, slot);
         if (slot->size == 0) { /* every sample was bad and skipped */
-            mr_hold_reopen(ld, slot, ld->handout.next_batch - 1);
+            mr_hold_reopen(ld, slot);
             if (rc < 0)
                 return rc;
             continue;
         }
         count_batch(ld, slot, entered);
         fill_batch(ld, slot, out);
-        mr_hold_begin(ld, slot, ld->handout.next_batch - 1);
+        mr_hold_begin(ld, slot);
         return 1;
     }
 }

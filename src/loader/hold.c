@@ -31,26 +31,47 @@ static void open_again(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
     if (!ld->device_info.unified)
         atomic_store_explicit(&slot->host_busy, true, memory_order_release);
-    mr_handout_open(ld, slot, t);
+    mr_open_batch(ld, slot, t);
     note_opened(ld);
 }
 
-void mr_hold_reopen(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+/* A free slot that is not opened. */
+static void keep(struct mr_loader *ld, struct mr_slot *slot)
 {
-    open_again(ld, slot, t + ld->ring.n_slots);
+    slot->next_released = atomic_load_explicit(&ld->hold.released, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&ld->hold.released, &slot->next_released, slot,
+                                                  memory_order_release, memory_order_relaxed))
+        ;
+}
+
+/* For whichever batch is next. */
+static bool open_next(struct mr_loader *ld, struct mr_slot *slot)
+{
+    if (!ld->device_info.unified)
+        atomic_store_explicit(&slot->host_busy, true, memory_order_release);
+    bool opens = mr_open_next(ld, slot);
+    if (opens)
+        note_opened(ld);
+    return opens;
+}
+
+void mr_hold_reopen(struct mr_loader *ld, struct mr_slot *slot)
+{
+    uint64_t t = atomic_load_explicit(&slot->ready_for, memory_order_relaxed);
+    if (ld->opts.in_order)
+        open_again(ld, slot, t + ld->ring.n_slots);
+    else if (!open_next(ld, slot))
+        keep(ld, slot);
 }
 
 void mr_hold_end(struct mr_loader *ld, struct mr_slot *slot)
 {
     if (!(atomic_load_explicit(&slot->hold, memory_order_relaxed) & MR_DETACHED)) {
-        mr_hold_reopen(ld, slot, atomic_load_explicit(&slot->ready_for, memory_order_relaxed));
+        mr_hold_reopen(ld, slot);
         return;
     }
     atomic_store_explicit(&slot->hold, 0, memory_order_relaxed);
-    slot->next_released = atomic_load_explicit(&ld->hold.released, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&ld->hold.released, &slot->next_released, slot,
-                                                  memory_order_release, memory_order_relaxed))
-        ;
+    keep(ld, slot);
 }
 
 static int release(struct mr_loader *ld, struct mr_batch *batch, struct mr_stream *stream)
@@ -183,8 +204,9 @@ static void vacate(struct mr_loader *ld, uint64_t from, uint64_t to)
 }
 
 /* While places are vacant, the batch's own is one more: see rearrange(). */
-void mr_hold_begin(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
+void mr_hold_begin(struct mr_loader *ld, struct mr_slot *slot)
 {
+    uint64_t t = atomic_load_explicit(&slot->ready_for, memory_order_relaxed);
     slot->n_ends = 0;
     atomic_store_explicit(&slot->host_read, false, memory_order_relaxed);
     atomic_store_explicit(&slot->hold, MR_HELD, memory_order_release);
@@ -259,8 +281,28 @@ static int rearrange(struct mr_loader *ld, uint64_t last, uint64_t t)
     return hold->vacant[t % n] ? refuse(ld, rc) : 0;
 }
 
+/* in_order = 0: other slots take part instead of those that are held. */
+static int activate(struct mr_loader *ld)
+{
+    struct mr_hold *hold = &ld->hold;
+    uint32_t least = ld->ring.n_slots - ld->ring.n_slots / 2;
+    while (mr_open_wants(ld, least)) {
+        struct mr_slot *slot = take_spare(ld);
+        bool none = mr_open_wants(ld, 1);
+        int rc = slot ? 0 : none || !hold->no_memory ? make_slot(ld, &slot) : MR_ELIMIT;
+        hold->no_memory = rc < 0;
+        if (rc < 0)
+            return none && mr_open_wants(ld, 1) ? refuse(ld, rc) : 0;
+        if (!open_next(ld, slot))
+            keep(ld, slot);
+    }
+    return 0;
+}
+
 int mr_hold_make_room(struct mr_loader *ld, uint64_t t)
 {
+    if (!ld->opts.in_order)
+        return activate(ld);
     uint64_t young = ld->ring.n_slots / 2;
     if (t <= young)
         return 0;

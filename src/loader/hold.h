@@ -9,9 +9,12 @@
  * n_slots / 2 batches old: holding fewer takes no memory. Without memory for a new slot the place
  * stays vacant until some batch is released.
  *
- * `hold` decides who opens a slot: MR_DETACHED is only set while the batch is held, and a release
- * acts on what it finds when it ends the hold. So releasing takes no lock, and only the consumer
- * whose turn it is changes the ring.
+ * With in_order = 0 no place waits for a certain slot: the consumer only sees to it that half of
+ * n_slots slots are active (open.h), and a released slot is opened unless n_slots are.
+ *
+ * In order, `hold` decides who opens a slot: MR_DETACHED is only set while the batch is held, and a
+ * release acts on what it finds when it ends the hold. So releasing takes no lock, and only the
+ * consumer whose turn it is changes the ring.
  */
 #ifndef MR_LOADER_HOLD_H
 #define MR_LOADER_HOLD_H
@@ -51,14 +54,14 @@ void mr_hold_destroy(struct mr_loader *ld);
  * t. Returns 0, MR_ELIMIT: batch t needs a slot that is held, and no other one can be made; or the
  * device's error. */
 int mr_hold_make_room(struct mr_loader *ld, uint64_t t);
-/* Batch t, which is in this slot, is handed out. */
-void mr_hold_begin(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
+/* The batch in this slot is handed out. */
+void mr_hold_begin(struct mr_loader *ld, struct mr_slot *slot);
 /* The consumer is about to wait for a batch: all that is open is shown to workers. */
 void mr_hold_wait_begin(struct mr_loader *ld);
 void mr_hold_wait_end(struct mr_loader *ld);
-/* Opens the slot of batch t for the next one in its place. Workers are woken for several slots at
- * once, at the latest when the consumer itself has to wait. */
-void mr_hold_reopen(struct mr_loader *ld, struct mr_slot *slot, uint64_t t);
+/* Opens the slot of a batch that is no longer used for another one (open.h), or keeps it. Workers
+ * are woken for several slots at once, at the latest when the consumer itself has to wait. */
+void mr_hold_reopen(struct mr_loader *ld, struct mr_slot *slot);
 /* No one holds the slot's batch any more: opens the slot, or keeps it. Any thread, once. */
 void mr_hold_end(struct mr_loader *ld, struct mr_slot *slot);
 /* Any thread. */

@@ -29,25 +29,31 @@ static int check_collate(const struct mr_field *fp)
     return 0;
 }
 
-/* Rows of a batch need a size: of pictures whose size nobody knows the chain has to give one. */
-static int check_picture(const struct mr_loader *ld)
+/* How much of a picture is decoded. Rows of a batch need a size: of pictures whose size nobody
+ * knows the chain has to give one. */
+static int plan_picture(struct mr_loader *ld)
 {
-    int f = ld->ds->picture;
-    if (f < 0 || ld->ds->picture_bounded || (ld->windows && !ld->layout.field[f].varies))
+    int f = ld->ds->picture, t = -1;
+    int n = f >= 0 && ld->chain ? mr_transform_tracks(ld->chain, f, &t) : f >= 0;
+    ld->skips_pictures = f >= 0 && n == 0;
+    ld->picture_track = n == 1 && ld->chain && mr_transform_has_window(ld->chain, t) ? t : -1;
+    if (n == 0 || ld->ds->picture_bounded ||
+        (ld->picture_track >= 0 && ld->chain->out[t].var_dims == 0))
         return 0;
     return mr_error_set(MR_ESHAPE,
                         "%s: the pictures' largest size is not known: begin the transforms of it "
                         "with a resize or crop to one size (resize(256,256), or "
                         "resize(256),center_crop(224), or random_resized_crop(224)), or give the "
                         "data set max-height and max-width and collate by pad",
-                        ld->layout.field[f].in.name);
+                        ld->ds->field[f].name);
 }
 
 /* What field f is, and what workers and the device do to it. */
 static int plan_field(struct mr_loader *ld, int f)
 {
     struct mr_field *fp = &ld->layout.field[f];
-    fp->in = ld->ds->field[f];
+    fp->source = ld->chain ? mr_transform_source(ld->chain, f) : f;
+    fp->in = fp->source >= 0 ? ld->ds->field[fp->source] : ld->chain->in[f];
     fp->out = ld->chain ? mr_transform_specs(ld->chain)[f] : fp->in;
     fp->identity = !ld->chain || mr_transform_is_identity(ld->chain, f);
     fp->varies = fp->out.var_dims != 0;
@@ -65,21 +71,41 @@ static int plan_field(struct mr_loader *ld, int f)
     return rc < 0 ? rc : mr_device_chain_plan(ld, f);
 }
 
+/* Where each field of the data set is decoded. */
+static int plan_decoded(struct mr_loader *ld)
+{
+    struct mr_layout *layout = &ld->layout;
+    for (int f = 0; f < layout->n_decoded; f++) {
+        layout->decoded[f].row_of = -1;
+        int rc = mr_spec_bytes(&ld->ds->field[f], &layout->decoded[f].bytes);
+        if (rc < 0)
+            return rc;
+    }
+    layout->rearranged = layout->n_fields != layout->n_decoded;
+    for (int f = 0; f < layout->n_fields; f++) {
+        const struct mr_field *fp = &layout->field[f];
+        layout->rearranged |= fp->source != f;
+        if (fp->source >= 0 && mr_field_in_row(fp) && layout->decoded[fp->source].row_of < 0)
+            layout->decoded[fp->source].row_of = f;
+    }
+    return 0;
+}
+
 int mr_fields_plan(struct mr_loader *ld)
 {
-    ld->layout.n_fields = ld->ds->n_fields;
+    ld->layout.n_fields = ld->layout.n_decoded = ld->ds->n_fields;
     if (ld->chain) {
-        int rc = mr_transform_acquire(ld->chain, ld->ds->field, ld->layout.n_fields);
+        int rc = mr_transform_acquire(ld->chain, ld->ds->field, ld->layout.n_decoded);
         if (rc < 0)
             return rc;
         ld->chain_acquired = true;
+        ld->layout.n_fields = mr_transform_fields(ld->chain);
     }
     for (int f = 0; f < ld->layout.n_fields; f++) {
         int rc = plan_field(ld, f);
         if (rc < 0)
             return rc;
     }
-    ld->layout.packs = ld->opts.collate == MR_COLLATE_PACK;
     int rc = mr_pack_check(ld);
     if (rc < 0)
         return rc;
@@ -89,12 +115,10 @@ int mr_fields_plan(struct mr_loader *ld)
     rc = mr_added_plan(ld);
     if (rc < 0)
         return rc;
-    if (ld->chain) {
-        int picture = ld->ds->picture;
-        ld->windows = picture >= 0 && mr_transform_has_window(ld->chain, picture);
+    if (ld->chain)
         ld->layout.scratch_bytes = mr_transform_scratch_bytes(ld->chain);
-    }
-    return check_picture(ld);
+    rc = plan_decoded(ld);
+    return rc < 0 ? rc : plan_picture(ld);
 }
 
 /* The field that comes next in a slot: direct ones last, each kind smallest first. */
@@ -124,12 +148,13 @@ static uint64_t guess_row(const struct mr_loader *ld, int f)
 {
     const struct mr_field *fp = &ld->layout.field[f];
     struct mr_extent at[MR_MAX_EXTENTS];
-    uint64_t guess = f == ld->ds->picture ? GUESSED_PICTURE : GUESSED_ROW;
+    uint64_t guess =
+        fp->source >= 0 && fp->source == ld->ds->picture ? GUESSED_PICTURE : GUESSED_ROW;
     if (!fp->varies)
         return fp->row_bytes;
     int n = ld->ds->ops->locate && fp->identity ? ld->ds->ops->locate(ld->ds, 0, at) : 0;
     for (int e = 0; e < n; e++)
-        if (at[e].field == f && at[e].bytes != MR_WHOLE)
+        if (fp->source >= 0 && at[e].field == fp->source && at[e].bytes != MR_WHOLE)
             guess = at[e].bytes;
     return MR_MIN(guess, fp->row_bytes);
 }

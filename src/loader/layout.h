@@ -14,6 +14,9 @@
  * If the end of a field's chain runs on the device (device_chain.c), a row in the halves holds what
  * that part starts from, and its results are in the slot's output, on the device alone.
  *
+ * A batch's fields are those of the chain's output, which may be others than the data set's: ops
+ * drop, copy and add fields. mr_field is of a batch, mr_decoded_field of the data set.
+ *
  * layout.c computes all of it when a loader opens. Afterwards it does not change.
  */
 #ifndef MR_LOADER_LAYOUT_H
@@ -25,6 +28,7 @@
 #include <millrace/loader.h>
 
 struct mr_field {
+    int source; /* the data set's field that it is made from; -1: an op over several made it */
     struct mr_spec in, out; /* of one sample: as decoded, as delivered */
     uint64_t in_bytes, row_bytes;
     uint64_t offset; /* in the slot's halves */
@@ -42,11 +46,18 @@ struct mr_field {
         flip_offset; /* in the slot's halves: a byte a row, when the device part has an hflip */
 };
 
+struct mr_decoded_field {
+    uint64_t bytes;
+    int row_of; /* the field of the batch in whose row it is decoded; -1: in a worker's memory */
+};
+
 struct mr_layout {
-    int n_fields;
+    int n_fields, n_decoded;
     struct mr_field field[MR_MAX_FIELDS];
-    int n_added;  /* fields of a batch behind these; by_user: instead of these */
-    bool by_user; /* a callback makes the batch's fields */
+    struct mr_decoded_field decoded[MR_MAX_FIELDS];
+    bool rearranged; /* the batch's fields are not the data set's, in its order */
+    int n_added;     /* fields of a batch behind these; by_user: instead of these */
+    bool by_user;    /* a callback makes the batch's fields */
     struct mr_added added[MR_MAX_FIELDS];
     bool varies;          /* some field does */
     bool collates;        /* some field is collated or added */
@@ -61,6 +72,7 @@ struct mr_layout {
     uint64_t partner_offset; /* in the halves, a u32 a row, when device parts mix rows */
     bool mixes;              /* they do */
     bool packs;              /* batches are packed */
+    uint64_t pack_length;    /* elements of a packed row */
     bool flips;              /* some device part has an hflip */
     bool items;              /* slots keep the batch sampler's item of each row */
 };

@@ -2,6 +2,7 @@
 #include "loader/engine.h"
 #include "transform/transform.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* What reads all that gds does not. */
@@ -49,21 +50,6 @@ static int open_device(struct mr_loader *ld, struct mr_device *device)
     return mr_device_query(ld->device, &ld->device_info);
 }
 
-/* What the packing sampler says of rows is of no use to others than collate pack. */
-static int check_packing(struct mr_loader *ld)
-{
-    uint64_t length = ld->sampler->row_length;
-    bool packs = ld->opts.collate == MR_COLLATE_PACK;
-    if (packs && (ld->opts.pack_length == 0 || ld->opts.pack_length == length)) {
-        ld->opts.pack_length = length;
-        return 0;
-    }
-    return mr_error_set(MR_EOPTION,
-                        "the sampler packs documents into rows of %llu elements: expected collate "
-                        "pack with pack_length %llu (or 0: the sampler's)",
-                        (unsigned long long)length, (unsigned long long)length);
-}
-
 /* A batch sampler says how large batches are. */
 static int take_batches(struct mr_loader *ld)
 {
@@ -73,7 +59,7 @@ static int take_batches(struct mr_loader *ld)
                             "sample could replace a bad one: use fail or skip");
     ld->opts.batch_size = ld->sampler->max_batch;
     ld->layout.items = true;
-    return ld->sampler->row_length > 0 ? check_packing(ld) : 0;
+    return 0;
 }
 
 static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
@@ -108,8 +94,12 @@ static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
     rc = ld->sampler->max_batch > 0
              ? mr_plan_init_batches(&ld->plan, &ld->opts, ld->sampler, state.epoch, state.position)
              : mr_plan_init(&ld->plan, &ld->opts, ld->sampler->length, state.epoch, state.position);
-    if (rc < 0)
+    if (rc < 0) {
+        free(state.again);
         return rc;
+    }
+    mr_plan_add_again(&ld->plan, state.again, state.n_again);
+    ld->handout.new_epoch = state.position == 0 && state.n_again == 0;
     mr_ring_end(&ld->ring, ld->plan.total);
     return mr_source_create(ld);
 }
@@ -121,7 +111,13 @@ static int create_ring(struct mr_loader *ld)
     ld->ring.device = ld->device;
     ld->ring.host_kind = unified || !ld->opts.pin ? MR_PAGEABLE : MR_PINNED;
     ld->ring.awaits_release = ld->backends.writes_device;
+    ld->ring.n_places = ld->ring.n_slots;
+    if (!ld->opts.in_order)
+        ld->ring.n_places = MR_MAX(MR_PLACES_A_SLOT * ld->ring.n_slots, MR_MIN_PLACES);
     int rc = mr_ring_create(&ld->ring, &ld->layout, ld->opts.batch_size, !unified);
+    if (rc < 0)
+        return rc;
+    rc = mr_opening_create(ld);
     if (rc < 0)
         return rc;
     rc = mr_hold_create(ld);
@@ -131,7 +127,10 @@ static int create_ring(struct mr_loader *ld)
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < ld->ring.n_slots; i++)
-        mr_handout_open(ld, mr_ring_slot(&ld->ring, i), i);
+        if (ld->opts.in_order)
+            mr_open_batch(ld, mr_ring_slot(&ld->ring, i), i);
+        else
+            mr_open_next(ld, mr_ring_slot(&ld->ring, i));
     return 0;
 }
 
@@ -181,6 +180,7 @@ static void free_parts(struct mr_loader *ld)
     mr_bad_free(ld);
     mr_ship_destroy(ld);
     mr_leases_close(ld);
+    mr_opening_destroy(ld);
     mr_ring_destroy(&ld->ring);
     mr_hold_destroy(ld);
     if (ld->storage)

@@ -64,6 +64,9 @@ static const struct mr_option table[] = {
     OPT("remainder", 0, ENUM, remainder, order, .initial = "drop", .choices = remainders,
         .help = "If --world does not divide the epoch: drop the rest, or pad from the epoch's "
                 "start"),
+    OPT("in-order", 0, FLAG, in_order, order, .initial = "1",
+        .help = "Hand batches out in order; without it as they complete, epoch after epoch: one "
+                "slow sample does not hold up the others"),
     OPT("shuffle-buffer", 0, UINT, shuffle_buffer, order, .initial = "0", .max = 1 << 30,
         .unit = "samples",
         .help = "Shuffle an iterable data set (tar:-) through a buffer of this many samples; 0: "

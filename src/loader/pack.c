@@ -19,17 +19,21 @@ static int first_packed(const struct mr_loader *ld)
     return f;
 }
 
-int mr_pack_check(const struct mr_loader *ld)
+int mr_pack_check(struct mr_loader *ld)
 {
+    uint64_t length = ld->opts.pack_length, of_sampler = ld->sampler->row_length;
+    if (of_sampler > 0 && ld->opts.collate != MR_COLLATE_PACK && !ld->layout.by_user)
+        return mr_error_set(MR_EOPTION, "the sampler packs rows: expected collate pack");
     if (ld->opts.collate != MR_COLLATE_PACK)
-        return ld->opts.pack_length == 0
-                   ? 0
-                   : mr_error_set(MR_EOPTION, "pack_length %llu: expected collate pack",
-                                  (unsigned long long)ld->opts.pack_length);
-    if (ld->opts.pack_length == 0 || ld->opts.pack_length > MAX_LENGTH)
-        return mr_error_set(MR_EOPTION,
-                            "pack_length %llu: collate pack needs the length of a row, 1 to %d",
-                            (unsigned long long)ld->opts.pack_length, MAX_LENGTH);
+        return length == 0 ? 0
+                           : mr_error_set(MR_EOPTION, "pack_length %llu: expected collate pack",
+                                          (unsigned long long)length);
+    ld->layout.packs = true;
+    ld->layout.pack_length = length ? length : of_sampler;
+    if (ld->layout.pack_length < MR_MAX(of_sampler, 1) || ld->layout.pack_length > MAX_LENGTH)
+        return mr_error_set(
+            MR_EOPTION, "pack_length %llu: expected the length of a row, %llu to %d",
+            (unsigned long long)length, (unsigned long long)MR_MAX(of_sampler, 1), MAX_LENGTH);
     if (first_packed(ld) < ld->layout.n_fields)
         return 0;
     return mr_error_set(MR_ESHAPE, "collate pack: no field of %s varies in its first dimension",
@@ -54,98 +58,102 @@ static int find_length(const struct mr_loader *ld, const struct mr_slot *slot, u
     return 0;
 }
 
-/* Where the batch sampler wants a sample. */
-static int plan_item(const struct mr_loader *ld, struct mr_slot *slot, uint64_t row,
-                     uint64_t length, struct mr_part *end)
+/* The part of a sample that the sampler asks for. */
+static int find_part(const struct mr_slot *slot, uint64_t row, uint64_t length,
+                     struct mr_part *part)
 {
-    const struct mr_batch_item *item = &slot->items[row];
-    if (item->row < end->row || item->from > length || item->count > length - item->from)
-        return mr_error_set(MR_EOPTION,
-                            "sample %llu has %llu elements; the batch sampler puts %u of them, "
-                            "from %u on, into row %u, behind row %u: expected a part of the "
-                            "sample, and rows in order",
-                            (unsigned long long)item->index, (unsigned long long)length,
-                            item->count, item->from, item->row, end->row);
-    if (item->row > end->row)
-        *end = (struct mr_part){.row = item->row};
-    end->from = item->from;
-    end->count = item->count > 0 ? item->count : (uint32_t)(length - item->from);
-    if (end->count > ld->opts.pack_length - end->at)
-        return mr_error_set(MR_EOPTION,
-                            "the batch sampler puts %u elements of sample %llu into row %u, which "
-                            "has %u: pack_length is %llu",
-                            end->count, (unsigned long long)item->index, end->row, end->at,
-                            (unsigned long long)ld->opts.pack_length);
-    slot->packing.part[row] = *end;
-    end->at += end->count;
+    const struct mr_batch_item *item = slot->items ? &slot->items[row] : NULL;
+    uint64_t from = item ? item->from : 0, count = item ? item->count : 0;
+    if (from > length || count > length - from)
+        return mr_error_set(MR_ESHAPE,
+                            "sample %llu has %llu elements, the sampler wants %llu from %llu on",
+                            (unsigned long long)slot->indices[row], (unsigned long long)length,
+                            (unsigned long long)count, (unsigned long long)from);
+    count = count ? count : length - from;
+    part->from = (uint32_t)from;
+    part->count = (uint32_t)MR_MIN(count, UINT32_MAX);
     return 0;
 }
 
-/* Does the batch sampler place samples, or choose them alone? */
-static bool has_places(const struct mr_slot *slot)
-{
-    bool places = false;
-    for (uint64_t row = 0; slot->items && row < slot->size && !places; row++)
-        places = slot->items[row].row || slot->items[row].from || slot->items[row].count;
-    return places;
-}
-
-static int plan_part(const struct mr_loader *ld, struct mr_slot *slot, uint64_t row, bool places,
+/* end: where the sample before ends. If the sampler gives rows, they ascend. */
+static int plan_part(const struct mr_loader *ld, struct mr_slot *slot, uint64_t row,
                      struct mr_part *end)
 {
-    uint64_t length, most = ld->opts.pack_length;
+    uint64_t length, most = ld->layout.pack_length;
+    struct mr_part part = *end;
+    bool given = slot->packing.n_rows > 1;
     int rc = find_length(ld, slot, row, &length);
     if (rc < 0)
         return rc;
-    if (places)
-        return plan_item(ld, slot, row, length, end);
-    if (length > most)
+    rc = find_part(slot, row, length, &part);
+    if (rc < 0)
+        return rc;
+    if (given)
+        part.row = slot->items[row].row;
+    else if (part.at > 0 && part.at + (uint64_t)part.count > most)
+        part.row++;
+    if (part.row < end->row)
+        return mr_error_set(MR_ESHAPE, "sample %llu: the sampler puts it in row %u, behind row %u",
+                            (unsigned long long)slot->indices[row], part.row, end->row);
+    part.at = part.row > end->row ? 0 : end->at;
+    if (part.at + (uint64_t)part.count > most)
         return mr_error_set(MR_ESHAPE,
-                            "sample %llu has %llu elements: pack_length is %llu: make that larger, "
-                            "or samples shorter",
-                            (unsigned long long)slot->indices[row], (unsigned long long)length,
+                            "sample %llu: %u elements from %u of a row on: pack_length is %llu: "
+                            "make that larger, or samples shorter",
+                            (unsigned long long)slot->indices[row], part.count, part.at,
                             (unsigned long long)most);
-    if (end->at + length > most)
-        *end = (struct mr_part){.row = end->row + 1};
-    end->count = (uint32_t)length;
-    slot->packing.part[row] = *end;
-    end->at += end->count;
+    slot->packing.part[row] = *end = part;
+    end->at += part.count;
     return 0;
+}
+
+void mr_pack_begin(const struct mr_loader *ld, struct mr_slot *slot)
+{
+    slot->packing.n_rows = 0;
+    for (uint64_t row = 0; ld->layout.packs && slot->items && row < slot->info.rows; row++)
+        slot->packing.n_rows = MR_MAX(slot->packing.n_rows, slot->items[row].row + 1ull);
+}
+
+/* The lengths of parts, not of samples; and how many sequences there are. */
+static void count(const struct mr_loader *ld, struct mr_slot *slot)
+{
+    struct mr_packing *packing = &slot->packing;
+    struct mr_pack_walk walk;
+    struct mr_pack_step step;
+    for (int f = 0; f < ld->layout.n_fields; f++)
+        for (uint64_t row = 0; mr_pack_takes(ld, f) && row < slot->size; row++)
+            slot->lengths[f][row] = packing->part[row].count;
+    packing->n_sequences = 0;
+    mr_pack_walk_begin(ld, slot, &walk);
+    while (mr_pack_walk_next(&walk, &step))
+        packing->n_sequences++;
 }
 
 int mr_pack_plan(struct mr_loader *ld, struct mr_slot *slot)
 {
     struct mr_packing *packing = &slot->packing;
     struct mr_part end = {0};
-    bool places = has_places(slot);
     for (uint64_t row = 0; row < slot->size; row++) {
-        int rc = plan_part(ld, slot, row, places, &end);
+        int rc = plan_part(ld, slot, row, &end);
         if (rc < 0)
             return rc;
     }
-    packing->n_rows = slot->size > 0 ? end.row + 1ull : 0;
-    packing->n_sequences = 0;
-    if (packing->n_rows * ld->opts.pack_length > INT32_MAX)
+    if (slot->size > 0)
+        packing->n_rows = MR_MAX(packing->n_rows, end.row + 1ull);
+    if (packing->n_rows * ld->layout.pack_length > INT32_MAX)
         return mr_error_set(MR_ELIMIT,
                             "a packed batch of %llu x %llu elements: cu_seqlens are i32: make "
                             "batch_size smaller",
                             (unsigned long long)packing->n_rows,
-                            (unsigned long long)ld->opts.pack_length);
-    for (int f = 0; f < ld->layout.n_fields; f++)
-        for (uint64_t row = 0; mr_pack_takes(ld, f) && row < slot->size; row++)
-            slot->lengths[f][row] = packing->part[row].count;
-    struct mr_pack_walk walk;
-    struct mr_pack_step step;
-    mr_pack_walk_begin(ld, slot, &walk);
-    while (mr_pack_walk_next(&walk, &step))
-        packing->n_sequences++;
+                            (unsigned long long)ld->layout.pack_length);
+    count(ld, slot);
     return 0;
 }
 
 void mr_pack_walk_begin(const struct mr_loader *ld, const struct mr_slot *slot,
                         struct mr_pack_walk *walk)
 {
-    *walk = (struct mr_pack_walk){.slot = slot, .length = ld->opts.pack_length};
+    *walk = (struct mr_pack_walk){.slot = slot, .length = ld->layout.pack_length};
 }
 
 bool mr_pack_walk_next(struct mr_pack_walk *walk, struct mr_pack_step *out)

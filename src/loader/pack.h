@@ -21,16 +21,18 @@ struct mr_part {
 /* A packed batch. */
 struct mr_packing {
     struct mr_part *part; /* of each sample; NULL: batches are not packed */
-    uint64_t n_rows;      /* of the batch */
+    uint64_t n_rows;      /* of the batch; before it is planned: by the sampler, or 0 */
     uint64_t n_sequences; /* samples, and ends of rows that are padding */
 };
 
 /* Is field f packed? */
 bool mr_pack_takes(const struct mr_loader *ld, int f);
 /* Checks the options for it. Returns 0, MR_EOPTION, MR_ESHAPE. */
-int mr_pack_check(const struct mr_loader *ld);
-/* Decides about a complete batch. Returns 0, MR_ESHAPE: a sample does not fit, or its fields differ
- * in length. */
+int mr_pack_check(struct mr_loader *ld);
+/* Notes how many rows the sampler made, before bad samples are left out. */
+void mr_pack_begin(const struct mr_loader *ld, struct mr_slot *slot);
+/* Decides about a complete batch. Returns 0, MR_ESHAPE: a sample does not fit, its fields differ in
+ * length, or the sampler says what cannot be; MR_ELIMIT. */
 int mr_pack_plan(struct mr_loader *ld, struct mr_slot *slot);
 
 /* Walks over a packed batch's elements in order. */

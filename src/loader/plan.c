@@ -1,6 +1,8 @@
 /* Which samples make up a batch: arithmetic over epochs, ranks and the place of a resume. */
 #include "loader/engine.h"
 
+#include <stdlib.h>
+
 static uint64_t batches_of(const struct mr_plan *plan, const struct mr_shard *shard)
 {
     uint64_t rows = mr_shard_length(shard);
@@ -55,6 +57,50 @@ int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64
     return 0;
 }
 
+static int by_place(const void *a, const void *b)
+{
+    const struct mr_plan_again *x = a, *y = b;
+    if (x->epoch != y->epoch)
+        return x->epoch < y->epoch ? -1 : 1;
+    return (x->shard.start > y->shard.start) - (x->shard.start < y->shard.start);
+}
+
+int mr_plan_sort_again(struct mr_plan_again *again, uint64_t n, uint64_t span)
+{
+    qsort(again, n, sizeof *again, by_place);
+    for (uint64_t i = 1; i < n; i++)
+        if (again[i].epoch == again[i - 1].epoch &&
+            again[i].shard.start - again[i - 1].shard.start < span)
+            return mr_error_set(MR_ESTATE, "state: unfinished batches overlap in epoch %llu",
+                                (unsigned long long)again[i].epoch);
+    return 0;
+}
+
+/* Is this a batch of this run? */
+static bool is_planned(const struct mr_plan *plan, const struct mr_plan_again *again)
+{
+    uint64_t rows = mr_shard_length(&again->shard);
+    return rows >= (plan->drop_last ? plan->batch_size : 1) &&
+           (plan->epochs == 0 || again->epoch < plan->epochs);
+}
+
+void mr_plan_add_again(struct mr_plan *plan, struct mr_plan_again *again, uint64_t n)
+{
+    bool ends = plan->total == 0 || plan->first_batches == 0; /* the first epoch, with the list */
+    plan->again = again;
+    for (uint64_t i = 0; i < n; i++) {
+        struct mr_plan_again batch = {.epoch = again[i].epoch, .shard = plan->shard};
+        batch.shard.start = again[i].shard.start;
+        if (is_planned(plan, &batch))
+            again[plan->n_again++] = batch;
+    }
+    uint64_t next = plan->first_epoch + ends;
+    for (uint64_t i = plan->n_again; i-- > 0; next = again[i].epoch)
+        again[i].last = again[i].epoch != next;
+    if (!mr_add(plan->total, plan->n_again, &plan->total))
+        plan->total = UINT64_MAX;
+}
+
 int mr_plan_init_batches(struct mr_plan *plan, const struct mr_loader_opts *opts,
                          const struct mr_sampler *sampler, uint64_t epoch, uint64_t position)
 {
@@ -78,10 +124,27 @@ int mr_plan_init_batches(struct mr_plan *plan, const struct mr_loader_opts *opts
 void mr_plan_end(struct mr_plan *plan)
 {
     mr_epochs_destroy(plan->starts);
+    free(plan->again);
+}
+
+static void get_again(const struct mr_plan *plan, uint64_t t, struct mr_plan_batch *out)
+{
+    const struct mr_plan_again *again = &plan->again[t];
+    *out =
+        (struct mr_plan_batch){.shard = &again->shard,
+                               .epoch = again->epoch,
+                               .index = again->shard.start / again->shard.world / plan->batch_size,
+                               .rows = MR_MIN(plan->batch_size, mr_shard_length(&again->shard)),
+                               .last = again->last};
 }
 
 void mr_plan_get(const struct mr_plan *plan, uint64_t t, struct mr_plan_batch *out)
 {
+    if (t < plan->n_again) {
+        get_again(plan, t, out);
+        return;
+    }
+    t -= plan->n_again;
     bool first = t < plan->first_batches;
     uint64_t later = first ? 0 : t - plan->first_batches;
     uint64_t at = first ? t : later % plan->n_batches;

@@ -7,6 +7,9 @@
  * rank's rows. A resumed run differs from a new one only in `start`, and only in its first epoch:
  * hence two shards, one for that epoch and one for all later ones.
  *
+ * A run with in_order = 0 leaves batches unfinished before the place of its state. A run that is
+ * resumed from that makes them first: they are its batches 0 to n_again - 1.
+ *
  * This is arithmetic on the options a loader was opened with. Nothing here changes while it runs,
  * so any thread may ask for any batch.
  *
@@ -25,6 +28,13 @@
 #include "sampler/sampler.h"
 #include <millrace/loader.h>
 
+/* An unfinished batch of an earlier run. */
+struct mr_plan_again {
+    uint64_t epoch;
+    struct mr_shard shard; /* starts at the batch */
+    bool last;             /* of its epoch, here */
+};
+
 struct mr_plan {
     uint64_t batch_size, length; /* length: of the sampler, all ranks */
     uint64_t epochs;             /* 0: endless */
@@ -37,6 +47,8 @@ struct mr_plan {
     bool drop_last;
     bool finds;               /* its batches while it runs */
     struct mr_epochs *starts; /* of a batch sampler; else NULL */
+    struct mr_plan_again *again;
+    uint64_t n_again;
 };
 
 struct mr_plan_batch {
@@ -49,6 +61,12 @@ struct mr_plan_batch {
 
 int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64_t length,
                  uint64_t epoch, uint64_t position);
+/* Sorts unfinished batches, of which epoch and shard.start are set. span: positions that a batch
+ * takes. Returns 0, MR_ESTATE: some overlap. */
+int mr_plan_sort_again(struct mr_plan_again *again, uint64_t n, uint64_t span);
+/* Makes these n batches, sorted, first; those that a run with these options has not are left out.
+ * Owns again, made with malloc(), from now on. Once, after mr_plan_init(). */
+void mr_plan_add_again(struct mr_plan *plan, struct mr_plan_again *again, uint64_t n);
 /* The same for a batch sampler: the plan finds its batches (mr_epochs_find()). opts.batch_size is
  * the sampler's max_batch. */
 int mr_plan_init_batches(struct mr_plan *plan, const struct mr_loader_opts *opts,

@@ -23,9 +23,9 @@ int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_
 {
     struct mr_slot_memory *memory = NULL;
     uint32_t n = layout->collates ? 1 : ring->n_slots; /* slots in one piece of memory */
-    ring->slot = calloc(ring->n_slots, sizeof *ring->slot);
+    ring->slot = calloc(ring->n_places, sizeof *ring->slot);
     if (!ring->slot)
-        return mr_error_nomem("slots", ring->n_slots * sizeof *ring->slot);
+        return mr_error_nomem("slots", ring->n_places * sizeof *ring->slot);
     for (uint32_t i = 0; i < ring->n_slots; i++) {
         struct mr_slot *slot;
         int rc = i % n ? 0
@@ -42,6 +42,9 @@ int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_
         mr_ring_add(ring, slot);
         atomic_store(&ring->slot[i], slot);
     }
+    for (uint32_t i = ring->n_slots; i < ring->n_places;
+         i++) /* a slot that is open for none here */
+        atomic_store(&ring->slot[i], ring->slot[0]);
     return 0;
 }
 
@@ -141,7 +144,7 @@ static void wait_host_free(struct mr_ring *ring, struct mr_slot *slot)
 
 bool mr_ring_wait_open(struct mr_ring *ring, uint64_t t)
 {
-    struct mr_slot *_Atomic *place = &ring->slot[t % ring->n_slots]; /* slots change meanwhile */
+    struct mr_slot *_Atomic *place = &ring->slot[t % ring->n_places]; /* slots change meanwhile */
     pthread_mutex_lock(&ring->lock);
     atomic_fetch_add(&ring->n_waiting_workers, 1);
     while (atomic_load(&atomic_load(place)->open_for) != t && !atomic_load(&ring->stop) &&
@@ -180,33 +183,38 @@ int mr_ring_fd(struct mr_ring *ring)
     return fd;
 }
 
-void mr_ring_poll(struct mr_ring *ring, uint64_t t, bool over)
+void mr_ring_poll(struct mr_ring *ring, uint64_t k, bool over)
 {
     int fd = atomic_load_explicit(&ring->fd, memory_order_relaxed);
     uint64_t count;
     if (fd < 0)
         return;
     (void)!read(fd, &count, sizeof count);
-    atomic_store(&ring->polled, t); /* before a look at the slot, see mr_ring_ready() */
-    if (over || atomic_load(&ring->cancelled) || t >= atomic_load(&ring->total) ||
-        atomic_load(&mr_ring_slot(ring, t)->ready_for) == t)
+    atomic_store(&ring->polled, k); /* before a look at the slot, see mr_ring_ready() */
+    if (over || atomic_load(&ring->cancelled) || k >= atomic_load(&ring->total) ||
+        mr_ring_get_ready(ring, k))
         signal_fd(ring);
 }
 
 void mr_ring_ready(struct mr_ring *ring, struct mr_slot *slot, uint64_t t)
 {
     uint64_t claimed = atomic_load_explicit(&slot->claim_ns, memory_order_relaxed);
-    uint64_t now = mr_time_ns();
+    uint64_t now = mr_time_ns(), k = t;
     pthread_mutex_lock(&ring->lock);
     atomic_fetch_add_explicit(&ring->n_ready, 1, memory_order_relaxed);
     mr_hist_add(&ring->make, now > claimed ? now - claimed : 0);
+    if (ring->arrivals.slot)
+        k = mr_arrivals_add(&ring->arrivals, slot, t);
     pthread_mutex_unlock(&ring->lock);
     /* Before a look at `awaited`: the consumer sets that before it looks at the slot, so one of the
      * two sees the other. */
-    atomic_store(&slot->ready_for, t);
-    if (atomic_load(&ring->awaited) == t)
+    if (!ring->arrivals.slot)
+        atomic_store(&slot->ready_for, t);
+    if (k == UINT64_MAX) /* the consumer itself will make it an arrival */
+        return;
+    if (atomic_load(&ring->awaited) == k)
         sem_post(&ring->bell);
-    if (atomic_load(&ring->polled) == t)
+    if (atomic_load(&ring->polled) == k)
         signal_fd(ring);
 }
 
@@ -214,11 +222,10 @@ void mr_ring_ready(struct mr_ring *ring, struct mr_slot *slot, uint64_t t)
  * processor for it, the consumer looks for a short while first. */
 #define LOOK_NS 20000
 
-static void look_until_ready(const struct mr_ring *ring, const struct mr_slot *slot, uint64_t t,
-                             uint64_t most_ns)
+static void look_until_ready(const struct mr_ring *ring, uint64_t k, uint64_t most_ns)
 {
     uint64_t until = MR_MIN(mr_time_ns() + LOOK_NS, most_ns);
-    while (!mr_ring_is_ready(slot, t) && t < mr_ring_total(ring) &&
+    while (!mr_ring_get_ready(ring, k) && k < mr_ring_total(ring) &&
            !atomic_load_explicit(&ring->cancelled, memory_order_relaxed) && mr_time_ns() < until)
         ;
 }
@@ -239,14 +246,13 @@ static bool sleep_at_bell(struct mr_ring *ring, uint64_t until_ns)
     return errno == EINTR && mr_time_ns() < until_ns;
 }
 
-void mr_ring_wait_ready(struct mr_ring *ring, uint64_t t, bool look_first, uint64_t until_ns)
+void mr_ring_wait_ready(struct mr_ring *ring, uint64_t k, bool look_first, uint64_t until_ns)
 {
-    struct mr_slot *slot = mr_ring_slot(ring, t);
     if (look_first)
-        look_until_ready(ring, slot, t, until_ns);
-    atomic_store(&ring->awaited, t);
-    while (atomic_load(&slot->ready_for) != t && !atomic_load(&ring->cancelled) &&
-           t < atomic_load(&ring->total) && sleep_at_bell(ring, until_ns))
+        look_until_ready(ring, k, until_ns);
+    atomic_store(&ring->awaited, k);
+    while (!mr_ring_get_ready(ring, k) && !atomic_load(&ring->cancelled) &&
+           k < atomic_load(&ring->total) && sleep_at_bell(ring, until_ns))
         ;
     atomic_store(&ring->awaited, UINT64_MAX);
 }

@@ -1,11 +1,12 @@
 /*
  * The ring: the slots that batches are made in.
  *
- * Batch t is in slot t % n_slots, so at most n_slots batches are under way. A slot goes round:
+ * Batch t is in the slot at place t % n_places; at most n_slots batches are under way. A slot goes
+ * round:
  *
- *   open      The consumer has released batch t - n; `open_for` is t. Workers may write rows of
- *             batch t once the copy of the batch before has passed (host_busy), which they wait
- *             for, if need be one of them for all. If workers also write the device half
+ *   open      The consumer has released the batch before (open.h); `open_for` is t. Workers may
+ *             write rows of batch t once the copy of the batch before has passed (host_busy), which
+ *             they wait for, if need be one of them for all. If workers also write the device half
  *             (awaits_release), they wait for the consumer's work on the batch before, too.
  *   written   Each worker subtracts its rows from rows_left. The one that brings it to 0 sees all
  *             rows written (acquire/release) and owns the slot: it completes the batch
@@ -28,6 +29,7 @@
 
 #include "base/base.h"
 #include "device/device.h"
+#include "loader/arrive.h"
 #include "loader/slot.h"
 #include <pthread.h>
 #include <semaphore.h>
@@ -36,9 +38,10 @@ struct mr_ring {
     struct mr_device *device;
     enum mr_memory host_kind;
     bool awaits_release;           /* workers write device halves, too */
-    struct mr_slot *_Atomic *slot; /* n_slots of them: where batch t is made: [t % n_slots] */
-    uint32_t n_slots;
-    struct mr_slot *_Atomic all; /* all slots there are, the latest first */
+    struct mr_slot *_Atomic *slot; /* where batch t is made: [t % n_places] */
+    uint32_t n_slots, n_places;    /* as many places as slots, if batches come in order (open.h) */
+    struct mr_arrivals arrivals;   /* if not */
+    struct mr_slot *_Atomic all;   /* all slots there are, the latest first */
     _Atomic uint32_t n_all;
     struct mr_leases *leases; /* each slot gets it */
 
@@ -51,9 +54,9 @@ struct mr_ring {
     _Alignas(MR_CACHE_LINE) pthread_mutex_t lock;
     pthread_cond_t slot_opened;         /* workers wait: a slot was released */
     _Atomic uint32_t n_waiting_workers; /* written under lock */
-    /* The consumer waits at the bell for batch `awaited`; UINT64_MAX: it does not wait. A
-     * semaphore, since a signal handler may post it. It may ring once too often, never once too
-     * few. */
+    /* The consumer waits at the bell for the batch that is handed out as number `awaited`;
+     * UINT64_MAX: it does not wait. A semaphore, since a signal handler may post it. It may ring
+     * once too often, never once too few. */
     _Atomic uint64_t awaited;
     sem_t bell;
     /* mr_loader_fd(): a counter that is not 0 when batch `polled` is ready, or the run is over. It
@@ -73,7 +76,7 @@ static inline uint64_t mr_ring_total(const struct mr_ring *ring)
 /* The slot of batch t. */
 static inline struct mr_slot *mr_ring_slot(const struct mr_ring *ring, uint64_t t)
 {
-    return atomic_load_explicit(&ring->slot[t % ring->n_slots], memory_order_acquire);
+    return atomic_load_explicit(&ring->slot[t % ring->n_places], memory_order_acquire);
 }
 
 /* All slots: the first; from each the next is next_all. Any thread. */
@@ -82,9 +85,14 @@ static inline struct mr_slot *mr_ring_all(const struct mr_ring *ring)
     return atomic_load_explicit(&ring->all, memory_order_acquire);
 }
 
-static inline bool mr_ring_is_ready(const struct mr_slot *slot, uint64_t t)
+/* The slot of the k-th batch that is handed out, from 0: batch k, or arrival k. NULL: it is not
+ * ready. */
+static inline struct mr_slot *mr_ring_get_ready(const struct mr_ring *ring, uint64_t k)
 {
-    return atomic_load_explicit(&slot->ready_for, memory_order_acquire) == t;
+    if (ring->arrivals.slot)
+        return mr_arrivals_get(&ring->arrivals, k);
+    struct mr_slot *slot = mr_ring_slot(ring, k);
+    return atomic_load(&slot->ready_for) == k ? slot : NULL;
 }
 
 /* Locks; of a zeroed ring. Before anything else, mr_ring_destroy() included. */
@@ -115,13 +123,14 @@ bool mr_ring_rows_done(struct mr_slot *slot, uint64_t rows);
 /* The batch in this slot is complete and shipped: it may be handed out. */
 void mr_ring_ready(struct mr_ring *ring, struct mr_slot *slot, uint64_t t);
 #define MR_FOREVER UINT64_MAX
-/* Waits until batch t is ready, it is known that there is none, the run is cancelled, or it is
- * until_ns (0: does not wait). look_first: a short while without sleeping. */
-void mr_ring_wait_ready(struct mr_ring *ring, uint64_t t, bool look_first, uint64_t until_ns);
+/* Waits until the k-th batch that is handed out is ready, it is known that there is none, the run
+ * is cancelled, or it is until_ns (0: does not wait). look_first: look for a short while first. */
+void mr_ring_wait_ready(struct mr_ring *ring, uint64_t k, bool look_first, uint64_t until_ns);
 /* Makes the descriptor, if there is none yet. Returns it or -errno. The consumer's, as is poll:
- * from now on it says whether batch t is ready, or there is none. over: it stays readable. */
+ * from now on it says whether the k-th batch is ready, or there is none. over: it stays readable.
+ */
 int mr_ring_fd(struct mr_ring *ring);
-void mr_ring_poll(struct mr_ring *ring, uint64_t t, bool over);
+void mr_ring_poll(struct mr_ring *ring, uint64_t k, bool over);
 /* Async-signal-safe. */
 void mr_ring_cancel(struct mr_ring *ring);
 

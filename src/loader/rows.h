@@ -17,7 +17,7 @@ struct mr_rows_chunk;
 struct mr_rows {
     struct mr_rows_chunk *_Atomic chunk; /* the one that is being filled */
     struct mr_rows_chunk *first;
-    pthread_mutex_t lock; /* guards the list; no other lock is taken under it */
+    pthread_mutex_t lock; /* guards the list; `may` is called under it */
     uint64_t bytes;       /* [lock] of all chunks */
 };
 

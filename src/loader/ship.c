@@ -111,7 +111,7 @@ static int enqueue_batch(struct mr_loader *ld, struct mr_slot *slot, struct mr_s
 /* [ship.lock] */
 static int enqueue(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
-    struct mr_stream *stream = ld->ship.stream[t % ld->ring.n_slots % ld->opts.streams];
+    struct mr_stream *stream = ld->ship.stream[slot->id % ld->opts.streams];
     uint64_t copied = 0;
     slot->clocked = mr_times_choose(ld, slot, t);
     int rc = enqueue_batch(ld, slot, stream, &copied);

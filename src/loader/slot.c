@@ -104,6 +104,8 @@ int mr_slot_create(struct mr_slot_memory *memory, uint32_t i, uint32_t n,
         goto fail;
     atomic_store(&slot->ready_for, UINT64_MAX);
     atomic_store(&slot->open_for, UINT64_MAX);
+    atomic_store(&slot->arrival, UINT64_MAX);
+    slot->unfinished = UINT64_MAX;
     slot->memory = memory;
     slot->capacity = layout->slot_bytes;
     memory->n_users++;

@@ -60,6 +60,9 @@ struct mr_slot {
     _Atomic bool asking;        /* one worker asks the device about that: the others wait for it */
     _Atomic uint64_t claim_ns;  /* when its first run was started; 0: not yet */
     _Atomic uint64_t ready_for; /* ready to be handed out; UINT64_MAX: none */
+    _Atomic uint64_t arrival;   /* in_order = 0: its batch's (arrive.h) */
+    uint64_t unfinished;        /* in_order = 0 [lock]: its batch; UINT64_MAX: it is handed out */
+    struct mr_slot *next_later; /* ready, of a later epoch */
     _Atomic uint32_t hold;      /* who holds its batch (hold.h); 0: not held */
     struct mr_slot *next_released;
     struct mr_leases *leases;
@@ -93,14 +96,16 @@ struct mr_slot {
     uint64_t bytes[MR_MAX_FIELDS];
     uint64_t place[MR_MAX_FIELDS]; /* in the halves */
     struct mr_bad *bad;  /* [lock while being filled] unordered; the consumer's once ready */
-    uint64_t bad_before; /* bad samples of the batches before; the consumer's */
+    uint64_t bad_before; /* bad samples of the batches before; the consumer's, as is: */
+    uint64_t n_bad;      /* its own */
     bool bad_lost;       /* [the same] no memory to note one: the batch cannot be handed out */
     void *own[MR_MAX_BACKENDS]; /* what backends keep for each slot; NULL: nothing */
 
     /* Shipping (ship.c). */
     struct mr_event *copied, *released; /* ends of the last copy, of the consumer's last work */
     bool copy_recorded, release_recorded;
-    struct mr_slot_clock clock[2]; /* of batch t: [t / n_slots % 2] */
+    struct mr_slot_clock clock[2]; /* in turn */
+    uint32_t n_clocked;
     struct mr_slot_clock *clocked; /* that of the batch in it; NULL: it is not timed */
     struct mr_slot *next_full;     /* of those left with the shipper */
     uint64_t full_for;             /* the batch it was left for */

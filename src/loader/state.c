@@ -1,18 +1,21 @@
 /* The state of a run: a few numbers as JSON. Loading checks that they belong to this data set and
  * order. */
 #include "loader/engine.h"
+#include "loader/unfinished.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define STATE_VERSION 1
-#define CHAIN_SHOWN   160 /* bytes of a chain's text */
-#define CHAIN_BYTES   (CHAIN_SHOWN + 160)
-#define ORDER_BYTES   64
+#define STATE_VERSION          2 /* of states that list unfinished batches: 0.1 would lose these */
+#define STATE_VERSION_IN_ORDER 1
+#define CHAIN_SHOWN            160 /* bytes of a chain's text */
+#define CHAIN_BYTES            (CHAIN_SHOWN + 160)
+#define ORDER_BYTES            64
 
 /* Of an epoch; 0: not known. */
 static uint64_t samples_of(const struct mr_loader *ld)
@@ -32,22 +35,20 @@ static void place_found(const struct mr_plan *plan, uint64_t t, uint64_t *epoch,
     *position = last.last ? 0 : next * plan->batch_size;
 }
 
-/* The epoch and global position where batch number `next` begins. before: the slot that it is in,
- * if it is held; NULL: it is not handed out yet. */
-static void place_of(const struct mr_loader *ld, uint64_t next, const struct mr_slot *before,
-                     uint64_t *epoch, uint64_t *position)
+/* The epoch and global position where the run goes on. */
+static void place_of(const struct mr_loader *ld, const struct mr_standing *s, uint64_t *epoch,
+                     uint64_t *position)
 {
     const struct mr_plan *plan = &ld->plan;
+    uint64_t next = s->next;
     if (ld->source) {
-        const struct mr_plan_batch *info = before ? &before->info : NULL;
-        *epoch = info ? info->epoch : ld->handout.after_epoch;
-        *position = info ? info->shard->start + info->row0 * info->shard->world
-                         : ld->handout.after_position;
+        *epoch = s->epoch;
+        *position = s->position;
         return;
     }
     *epoch = plan->first_epoch;
     *position = plan->first.start;
-    if (next == 0)
+    if (next == plan->n_again)
         return;
     struct mr_plan_batch last;
     if (plan->finds) {
@@ -80,6 +81,36 @@ static void chain_text(const struct mr_loader *ld, char out[CHAIN_BYTES])
         mr_user_collate_text(ld, out + shown, CHAIN_BYTES - shown);
 }
 
+/* A text that is written piece by piece; n: its length, also of what did not fit. */
+struct text {
+    char *buf;
+    size_t cap, n;
+};
+
+static void append(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void append(struct text *t, const char *fmt, ...)
+{
+    va_list args;
+    size_t at = MR_MIN(t->n, t->cap);
+    va_start(args, fmt);
+    int n = vsnprintf(t->buf + at, t->cap - at, fmt, args);
+    va_end(args);
+    t->n += (size_t)MR_MAX(n, 0);
+}
+
+static void append_unfinished(const struct mr_loader *ld, const struct mr_standing *s,
+                              struct text *out)
+{
+    append(out, ", \"rank\": %u, \"unfinished\": [", ld->opts.rank);
+    for (uint64_t i = 0; i < s->n; i++) {
+        struct mr_plan_batch b;
+        mr_plan_get(&ld->plan, s->unfinished[i], &b);
+        append(out, "%s[%" PRIu64 ", %" PRIu64 "]", i ? ", " : "", b.epoch,
+               b.shard->start + b.row0 * b.shard->world);
+    }
+    append(out, "]");
+}
+
 /* What decides the order of samples. */
 static const char *order_text(const struct mr_loader *ld, char buf[ORDER_BYTES])
 {
@@ -89,58 +120,56 @@ static const char *order_text(const struct mr_loader *ld, char buf[ORDER_BYTES])
     return buf;
 }
 
-/* next: the first batch after a resume; bad: bad samples before it. slot: see place_of(). */
-static int write_state(const struct mr_loader *ld, uint64_t next, const struct mr_slot *slot,
-                       uint64_t bad, char *buf, size_t cap)
+static int write_state(const struct mr_loader *ld, const struct mr_standing *s, char *buf,
+                       size_t cap)
 {
     uint64_t epoch, position;
     char chain[CHAIN_BYTES], order[ORDER_BYTES];
-    place_of(ld, next, slot, &epoch, &position);
+    struct text out = {.buf = buf, .cap = cap};
+    place_of(ld, s, &epoch, &position);
     chain_text(ld, chain);
-    int n = snprintf(buf, cap,
-                     "{\"millrace_state\": %d, \"dataset\": \"%016" PRIx64
-                     "\", \"sampler\": \"%s\", \"chain\": \"%s\", \"seed\": \"%" PRIu64
-                     "\", \"samples\": %" PRIu64 ", \"epoch\": %" PRIu64 ", \"position\": %" PRIu64
-                     ", \"next_batch\": %" PRIu64 ", \"batch_size\": %" PRIu64
-                     ", \"world\": %u, \"bad_samples\": %" PRIu64 "}",
-                     STATE_VERSION, mr_dataset_fingerprint(ld->ds), order_text(ld, order), chain,
-                     ld->opts.seed, samples_of(ld), epoch, position,
-                     position / ld->opts.world / ld->opts.batch_size, ld->opts.batch_size,
-                     ld->opts.world, ld->quarantine.n_bad_before + bad);
-    if (n < 0 || (size_t)n >= cap)
-        return mr_error_set(MR_ELIMIT, "state: needs %d bytes, the buffer has %zu", n + 1, cap);
-    return n;
+    append(&out,
+           "{\"millrace_state\": %d, \"dataset\": \"%016" PRIx64
+           "\", \"sampler\": \"%s\", \"chain\": \"%s\", \"seed\": \"%" PRIu64
+           "\", \"samples\": %" PRIu64 ", \"epoch\": %" PRIu64 ", \"position\": %" PRIu64
+           ", \"next_batch\": %" PRIu64 ", \"batch_size\": %" PRIu64
+           ", \"world\": %u, \"bad_samples\": %" PRIu64,
+           s->n > 0 ? STATE_VERSION : STATE_VERSION_IN_ORDER, mr_dataset_fingerprint(ld->ds),
+           order_text(ld, order), chain, ld->opts.seed, samples_of(ld), epoch, position,
+           position / ld->opts.world / ld->opts.batch_size, ld->opts.batch_size, ld->opts.world,
+           ld->quarantine.n_bad_before + s->bad);
+    if (s->n > 0)
+        append_unfinished(ld, s, &out);
+    append(&out, "}");
+    if (out.n >= cap)
+        return mr_error_set(MR_ELIMIT, "state: needs %zu bytes, the buffer has %zu", out.n + 1,
+                            cap);
+    return (int)out.n;
+}
+
+static int query_and_write(const struct mr_loader *ld, bool released, char *buf, size_t cap)
+{
+    struct mr_standing standing;
+    int rc = mr_standing_query(ld, released, &standing);
+    if (rc < 0)
+        return rc;
+    rc = write_state(ld, &standing, buf, cap);
+    free(standing.unfinished);
+    return rc;
 }
 
 int mr_loader_state(const struct mr_loader *ld, char *buf, size_t cap)
 {
     if (!ld || !buf)
         return mr_error_null("mr_loader_state", "a loader and a buffer");
-    mr_consumers_lock(ld);
-    uint64_t next = ld->handout.next_batch, bad = ld->quarantine.n_bad;
-    int rc = write_state(ld, next, NULL, bad, buf, cap);
-    mr_consumers_unlock(ld);
-    return rc;
+    return query_and_write(ld, false, buf, cap);
 }
 
 int mr_loader_state_released(const struct mr_loader *ld, char *buf, size_t cap)
 {
     if (!ld || !buf)
         return mr_error_null("mr_loader_state_released", "a loader and a buffer");
-    mr_consumers_lock(ld);
-    uint64_t next = ld->handout.next_batch, bad = ld->quarantine.n_bad;
-    const struct mr_slot *oldest = NULL;
-    for (const struct mr_slot *slot = mr_ring_all(&ld->ring); slot; slot = slot->next_all) {
-        uint64_t t = atomic_load(&slot->ready_for);
-        if (!mr_slot_holds(slot, t) || t >= next)
-            continue;
-        next = t;
-        oldest = slot;
-        bad = slot->bad_before;
-    }
-    int rc = write_state(ld, next, oldest, bad, buf, cap);
-    mr_consumers_unlock(ld);
-    return rc;
+    return query_and_write(ld, true, buf, cap);
 }
 
 /* A whole number below 2^53 that JSON can hold exactly. */
@@ -192,9 +221,10 @@ static int check_identity(const struct mr_loader *ld, const cJSON *root)
     int rc = get_count(root, "millrace_state", &version);
     if (rc < 0)
         return rc;
-    if (version != STATE_VERSION)
-        return mr_error_set(MR_ESTATE, "state: version %" PRIu64 ", this library reads version %d",
-                            version, STATE_VERSION);
+    if (version != STATE_VERSION && version != STATE_VERSION_IN_ORDER)
+        return mr_error_set(MR_ESTATE,
+                            "state: version %" PRIu64 ", this library reads versions %d and %d",
+                            version, STATE_VERSION_IN_ORDER, STATE_VERSION);
     rc = check_text(root, "dataset", "data set (fingerprint)", fingerprint, "");
     if (rc < 0)
         return rc;
@@ -236,7 +266,7 @@ int mr_state_load(const struct mr_loader *ld, const char *text, struct mr_state 
     if (!root)
         return mr_error_set(MR_ESTATE, "state: not JSON at byte %td: '%.20s'", end ? end - text : 0,
                             end ? end : "");
-    struct mr_state state;
+    struct mr_state state = {0};
     int rc = cJSON_IsObject(root) ? 0 : mr_error_set(MR_ESTATE, "state: not a JSON object");
     if (rc < 0)
         goto end;
@@ -244,6 +274,9 @@ int mr_state_load(const struct mr_loader *ld, const char *text, struct mr_state 
     if (rc < 0)
         goto end;
     rc = read_place(ld, root, &state);
+    if (rc < 0)
+        goto end;
+    rc = mr_unfinished_read(ld, root, &state);
     if (rc < 0)
         goto end;
     *out = state;

@@ -119,8 +119,8 @@ static void decide_burst(struct mr_loader *ld, uint64_t burst)
 
 struct mr_slot_clock *mr_times_choose(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 {
-    uint64_t burst = t / ld->times.burst_batches;
-    struct mr_slot_clock *clock = &slot->clock[t / ld->ring.n_slots % 2];
+    uint64_t n = ld->times.n_shipped++, burst = n / ld->times.burst_batches;
+    struct mr_slot_clock *clock = &slot->clock[slot->n_clocked++ % 2];
     if (burst > ld->times.burst)
         decide_burst(ld, burst);
     bool in_burst = ld->times.burst_timed[burst % 2];
@@ -129,9 +129,9 @@ struct mr_slot_clock *mr_times_choose(struct mr_loader *ld, struct mr_slot *slot
     keep_times(ld, clock);
     clock->copy_recorded = clock->start_recorded = clock->end_recorded = false;
     clock->t = t;
-    clock->stream = (int)(t % ld->ring.n_slots % ld->opts.streams);
+    clock->stream = (int)(slot->id % ld->opts.streams);
     clock->lead = !in_burst || (burst == ld->times.last_timed && ld->times.burst_leads &&
-                                t % ld->times.burst_batches < ld->ring.n_slots);
+                                n % ld->times.burst_batches < ld->ring.n_slots);
     return clock;
 }
 

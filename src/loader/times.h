@@ -33,7 +33,7 @@ struct mr_times {
     uint64_t n;                  /* kept so far */
     /* Which batches are timed. burst: the last decided on, at burst_ns; last_timed: the last timed.
      */
-    uint64_t burst_batches, burst, burst_ns, last_timed;
+    uint64_t n_shipped, burst_batches, burst, burst_ns, last_timed;
     bool burst_timed[2]; /* of burst b: [b % 2] */
     bool burst_leads;    /* the last timed burst did not follow a timed one */
     _Atomic uint64_t copy_ns, used_ns, used_batches;

@@ -119,6 +119,7 @@ static int call(const struct mr_worker *w, const struct mr_slot *slot,
                                          .seed = ld->opts.seed,
                                          .indices = slot->indices,
                                          .positions = slot->positions,
+                                         .items = slot->items,
                                          .worker = w->id};
     for (int f = 0; f < layout->n_fields; f++) {
         in[f].spec = &layout->field[f].out;

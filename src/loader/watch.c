@@ -28,13 +28,30 @@ static struct seen look(const struct mr_worker *w)
                          .task = (enum mr_task)(note & 15)};
 }
 
-/* The worker that has been longest at the batch; its task is NONE if none is at it. */
+/* The number of a batch that was open a moment ago; wrong if it was not. */
+static uint64_t whole_number(const struct mr_loader *ld, uint64_t low_bits)
+{
+    uint64_t next = atomic_load(&ld->opening.next);
+    uint64_t from = next - MR_MIN(next, ld->ring.n_places);
+    return from + ((low_bits - from) & ((1u << MR_WATCH_BATCH_BITS) - 1));
+}
+
+/* Does the consumer wait for this batch? */
+static bool is_awaited(const struct mr_loader *ld, uint64_t low_bits, uint64_t t)
+{
+    if (ld->opts.in_order)
+        return low_bits == (t & ((1u << MR_WATCH_BATCH_BITS) - 1));
+    return whole_number(ld, low_bits) < atomic_load(&ld->opening.next);
+}
+
+/* The worker that has been longest at the batch, or at any if all are awaited; its task is NONE if
+ * none is. */
 static struct seen find_worker(const struct mr_loader *ld, uint64_t t)
 {
     struct seen longest = {.task = MR_TASK_NONE};
     for (uint32_t i = 0; i < ld->workers.n; i++) {
         struct seen seen = look(&ld->workers.worker[i]);
-        if (seen.task == MR_TASK_NONE || seen.batch != (t & ((1u << MR_WATCH_BATCH_BITS) - 1)))
+        if (seen.task == MR_TASK_NONE || !is_awaited(ld, seen.batch, t))
             continue;
         if (longest.task == MR_TASK_NONE || seen.since_ns < longest.since_ns)
             longest = seen;
@@ -118,10 +135,16 @@ int mr_watch_late(const struct mr_loader *ld, uint64_t waited_ns)
     if (ld->plan.finds)
         return late_found(ld, waited_ns);
     mr_plan_get(&ld->plan, ld->handout.next_batch, &info);
+    if (waited_ns == 0 && !ld->opts.in_order)
+        return mr_error_set(-ETIMEDOUT, "no batch is ready");
     if (waited_ns == 0)
         return mr_error_set(-ETIMEDOUT, "batch %llu of epoch %llu is not ready",
                             (unsigned long long)info.index, (unsigned long long)info.epoch);
     struct seen seen = find_worker(ld, ld->handout.next_batch);
+    if (!ld->opts.in_order && seen.task == MR_TASK_NONE)
+        return mr_error_set(-ETIMEDOUT, "no batch is ready after %.3g s", SECONDS(waited_ns));
+    if (!ld->opts.in_order)
+        mr_plan_get(&ld->plan, whole_number(ld, seen.batch), &info);
     if (seen.task == MR_TASK_NONE)
         return late_batch(&info, waited_ns, "all workers are busy with other batches");
     if (seen.task == MR_TASK_PERMIT)

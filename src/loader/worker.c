@@ -13,7 +13,8 @@
 /* Bounds how long a stop can take, not how fast reads are seen: reap returns as soon as one has
  * finished. */
 #define REAP_WAIT_NS   20000000ull
-#define FAIR_WAIT_NS   500000ull /* for another worker's claim */
+#define FAIR_WAIT_NS   500000ull  /* for another worker's claim */
+#define OPEN_WAIT_NS   2000000ull /* for a slot */
 #define CLAIMS_A_ROUND 4
 #define ROUND_NS       1000000u /* of making samples; then it turns to its reads again */
 #define NAP_SLACK_NS   1000     /* devices nap for microseconds; the kernel's usual slack is 50 */
@@ -37,9 +38,9 @@ uint64_t mr_worker_bytes(const struct mr_loader *ld)
 {
     uint64_t sum = row_buffer_bytes(ld) + mr_round_up(ld->layout.scratch_bytes + 1, MR_CACHE_LINE) +
                    ld->sizes.run_rows * sizeof(uint64_t) + mr_get_bytes(ld) + mr_found_bytes(ld);
-    for (int f = 0; f < ld->layout.n_fields; f++)
+    for (int f = 0; f < ld->layout.n_decoded; f++)
         sum +=
-            f == ld->ds->picture ? 0 : mr_round_up(ld->layout.field[f].in_bytes + 1, MR_CACHE_LINE);
+            f == ld->ds->picture ? 0 : mr_round_up(ld->layout.decoded[f].bytes + 1, MR_CACHE_LINE);
     return sum;
 }
 
@@ -57,13 +58,12 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     rc = mr_found_create(w);
     if (rc < 0)
         return rc;
-    for (int f = 0; f < ld->layout.n_fields; f++) {
-        const struct mr_field *fp = &ld->layout.field[f];
+    for (int f = 0; f < ld->layout.n_decoded; f++) {
+        uint64_t bytes = ld->layout.decoded[f].bytes;
         if (f == ld->ds->picture) /* is in the decoder */
             continue;
-        if (!(w->decoded[f] =
-                  aligned_alloc(MR_CACHE_LINE, mr_round_up(fp->in_bytes + 1, MR_CACHE_LINE))))
-            return mr_error_nomem("worker", fp->in_bytes);
+        if (!(w->decoded[f] = aligned_alloc(MR_CACHE_LINE, mr_round_up(bytes + 1, MR_CACHE_LINE))))
+            return mr_error_nomem("worker", bytes);
     }
     w->row_buffer = aligned_alloc(MR_CACHE_LINE, row_buffer_bytes(ld));
     w->scratch =
@@ -128,13 +128,16 @@ static uint64_t lap(struct mr_worker *w, _Atomic uint64_t *stage_ns)
  * Claims far ahead must interleave: a worker that owns whole batches in a row makes them alone,
  * while the others find no slot open, and as each run that is made makes room for one claim, that
  * would go on for ever. So of a batch a worker gets its share and half as much again, for those
- * that are faster; but one run it can always have.
+ * that are faster; but one run it can always have. If no batch waits for another one (in_order =
+ * 0), a batch with a slot is not far ahead: others do the share of a worker that one sample keeps
+ * busy.
  */
 static bool is_fair(const struct mr_worker *w, uint64_t batch)
 {
     const struct mr_loader *ld = w->ld;
     uint64_t most = (3 * ld->sizes.runs_per_batch + 2 * ld->workers.n - 1) / (2 * ld->workers.n);
-    return w->n_runs == 0 || w->claimed_batch != batch || w->n_claimed < most;
+    return w->n_runs == 0 || w->claimed_batch != batch || w->n_claimed < most ||
+           (!ld->opts.in_order && batch < atomic_load(&ld->opening.next));
 }
 
 static void note_claimed(struct mr_worker *w, uint64_t batch)
@@ -367,9 +370,21 @@ static bool make_run(struct mr_worker *w, struct mr_run *run)
     run->n_left -= rows;
     if (w->ld->plan.finds && run->n_left == 0)
         note_found(w, run);
-    if (mr_complete_rows(w, run->t, rows))
-        w->lap_ns = mr_time_ns(); /* what completing took has been counted */
+    if (!mr_complete_rows(w, run->t, rows))
+        return true;
+    if (!w->ld->opts.in_order)
+        mr_open_made(w->ld, run->t);
+    w->lap_ns = mr_time_ns(); /* what completing took has been counted */
     return true;
+}
+
+/* Its slot cannot be open yet, nor those of later runs. */
+static bool is_far(struct mr_worker *w, const struct mr_run *run)
+{
+    const struct mr_loader *ld = w->ld;
+    if (ld->opts.in_order)
+        return run->t - nth_run(w, 0)->t >= ld->ring.n_slots;
+    return run->t >= atomic_load(&ld->opening.next) && run->t < mr_ring_total(&ld->ring);
 }
 
 /* Goes over the runs in flight, earliest first, for about a round's time, and drops those that are
@@ -380,7 +395,7 @@ static bool make_ready(struct mr_worker *w)
     uint64_t start_ns = w->lap_ns;
     for (uint32_t i = 0; i < w->n_runs && w->lap_ns - start_ns < ROUND_NS; i++) {
         struct mr_run *run = nth_run(w, i);
-        if (run->t - nth_run(w, 0)->t >= w->ld->ring.n_slots) /* its slot cannot be open yet */
+        if (is_far(w, run))
             break;
         if (run->t >= mr_ring_total(&w->ld->ring)) /* it has no rows, and no slot will be open */
             run->n_left = 0;
@@ -418,6 +433,15 @@ static void note_wait(struct mr_worker *w, const struct mr_run *run, bool open)
     mr_watch_note(&w->watch, run->t, run->row0 + i, MR_TASK_READ);
 }
 
+/* For reads. Meanwhile slots may open for later runs whose bytes are there. */
+static uint64_t reap_wait_ns(struct mr_worker *w)
+{
+    if (w->held_back)
+        return FAIR_WAIT_NS;
+    return !w->ld->opts.in_order && is_far(w, nth_run(w, w->n_runs - 1)) ? OPEN_WAIT_NS
+                                                                         : REAP_WAIT_NS;
+}
+
 /* Lets another worker go first, if one has waited long enough. */
 static bool pass_permit(struct mr_worker *w)
 {
@@ -438,7 +462,7 @@ static bool wait_for_something(struct mr_worker *w)
     note_wait(w, run, open);
     mr_permit_return(&w->permit);
     if (open && w->reader)
-        reap(w, w->held_back ? FAIR_WAIT_NS : REAP_WAIT_NS);
+        reap(w, reap_wait_ns(w));
     else
         go = mr_ring_wait_open(&ld->ring, run->t);
     uint64_t start = lap(w, &w->stage_ns[open ? MR_STAGE_READ : MR_STAGE_SLOT]);

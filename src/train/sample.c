@@ -157,6 +157,23 @@ static int loader_opts(const struct mr_loader_opts *from, struct mr_loader_opts 
     return 0;
 }
 
+/* Steps take the first field and the label of a batch by their numbers in the data set. */
+static int check_fields(const struct mr_trainer *t, const struct mr_dataset *ds,
+                        const struct mr_loader *ld)
+{
+    const int wanted[] = {0, t->label};
+    for (size_t i = 0; i < MR_COUNT(wanted); i++) {
+        const struct mr_spec *in = mr_dataset_field(ds, wanted[i]);
+        const struct mr_spec *out = mr_loader_field(ld, wanted[i]);
+        if (in && (!out || strcmp(in->name, out->name) != 0))
+            return mr_error_set(MR_ESHAPE,
+                                "%s: the transforms put no '%s' in place %d of a batch: expected "
+                                "the first field and the labels where the data set has them",
+                                mr_dataset_text(ds), in->name, wanted[i]);
+    }
+    return 0;
+}
+
 /* The workers of both loaders together are as many as one of them would have. */
 static int share_workers(struct mr_trainer *t, struct mr_loader_opts *lo)
 {
@@ -187,8 +204,9 @@ int mr_train_open_loader(struct mr_trainer *t, bool test, const char *state, str
     rc = share_workers(t, &lo);
     if (rc < 0)
         return rc;
-    return mr_loader_open(test ? t->test : t->ds, test ? NULL : t->sampler,
-                          test ? t->test_chain : t->chain, t->dev, &lo, out);
+    rc = mr_loader_open(test ? t->test : t->ds, test ? NULL : t->sampler,
+                        test ? t->test_chain : t->chain, t->dev, &lo, out);
+    return rc < 0 ? rc : check_fields(t, test ? t->test : t->ds, *out);
 }
 
 static int check_same_shape(const struct mr_trainer *t)

@@ -264,7 +264,11 @@ static int rotate_apply(const struct mr_op *op, struct mr_op_call *call)
         for (uint64_t x = 0; x < p.w; x++) {
             struct corner corner[4];
             double dx = (double)x - mx;
-            find_corners(&p, image, mx + c * dx - s * dy, my + s * dx + c * dy, corner);
+            double from_x = mx + c * dx - s * dy, from_y = my + s * dx + c * dy;
+            if (op->follows) /* labels: the nearest one */
+                find_corners(&p, image, rint(from_x), rint(from_y), corner);
+            else
+                find_corners(&p, image, from_x, from_y, corner);
             for (uint64_t k = 0; k < channels; k++) {
                 float sum = 0, v;
                 for (int q = 0; q < 4; q++) {
@@ -283,6 +287,7 @@ static int rotate_apply(const struct mr_op *op, struct mr_op_call *call)
 
 const struct mr_op_ops mr_op_rotate = {
     .name = "rotate",
+    .several = MR_SEVERAL_IMAGES,
     .arguments = "degrees[,fill][,layout=]",
     .summary = "turn by a random angle of up to degrees, bilinear, same size",
     .options = rotate_options,

@@ -161,6 +161,7 @@ static int center_crop_check(const struct mr_op *op)
 
 const struct mr_op_ops mr_op_crop = {
     .name = "crop",
+    .several = MR_SEVERAL_IMAGES,
     .arguments = "height,width[,top,left][,layout=]",
     .summary = "a fixed window, the centre by default",
     .options = crop_options,
@@ -175,6 +176,7 @@ const struct mr_op_ops mr_op_crop = {
 
 const struct mr_op_ops mr_op_random_crop = {
     .name = "random_crop",
+    .several = MR_SEVERAL_IMAGES,
     .arguments = "height,width[,layout=]",
     .summary = "a window at a random place",
     .options = random_crop_options,
@@ -190,6 +192,7 @@ const struct mr_op_ops mr_op_random_crop = {
 
 const struct mr_op_ops mr_op_center_crop = {
     .name = "center_crop",
+    .several = MR_SEVERAL_IMAGES,
     .arguments = "size|height,width[,layout=]",
     .summary = "the middle of a picture",
     .options = center_crop_options,

@@ -63,6 +63,7 @@ static void vflip_map(const struct mr_op *op, const struct mr_at *at, uint64_t w
 
 const struct mr_op_ops mr_op_vflip = {
     .name = "vflip",
+    .several = MR_SEVERAL_IMAGES,
     .arguments = "[p][,layout=]",
     .summary = "mirror top to bottom with probability p (0.5)",
     .options = vflip_options,

@@ -29,6 +29,8 @@ bool mr_image_axes(const struct mr_spec *spec, int layout, struct mr_image *out)
 
 int mr_op_find_axes(struct mr_op *op, const struct mr_spec *spec, int layout)
 {
+    if (op->follows && spec->rank == 2) /* labels have no channels */
+        layout = LAYOUT_AUTO;
     if (!mr_image_axes(spec, layout, &op->image))
         return mr_op_misfit(op, spec, "no height and width in");
     return 0;
@@ -146,6 +148,7 @@ static void pad_map(const struct mr_op *op, const struct mr_at *at, uint64_t wid
 
 const struct mr_op_ops mr_op_pad = {
     .name = "pad",
+    .several = MR_SEVERAL_IMAGES,
     .arguments = "n|top:bottom:left:right[,value][,layout=]",
     .summary = "zeros, or value, around height and width",
     .options = pad_options,
@@ -279,6 +282,7 @@ static void hflip_map(const struct mr_op *op, const struct mr_at *at, uint64_t w
 
 const struct mr_op_ops mr_op_hflip = {
     .name = "hflip",
+    .several = MR_SEVERAL_IMAGES,
     .arguments = "[p][,layout=]",
     .summary = "mirror left to right with probability p (0.5)",
     .options = hflip_options,

@@ -139,6 +139,7 @@ static int layout_apply(const struct mr_op *op, struct mr_op_call *call)
 
 const struct mr_op_ops mr_op_layout = {
     .name = "layout",
+    .several = MR_SEVERAL_ANY,
     .arguments = "nchw|nhwc",
     .summary = "reorder 3 dimensions: HWC -> CHW (nchw) or CHW -> HWC (nhwc)",
     .options = layout_options,
@@ -173,6 +174,7 @@ static void flatten_shape(const struct mr_op *op, const uint64_t *in_dim, uint64
 
 const struct mr_op_ops mr_op_flatten = {
     .name = "flatten",
+    .several = MR_SEVERAL_ANY,
     .arguments = "",
     .summary = "to one dimension",
     .options = no_options,
@@ -283,6 +285,9 @@ static int custom_infer(struct mr_op *op, struct mr_spec *spec)
         return mr_op_error(op, MR_ESHAPE,
                            "infer gave rank %d and dtype %d: expected a rank of 0..%d and a dtype",
                            spec->rank, (int)spec->dtype, MR_MAX_RANK);
+    if (rc == 0 && spec->var_dims >> spec->rank)
+        return mr_op_error(op, MR_ESHAPE, "infer gave rank %d and var_dims 0x%x", spec->rank,
+                           spec->var_dims);
     return rc;
 }
 

@@ -105,6 +105,8 @@ int mr_mix_bind(struct mr_transform *chain)
         if (chain->mix)
             return mr_op_error(op, MR_ESHAPE, "a chain mixes once; '%s' comes before it",
                                chain->mix->text);
+        if (op->on < 0 || op->on >= chain->n_fields)
+            return mr_op_error(op, MR_ESHAPE, "mixes a field that a later op drops or takes");
         const struct mr_field_plan *plan = chain->plan[op->on];
         if (plan->op[plan->n_ops - 1] != op)
             return mr_op_error(op, MR_ESHAPE,

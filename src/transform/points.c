@@ -23,7 +23,7 @@ static int find_picture(const struct mr_transform *chain, int points)
 {
     int first = -1;
     for (int f = 0; f < chain->n_fields; f++) {
-        if (f == points || !moves(chain->plan[f]))
+        if (f == points || chain->source[f] < 0 || !moves(chain->plan[f]))
             continue;
         if (strcmp(chain->in[f].name, "image") == 0)
             return f;
@@ -32,17 +32,41 @@ static int find_picture(const struct mr_transform *chain, int points)
     return first;
 }
 
-bool mr_points_find(const struct mr_transform *chain, int *out, int *picture)
+/* Points cannot follow pixels that are moved on their way to no field of the output. */
+static int check_moves(const struct mr_transform *chain)
+{
+    for (uint32_t i = 0; i < chain->n_ops; i++) {
+        const struct mr_op *op = &chain->op[i];
+        bool seen = !op->ops->map && !op->ops->window;
+        for (int f = 0; f < chain->n_fields && !seen; f++)
+            for (uint32_t k = 0; k < chain->plan[f]->n_ops; k++)
+                seen = seen || chain->plan[f]->op[k] == op;
+        if (!seen)
+            return mr_op_error(
+                op, MR_ESHAPE,
+                "moves pixels of a field that is dropped or taken later, and 'points' would "
+                "not move with them");
+    }
+    return 0;
+}
+
+int mr_points_find(const struct mr_transform *chain, int *out, int *picture)
 {
     for (int f = 0; f < chain->n_fields; f++) {
-        int p = is_points(&chain->in[f]) ? find_picture(chain, f) : -1;
+        if (!is_points(&chain->in[f]))
+            continue;
+        if (chain->source[f] < 0) /* an op over several fields made them */
+            continue;
+        int rc = check_moves(chain), p = find_picture(chain, f);
+        if (rc < 0)
+            return rc;
         if (p < 0)
             continue;
         *out = f;
         *picture = p;
-        return true;
+        return 1;
     }
-    return false;
+    return 0;
 }
 
 /* m becomes step after m. */

@@ -114,13 +114,14 @@ static int resize_window(const struct mr_op *op, const struct mr_at *at, uint64_
     resized(a, height, width, &out->size_h, &out->size_w);
     out->out_w = out->size_w;
     out->out_h = out->size_h;
-    out->filter = a->filter;
+    out->filter = op->follows ? MR_FILTER_NEAREST : a->filter;
     out->resamples = out->out_w != width || out->out_h != height;
     return 0;
 }
 
 const struct mr_op_ops mr_op_resize = {
     .name = "resize",
+    .several = MR_SEVERAL_IMAGES,
     .arguments = "size|height,width[,filter=][,max=][,layout=]",
     .summary = "another size, antialiased; one number: the shorter side's",
     .options = resize_options,
@@ -256,13 +257,14 @@ static int rrc_window(const struct mr_op *op, const struct mr_at *at, uint64_t w
     out->h = (double)out->clip_h;
     out->size_w = out->out_w = a->width;
     out->size_h = out->out_h = a->size;
-    out->filter = a->filter;
+    out->filter = op->follows ? MR_FILTER_NEAREST : a->filter;
     out->resamples = out->clip_w != out->out_w || out->clip_h != out->out_h;
     return 0;
 }
 
 const struct mr_op_ops mr_op_random_resized_crop = {
     .name = "random_resized_crop",
+    .several = MR_SEVERAL_IMAGES,
     .arguments = "size[,scale_min,scale_max,ratio_min,ratio_max][,filter=][,width=][,layout=]",
     .summary = "a random part of random size and shape, resized to size x size",
     .options = rrc_options,

@@ -212,6 +212,7 @@ static int shift_apply(const struct mr_op *op, struct mr_op_call *call)
 
 const struct mr_op_ops mr_op_truncate = {
     .name = "truncate",
+    .several = MR_SEVERAL_ANY,
     .arguments = "length[,side=]",
     .summary = "the first length elements of a sequence; side=left: the last",
     .options = truncate_options,
@@ -225,6 +226,7 @@ const struct mr_op_ops mr_op_truncate = {
 
 const struct mr_op_ops mr_op_pad_to = {
     .name = "pad_to",
+    .several = MR_SEVERAL_ANY,
     .arguments = "length[,value][,side=]",
     .summary = "add elements of value (0) until a sequence has length elements",
     .options = pad_to_options,
@@ -238,6 +240,7 @@ const struct mr_op_ops mr_op_pad_to = {
 
 const struct mr_op_ops mr_op_shift = {
     .name = "shift",
+    .several = MR_SEVERAL_ANY,
     .arguments = "[by,value]",
     .summary = "move a sequence to the left by some elements (1), value (0) behind them",
     .options = shift_options,
@@ -249,6 +252,7 @@ const struct mr_op_ops mr_op_shift = {
 
 const struct mr_op_ops mr_op_random_span = {
     .name = "random_span",
+    .several = MR_SEVERAL_LENGTHS,
     .arguments = "length",
     .summary = "length neighbouring elements at a random place; a shorter sample stays whole",
     .options = random_span_options,

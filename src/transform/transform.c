@@ -42,15 +42,17 @@ static char *make_text(const struct mr_transform *chain, uint32_t n_ops)
     size_t bytes = 1;
     for (uint32_t i = 0; i < n_ops; i++)
         bytes +=
-            strlen(chain->op[i].text) + (chain->op[i].field ? strlen(chain->op[i].field) : 0) + 2;
+            strlen(chain->op[i].text) + (chain->op[i].prefix ? strlen(chain->op[i].prefix) : 0) + 2;
     char *text = malloc(bytes), *p = text;
     if (!text)
         return NULL;
     *p = '\0';
     for (uint32_t i = 0; i < n_ops; i++) {
         const struct mr_op *op = &chain->op[i];
+        if (op->follows)
+            continue;
         p += snprintf(p, bytes - (size_t)(p - text), "%s%s%s%s", i ? "," : "",
-                      op->field ? op->field : "", op->field ? "." : "", op->text);
+                      op->prefix ? op->prefix : "", op->prefix ? "." : "", op->text);
     }
     return text;
 }
@@ -62,8 +64,13 @@ static int commit(struct mr_transform *chain, uint32_t n, int rc)
     if (!rc && !text)
         rc = mr_error_nomem("transform", 0);
     if (rc) {
-        for (uint32_t i = 0; i < n; i++)
-            mr_op_destroy(&chain->op[chain->n_ops + i]);
+        for (uint32_t i = 0; i < n; i++) {
+            struct mr_op *op = &chain->op[chain->n_ops + i];
+            op->fn.close = NULL; /* what was not taken over is not closed */
+            if (op->multi)
+                op->multi->fn.close = NULL;
+            mr_op_destroy(op);
+        }
         return rc;
     }
     free(chain->text);
@@ -71,6 +78,12 @@ static int commit(struct mr_transform *chain, uint32_t n, int rc)
     chain->n_ops += n;
     mr_transform_unbind(chain);
     return 0;
+}
+
+/* The place of the next op, from 1: ops on several fields count once. */
+static uint32_t next_place(const struct mr_transform *chain)
+{
+    return chain->n_ops ? chain->op[chain->n_ops - 1].place + 1 : 1;
 }
 
 int mr_transform_add(struct mr_transform *chain, const char *text)
@@ -81,45 +94,98 @@ int mr_transform_add(struct mr_transform *chain, const char *text)
         return mr_error_set(MR_EMISUSE,
                             "transform: the chain is in use by a loader: it cannot change");
     uint32_t n;
-    int rc = mr_ops_parse(text, chain->n_ops + 1, chain->op + chain->n_ops,
+    int rc = mr_ops_parse(text, next_place(chain), chain->op + chain->n_ops,
                           MR_MAX_OPS - chain->n_ops, &n);
     return commit(chain, n, rc);
 }
 
-/* Older callers' structs end before the version. */
+/* name, or "name(version=2)"; NULL without memory. */
+static char *op_text(const char *name, uint64_t version)
+{
+    char *text = NULL;
+    int n = version ? asprintf(&text, "%s(version=%llu)", name, (unsigned long long)version)
+                    : asprintf(&text, "%s", name);
+    return n < 0 ? NULL : text;
+}
+
+/* Older callers' structs end before the version, or behind it. */
 static int take_fn(struct mr_op *op, uint32_t place, const struct mr_transform_fn *fn)
 {
-    char version[40] = "";
     *op = (struct mr_op){.ops = &mr_op_custom, .place = place};
     memcpy(&op->fn, fn, MR_MIN(fn->size, sizeof *fn));
-    if (op->fn.version)
-        snprintf(version, sizeof version, "(version=%llu)", (unsigned long long)op->fn.version);
-    size_t bytes = strlen(fn->name) + strlen(version) + 1;
-    op->text = malloc(bytes);
+    op->text = op_text(fn->name, op->fn.version);
     op->field = fn->field ? strdup(fn->field) : NULL;
-    if (!op->text || (fn->field && !op->field))
-        return mr_error_nomem("transform", bytes);
-    snprintf(op->text, bytes, "%s%s", fn->name, version);
+    op->prefix = fn->field ? strdup(fn->field) : NULL;
+    if (!op->text || (fn->field && (!op->field || !op->prefix)))
+        return mr_error_nomem("transform", strlen(fn->name));
     return 0;
+}
+
+/* Copies what names the op and its fields. */
+static int take_multi(struct mr_op *op, uint32_t place, const struct mr_transform_multi_fn *fn)
+{
+    *op = (struct mr_op){.ops = &mr_op_multi, .place = place, .on = -1};
+    struct mr_multi *m = op->multi = calloc(1, sizeof *m);
+    if (!m)
+        return mr_error_nomem("transform", sizeof *m);
+    memcpy(&m->fn, fn, MR_MIN(fn->size, sizeof *fn));
+    op->text = op_text(fn->name, m->fn.version);
+    int n = 0;
+    while (fn->fields && fn->fields[n])
+        n++;
+    m->names = fn->fields ? calloc((size_t)n + 1, sizeof *m->names) : NULL;
+    if (!op->text || (fn->fields && !m->names))
+        return mr_error_nomem("transform", strlen(fn->name));
+    if (n > MR_MAX_FIELDS)
+        return mr_op_error(op, MR_ELIMIT, "takes %d fields: expected at most %d", n, MR_MAX_FIELDS);
+    for (; m->n_names < n; m->n_names++) {
+        m->names[m->n_names] = strdup(fn->fields[m->n_names]);
+        if (!m->names[m->n_names])
+            return mr_error_nomem("transform", strlen(fn->fields[m->n_names]));
+    }
+    return 0;
+}
+
+static int check_space(const struct mr_transform *chain)
+{
+    if (atomic_load(&chain->users) > 0)
+        return mr_error_set(MR_EMISUSE,
+                            "transform: the chain is in use by a loader: it cannot change");
+    if (chain->n_ops == MR_MAX_OPS)
+        return mr_error_set(MR_ELIMIT, "transform %u: a chain has at most %d ops",
+                            next_place(chain), MR_MAX_OPS);
+    return 0;
+}
+
+int mr_transform_add_multi(struct mr_transform *chain, const struct mr_transform_multi_fn *fn)
+{
+    if (!chain || !fn)
+        return mr_error_null("mr_transform_add_multi", "a chain and an op");
+    int rc = check_space(chain);
+    if (rc < 0)
+        return rc;
+    if (fn->size < sizeof *fn || !fn->name || !fn->apply)
+        return mr_error_set(MR_EOPTION,
+                            "transform %u: a struct mr_transform_multi_fn needs its size, a name "
+                            "and apply",
+                            next_place(chain));
+    return commit(chain, 1, take_multi(&chain->op[chain->n_ops], next_place(chain), fn));
 }
 
 int mr_transform_add_fn(struct mr_transform *chain, const struct mr_transform_fn *fn)
 {
     if (!chain || !fn)
         return mr_error_null("mr_transform_add_fn", "a chain and an op");
-    if (atomic_load(&chain->users) > 0)
-        return mr_error_set(MR_EMISUSE,
-                            "transform: the chain is in use by a loader: it cannot change");
+    int rc = check_space(chain);
+    if (rc < 0)
+        return rc;
     if (fn->size < offsetof(struct mr_transform_fn, version) || !fn->name || !fn->apply)
         return mr_error_set(MR_EOPTION,
                             "transform %u: a struct mr_transform_fn needs its size, "
                             "a name and apply",
-                            chain->n_ops + 1);
-    if (chain->n_ops == MR_MAX_OPS)
-        return mr_error_set(MR_ELIMIT, "transform %u: a chain has at most %d ops", chain->n_ops + 1,
-                            MR_MAX_OPS);
+                            next_place(chain));
     struct mr_op *op = &chain->op[chain->n_ops];
-    return commit(chain, 1, take_fn(op, chain->n_ops + 1, fn));
+    return commit(chain, 1, take_fn(op, next_place(chain), fn));
 }
 
 const struct mr_spec *mr_transform_specs(const struct mr_transform *chain)
@@ -127,6 +193,29 @@ const struct mr_spec *mr_transform_specs(const struct mr_transform *chain)
     if (!chain)
         return NULL;
     return chain->out;
+}
+
+int mr_transform_fields(const struct mr_transform *chain)
+{
+    return chain ? chain->n_fields : 0;
+}
+
+int mr_transform_source(const struct mr_transform *chain, int field)
+{
+    if (!chain || field < 0 || field >= chain->n_fields)
+        return -1;
+    return MR_MAX(chain->source[field], -1);
+}
+
+int mr_transform_tracks(const struct mr_transform *chain, int source, int *first)
+{
+    int n = 0;
+    for (int t = chain->n_tracks - 1; t >= 0; t--)
+        if (chain->source[t] == source) {
+            *first = t;
+            n++;
+        }
+    return n;
 }
 
 int mr_transform_is_identity(const struct mr_transform *chain, int field)
@@ -140,7 +229,7 @@ uint64_t mr_transform_scratch_bytes(const struct mr_transform *chain)
 {
     if (!chain)
         return 0;
-    return chain->scratch_bytes;
+    return chain->begin_bytes + chain->scratch_bytes;
 }
 
 const char *mr_transform_text(const struct mr_transform *chain)
@@ -289,17 +378,32 @@ static int apply_points(const struct mr_transform *chain, const struct mr_at *at
     return apply_plan(chain, f, plan, &chain->out[f], at, moved, dim, out, out_dim, rest);
 }
 
+int mr_transform_apply_track(const struct mr_transform *chain, int track, const struct mr_at *at,
+                             const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim,
+                             void *scratch)
+{
+    char *behind = scratch ? (char *)scratch + chain->begin_bytes : NULL;
+    if (track == chain->points)
+        return apply_points(chain, at, in, in_dim, out, out_dim, behind);
+    return apply_plan(chain, track, chain->plan[track], &chain->out[track], at, in, in_dim, out,
+                      out_dim, behind);
+}
+
+static int check_field(const struct mr_transform *chain, int field)
+{
+    if (chain->bound && field >= 0 && field < chain->n_fields)
+        return 0;
+    return mr_error_set(MR_EMISUSE, "transform: field %d of %d: the chain is not bound to it",
+                        field, chain->n_fields);
+}
+
 int mr_transform_apply_at(const struct mr_transform *chain, int field, const struct mr_at *at,
                           const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim,
                           void *scratch)
 {
-    if (!chain->bound || field < 0 || field >= chain->n_fields)
-        return mr_error_set(MR_EMISUSE, "transform: field %d of %d: the chain is not bound to it",
-                            field, chain->n_fields);
-    if (field == chain->points)
-        return apply_points(chain, at, in, in_dim, out, out_dim, scratch);
-    return apply_plan(chain, field, chain->plan[field], &chain->out[field], at, in, in_dim, out,
-                      out_dim, scratch);
+    int rc = check_field(chain, field);
+    return rc < 0 ? rc
+                  : mr_transform_apply_track(chain, field, at, in, in_dim, out, out_dim, scratch);
 }
 
 int mr_transform_apply(const struct mr_transform *chain, int field, uint64_t seed, uint64_t epoch,
@@ -309,7 +413,40 @@ int mr_transform_apply(const struct mr_transform *chain, int field, uint64_t see
     if (!chain || !in || !in_dim || !out || !out_dim)
         return mr_error_null("mr_transform_apply", "a chain, a sample and a place for the result");
     struct mr_at at = {.seed = seed, .epoch = epoch, .index = index};
+    int rc = check_field(chain, field);
+    if (rc < 0)
+        return rc;
+    if (chain->source[field] < 0)
+        return mr_error_set(MR_EMISUSE,
+                            "transform: '%s' is made by an op over several fields: use "
+                            "mr_transform_apply_all()",
+                            chain->out[field].name);
     return mr_transform_apply_at(chain, field, &at, in, in_dim, out, out_dim, scratch);
+}
+
+int mr_transform_apply_all(const struct mr_transform *chain, uint64_t seed, uint64_t epoch,
+                           uint64_t index, const void *const in[],
+                           const uint64_t in_dim[][MR_MAX_RANK], void *const out[],
+                           uint64_t out_dim[][MR_MAX_RANK], void *scratch)
+{
+    if (!chain || !in || !in_dim || !out || !out_dim)
+        return mr_error_null("mr_transform_apply_all",
+                             "a chain, a sample and places for the results");
+    struct mr_at at = {.seed = seed, .epoch = epoch, .index = index};
+    struct mr_given given[MR_MAX_FIELDS];
+    int rc = check_field(chain, 0);
+    if (rc < 0)
+        return rc;
+    for (int f = 0; f < chain->n_given; f++)
+        given[f] = (struct mr_given){in[f], in_dim[f]};
+    if (chain->pointed >= 0)
+        at.dim = in_dim[chain->source[chain->pointed]];
+    rc = mr_transform_begin(chain, &at, -1, given, scratch);
+    for (int f = 0; f < chain->n_fields && rc == 0; f++) {
+        struct mr_given from = mr_transform_given(chain, f, given, scratch);
+        rc = mr_transform_apply_at(chain, f, &at, from.data, from.dim, out[f], out_dim[f], scratch);
+    }
+    return rc;
 }
 
 int mr_transform_apply_head(const struct mr_transform *chain, int field, const struct mr_at *at,
@@ -318,7 +455,8 @@ int mr_transform_apply_head(const struct mr_transform *chain, int field, const s
     const struct mr_field_plan *head = chain->head[field];
     const struct mr_spec *spec = &chain->plan[field]->op[head->n_ops]->in;
     uint64_t dim[MR_MAX_RANK], label;
-    int rc = apply_plan(chain, field, head, spec, at, in, in_dim, out, dim, scratch);
+    char *behind = scratch ? (char *)scratch + chain->begin_bytes : NULL;
+    int rc = apply_plan(chain, field, head, spec, at, in, in_dim, out, dim, behind);
     if (rc < 0)
         return rc;
     return head->one_hot ? mr_one_hot_check(head->one_hot, out, &label) : 0;

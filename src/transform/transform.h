@@ -8,6 +8,11 @@
  * the shape (flatten) join the stage before or after them. All stages but the last write to scratch
  * memory, alternating between two halves.
  *
+ * A plan belongs to a track: what becomes of one field from the data set to the batch. Most chains
+ * have one track for each field, with the field's number. Ops may drop a field, or begin another
+ * track with the same field and the ops so far (copy), so the chain's output has a list of fields
+ * of its own. A user's op over several fields ends tracks and begins others (multi.c).
+ *
  * Applying a bound chain needs no lock and allocates nothing: random numbers are functions of
  * (seed, epoch, sample, op), and scratch belongs to the calling thread.
  */
@@ -19,10 +24,12 @@
 #include <millrace/options.h>
 #include <millrace/transform.h>
 
-#define MR_MAX_OPS   64 /* per chain */
-#define MR_MAX_PAIRS 8  /* per pointwise stage */
+#define MR_MAX_OPS    64                  /* per chain */
+#define MR_MAX_PAIRS  8                   /* per pointwise stage */
+#define MR_MAX_TRACKS (4 * MR_MAX_FIELDS) /* per chain */
 
 struct mr_op;
+struct mr_now;
 
 /* The arguments of one op for one sample. */
 struct mr_op_call {
@@ -96,6 +103,9 @@ struct mr_pointwise {
     uint64_t cycle_length;
 };
 
+/* What the fields of an op on several of them must have in common. */
+enum mr_several { MR_SEVERAL_NO, MR_SEVERAL_ANY, MR_SEVERAL_IMAGES, MR_SEVERAL_LENGTHS };
+
 struct mr_op_ops {
     const char *name, *arguments, *summary;
     const char *default_field; /* NULL: the first */
@@ -103,8 +113,12 @@ struct mr_op_ops {
     const char *const *positional;
     size_t args_bytes;
     bool random;
-    void (*preset)(void *args);           /* sets defaults after the table's; may be NULL */
+    enum mr_several several;    /* may be applied to several fields at once: image+mask.hflip */
+    void (*preset)(void *args); /* sets defaults after the table's; may be NULL */
     int (*check)(const struct mr_op *op); /* checks combinations of arguments; may be NULL */
+    /* Changes which fields there are, instead of infer(). op[0 .. n - 1] is the op for each field
+     * that its prefix names. */
+    int (*arrange)(struct mr_op *op, uint32_t n, struct mr_transform *chain, struct mr_now *now);
     /* Changes the spec from the op's input to its output, and sets op->bound. */
     int (*infer)(struct mr_op *op, struct mr_spec *spec);
     /* The shape of one sample after the op. NULL: the shape does not change, or apply() sets it. */
@@ -131,22 +145,37 @@ extern const struct mr_op_ops mr_op_cast, mr_op_scale, mr_op_normalize, mr_op_la
     mr_op_one_hot, mr_op_pad, mr_op_crop, mr_op_random_crop, mr_op_center_crop, mr_op_resize,
     mr_op_random_resized_crop, mr_op_hflip, mr_op_vflip, mr_op_rotate, mr_op_color_jitter,
     mr_op_to_gray, mr_op_gaussian_blur, mr_op_erase, mr_op_mixup, mr_op_cutmix, mr_op_truncate,
-    mr_op_pad_to, mr_op_shift, mr_op_random_span, mr_op_custom;
+    mr_op_pad_to, mr_op_shift, mr_op_random_span, mr_op_drop, mr_op_keep, mr_op_copy,
+    mr_op_attention_mask, mr_op_custom, mr_op_multi;
 
 /* The dimensions that are an image's height and width. */
 struct mr_image {
     int h, w;
 };
 
+/* A user's op over several fields (multi.c). */
+struct mr_multi {
+    struct mr_transform_multi_fn fn;
+    char **names; /* of the fields that it takes; NULL: all */
+    int n_names;
+    /* Set by binding: */
+    int n_in, n_out, in[MR_MAX_FIELDS]; /* in: tracks that end here */
+    struct mr_spec in_spec[MR_MAX_FIELDS], out_spec[MR_MAX_FIELDS];
+    uint64_t in_at[MR_MAX_FIELDS], out_at[MR_MAX_FIELDS], dim_at; /* in scratch */
+};
+
 struct mr_op {
     const struct mr_op_ops *ops;
     uint32_t place; /* position in the chain, from 1 */
     char *field;    /* NULL: ops->default_field */
+    char *prefix;   /* of the chain's text: "image+mask"; NULL: the field is not named */
+    bool follows;   /* another field of the op before it, with the same place and draws */
     char *text;     /* "crop(32,32)", for errors and mr_transform_text() */
     void *args;
     struct mr_transform_fn fn; /* custom ops */
+    struct mr_multi *multi;    /* an op over several fields; NULL: it is none */
     /* Set by binding: */
-    int on; /* field */
+    int on; /* track; -1: of a field that is not in the output */
     struct mr_spec in, out;
     struct mr_image image; /* ops on pixels */
     struct {
@@ -198,12 +227,20 @@ struct mr_transform {
     uint32_t n_ops;
     char *text;
     bool bound;
-    int n_fields;
-    struct mr_spec in[MR_MAX_FIELDS], out[MR_MAX_FIELDS];
-    struct mr_field_plan *plan[MR_MAX_FIELDS];
+    /* Tracks. The first n_fields are the output's fields, in its order. */
+    int n_fields, n_tracks;
+    int n_given; /* fields of the data set */
+    struct mr_spec in[MR_MAX_TRACKS], out[MR_MAX_TRACKS];
+    /* The field of the data set that it begins with; < 0: what an op over several fields made, see
+     * mr_transform_given(). */
+    int source[MR_MAX_TRACKS];
+    struct mr_field_plan *plan[MR_MAX_TRACKS];
     /* The ops that run on the host before a device part (device_part.h); NULL: all of them. */
     struct mr_field_plan *head[MR_MAX_FIELDS];
-    uint64_t scratch_bytes;
+    uint64_t begin_bytes;   /* of scratch, in front: what mr_transform_begin() makes */
+    uint64_t scratch_bytes; /* behind that */
+    int n_multi;            /* ops over several fields */
+    bool checks_groups;     /* fields of one op may differ in size from sample to sample */
     int points, pointed; /* the field whose points move with the pixels of field `pointed`, or -1 */
     const struct mr_op *mix; /* the op that mixes rows of batches, or NULL */
     int mix_label;           /* the field of soft labels */
@@ -219,6 +256,8 @@ void mr_transform_unbind(struct mr_transform *chain);
 /* Returns whether the field, a picture in HWC, has a plan that begins with a window that a decoder
  * may use. */
 bool mr_transform_has_window(const struct mr_transform *chain, int field);
+/* How many tracks begin with a field of the data set. [out] first: one of them, if any. */
+int mr_transform_tracks(const struct mr_transform *chain, int source, int *first);
 /* The window that this sample's draws select in a picture of this size; the body of a
  * mr_window_choice. Returns 0, or MR_ESHAPE if it does not fit. */
 int mr_transform_window(const struct mr_transform *chain, int field, const struct mr_at *at,
@@ -229,6 +268,30 @@ bool mr_transform_is_window(const struct mr_transform *chain, int field, bool he
 /* mr_transform_window() as the cut that the stage performs, for a field that has a window. */
 int mr_transform_cut(const struct mr_transform *chain, int field, const struct mr_at *at,
                      uint32_t width, uint32_t height, struct mr_cut *out);
+/* A field of a sample, as decoded or as an op over several fields made it. */
+struct mr_given {
+    const void *data;
+    const uint64_t *dim;
+};
+/* Whether mr_transform_begin() has anything to do. */
+static inline bool mr_transform_begins(const struct mr_transform *chain)
+{
+    return chain->n_multi > 0 || chain->checks_groups;
+}
+/* Applies the ops over several fields to a sample, before mr_transform_apply_at() for each field of
+ * the output with the same scratch. in: the data set's fields; of those that at->picture replaces
+ * (number `picture`, or -1) the shape is the whole picture's. Returns 0, or the sample's error. */
+int mr_transform_begin(const struct mr_transform *chain, const struct mr_at *at, int picture,
+                       const struct mr_given in[], void *scratch);
+/* What a track begins with. */
+struct mr_given mr_transform_given(const struct mr_transform *chain, int track,
+                                   const struct mr_given in[], void *scratch);
+/* Offsets in scratch and sizes, once tracks are numbered. Returns 0 or MR_ESHAPE. */
+int mr_multi_bind(struct mr_transform *chain);
+/* One track's plan; also of those that end in an op over several fields. */
+int mr_transform_apply_track(const struct mr_transform *chain, int track, const struct mr_at *at,
+                             const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim,
+                             void *scratch);
 /* mr_transform_apply() for a sample with a known context. */
 int mr_transform_apply_at(const struct mr_transform *chain, int field, const struct mr_at *at,
                           const void *in, const uint64_t *in_dim, void *out, uint64_t *out_dim,
@@ -239,10 +302,24 @@ int mr_transform_apply_at(const struct mr_transform *chain, int field, const str
 int mr_transform_acquire(struct mr_transform *chain, const struct mr_spec *fields, int n_fields);
 void mr_transform_release(struct mr_transform *chain);
 
+/* The fields at one place of a chain, while it is bound (fields.c). */
+struct mr_now {
+    int n;
+    int track[MR_MAX_FIELDS];
+};
+/* The field that an op names, or works on by default. Returns 0 or MR_ESHAPE. */
+int mr_now_find(const struct mr_transform *chain, const struct mr_now *now, const struct mr_op *op,
+                int *out);
+/* Begins a track, a new field, with a field of the data set. Returns 0, MR_ELIMIT, -ENOMEM. */
+int mr_track_start(struct mr_transform *chain, struct mr_now *now, const struct mr_spec *spec,
+                   int source);
+/* Infers the op's shapes and appends it to the track. Returns 0, MR_ESHAPE, MR_EOPTION. */
+int mr_track_add(struct mr_transform *chain, int track, struct mr_op *op);
+
 /* Plans one field; its bound ops are in plan->op. Returns 0, MR_ELIMIT or -ENOMEM. */
 int mr_field_plan_make(struct mr_field_plan *plan, const struct mr_spec *in,
                        const struct mr_spec *out, bool plain);
-void mr_field_plan_destroy(struct mr_field_plan *plan);
+void mr_field_plan_destroy(struct mr_field_plan *plan);           /* NULL is allowed */
 uint64_t mr_field_plan_scratch(const struct mr_field_plan *plan); /* bytes */
 
 /* What device_part.c needs of single ops. */
@@ -310,8 +387,8 @@ void mr_mix_rows(const struct mr_transform *chain, const struct mr_mixture *m, i
                  unsigned char *base, uint64_t row_bytes, unsigned char *room);
 
 /* Points (points.c). Finds the field of points that the chain moves, and the picture they belong
- * to; false if there is none. */
-bool mr_points_find(const struct mr_transform *chain, int *out, int *picture);
+ * to. Returns 1, 0 if there is none, or MR_ESHAPE. */
+int mr_points_find(const struct mr_transform *chain, int *out, int *picture);
 int mr_points_move(const struct mr_transform *chain, const struct mr_at *at, const void *in,
                    uint64_t elements, void *out);
 

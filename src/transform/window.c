@@ -178,7 +178,7 @@ static double within(double from, double size, double end)
 
 bool mr_transform_has_window(const struct mr_transform *chain, int field)
 {
-    if (!chain->bound || field < 0 || field >= chain->n_fields)
+    if (!chain->bound || field < 0 || field >= chain->n_tracks)
         return false;
     const struct mr_field_plan *plan = chain->plan[field];
     const struct mr_spec *in = &chain->in[field];

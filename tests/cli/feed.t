@@ -135,7 +135,7 @@ $ millrace feed d --tail pad
 millrace feed: --tail: no such option; --remainder drop or pad replaces it
 [2]
 # Names of DataLoader's: their counterpart is said, or that none is needed; no hint says the opposite.
-$ for o in dataset batch-sampler num_workers collate_fn pin_memory no-pin-memory pin-memory-device timeout worker_init_fn multiprocessing-context generator prefetch_factor persistent-workers in-order non-blocking; do millrace feed d --$o=1; done
+$ for o in dataset batch-sampler num_workers collate_fn pin_memory no-pin-memory pin-memory-device timeout worker_init_fn multiprocessing-context generator prefetch_factor persistent-workers non-blocking; do millrace feed d --$o=1; done
 millrace feed: --dataset: no such option; the data set is an argument of its own: millrace feed DATASET
 millrace feed: --batch-sampler: no such option; batches are --batch-size samples in the order of --sampler
 millrace feed: --num_workers: no such option; --workers is the number of threads; 0 is not the caller's thread, but as many as processors
@@ -149,7 +149,6 @@ millrace feed: --multiprocessing-context: no such option; --workers are threads 
 millrace feed: --generator: no such option; --seed N selects the order and the random transforms
 millrace feed: --prefetch_factor: no such option; --prefetch counts batches of all workers together, not of each
 millrace feed: --persistent-workers: no such option; threads always stay from epoch to epoch
-millrace feed: --in-order: no such option; batches always come in order, for any --workers
 millrace feed: --non-blocking: no such option; copies that do not block are the default; --blocking turns them off
 [2]
 $ millrace feed d --nonblocking; millrace feed d --no-blokcing; millrace feed d --blockin

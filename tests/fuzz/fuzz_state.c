@@ -25,6 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     if (rc != 0 && (rc != MR_ESTATE || mr_last_error()[0] == 0))
         abort();
+    free(state.again);
     free(text);
     return 0;
 }

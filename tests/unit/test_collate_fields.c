@@ -279,6 +279,168 @@ static void added_fields_are_right(void **state)
     }
 }
 
+/* ---- packed by the sampler ---- */
+
+#define ROW_LENGTH 16 /* longer documents are split */
+
+static struct mr_sampler *packing_sampler(bool truncate)
+{
+    uint32_t length[N];
+    struct mr_sampler_opts o;
+    struct mr_sampler *sampler;
+    for (uint64_t i = 0; i < N; i++)
+        length[i] = (uint32_t)length_of(i);
+    mr_sampler_opts_init(&o);
+    o.kind = MR_SAMPLER_PACK;
+    o.seed = 4;
+    o.lengths = length;
+    o.n_lengths = N;
+    o.row_length = ROW_LENGTH;
+    o.rows = 6;
+    o.truncate = truncate;
+    must(mr_sampler_create(&o, N, &sampler));
+    return sampler;
+}
+
+/* Counts each element of each document; position, segment and document are what the ids say. */
+static void count_packed(const struct seen *s, uint8_t (*times)[BOUND])
+{
+    const int32_t *ids = s->field[0], *positions = s->field[3], *segments = s->field[4],
+                  *sums = s->field[5];
+    uint64_t rows = s->b->field[0].spec.dim[0], n = s->b->field[5].spec.dim[0];
+    assert_true(rows == 6 || s->b->last);
+    expect_shape(s, 0, "ids", 2, rows, ROW_LENGTH);
+    assert_int_equal(sums[n - 1], rows * ROW_LENGTH);
+    for (uint64_t i = 0; i + 1 < n; i++) {
+        for (int32_t c = sums[i]; c < sums[i + 1]; c++) {
+            assert_int_equal(c / ROW_LENGTH, sums[i] / ROW_LENGTH);
+            assert_int_equal(segments[c], segments[sums[i]]);
+            if (segments[c] == 0) {
+                assert_int_equal(ids[c], 9);
+                continue;
+            }
+            uint64_t index = (uint64_t)(ids[c] - 1) / 50, at = (uint64_t)(ids[c] - 1) % 50;
+            assert_int_equal(positions[c], at);
+            assert_int_equal(at - (uint64_t)positions[sums[i]], c - sums[i]);
+            times[index][at]++;
+        }
+    }
+}
+
+static void rows_of_the_sampler(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 8; k++) {
+        static uint8_t times[N][BOUND];
+        struct mr_dataset *ds = open_set(k / 4);
+        struct mr_sampler *sampler = packing_sampler(k / 2 % 2);
+        struct mr_device *dev;
+        struct mr_stream *stream;
+        struct mr_loader *ld;
+        struct mr_batch b = {.size = sizeof b};
+        struct seen s;
+        struct mr_loader_opts o = options(MR_COLLATE_PACK);
+        char text[1024];
+        int rc;
+        memset(times, 0, sizeof times);
+        o.bad = MR_BAD_SKIP;
+        must(mr_device_open(k % 2 ? "cpu" : "sim:h2d=20,latency=1us", &dev));
+        must(mr_stream_create(dev, "consumer", &stream));
+        must(mr_loader_open(ds, sampler, NULL, dev, &o, &ld));
+        for (int taken = 0; (rc = mr_loader_next(ld, stream, &b)) > 0; taken++) {
+            fetch(&s, &b, stream);
+            count_packed(&s, times);
+            drop(&s);
+            must(mr_loader_release(ld, &b, stream));
+            if (taken != 20)
+                continue;
+            must(mr_loader_state(ld, text, sizeof text)); /* and on in another loader */
+            mr_loader_close(ld);
+            o.state = text;
+            o.workers = 3;
+            must(mr_loader_open(ds, sampler, NULL, dev, &o, &ld));
+        }
+        must(rc);
+        mr_loader_close(ld);
+        for (uint64_t i = 0; i < N; i++)
+            for (uint64_t at = 0; at < length_of(i); at++)
+                assert_int_equal(times[i][at],
+                                 !(k / 4 && is_bad(i)) && (at < ROW_LENGTH || k / 2 % 2 == 0));
+        mr_stream_destroy(stream);
+        mr_device_close(dev);
+        mr_sampler_destroy(sampler);
+        mr_dataset_close(ds);
+    }
+}
+
+/* What a batch sampler of one's own may say of rows: garbage ends the run. */
+static int garbage;
+
+static uint64_t one_batch(void *user, uint64_t epoch)
+{
+    (void)user;
+    (void)epoch;
+    return 1;
+}
+
+static int three_items(void *user, uint64_t epoch, uint64_t batch, uint64_t max,
+                       struct mr_batch_item *items)
+{
+    (void)user;
+    (void)epoch;
+    (void)batch;
+    (void)max;
+    for (uint32_t i = 0; i < 3; i++)
+        items[i] = (struct mr_batch_item){.index = 2 + i, .row = i};
+    if (garbage == 0)
+        items[2].row = 0;
+    if (garbage == 1)
+        items[1].from = BOUND + 1;
+    if (garbage == 2)
+        items[1].count = BOUND + 1;
+    if (garbage == 3)
+        items[2].row = UINT32_MAX;
+    return 3;
+}
+
+static void garbage_of_a_batch_sampler(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"behind row 1", "wants 0 from 41", "wants 41 from 0",
+                                        "expected a row below 3"};
+    struct mr_sampler_opts so;
+    struct mr_sampler *sampler;
+    struct mr_dataset *ds = open_set(false);
+    mr_sampler_opts_init(&so);
+    so.kind = MR_SAMPLER_BATCHES;
+    so.n_batches = one_batch;
+    so.batch = three_items;
+    so.max_batch = 3;
+    must(mr_sampler_create(&so, N, &sampler));
+    for (garbage = 0; garbage < 4; garbage++) {
+        struct mr_loader_opts o = options(MR_COLLATE_PACK);
+        struct mr_loader *ld;
+        struct mr_batch b = {.size = sizeof b};
+        o.pack_length = BOUND;
+        must(mr_loader_open(ds, sampler, NULL, NULL, &o, &ld));
+        int rc = mr_loader_next(ld, NULL, &b);
+        if (rc >= 0 || !strstr(mr_last_error(), texts[garbage]))
+            fail_msg("%d: '%s' is not in '%s'", rc, texts[garbage], mr_last_error());
+        mr_loader_close(ld);
+    }
+    mr_sampler_destroy(sampler);
+    sampler = packing_sampler(false);
+    struct mr_loader_opts o = options(MR_COLLATE_PAD);
+    struct mr_loader *ld;
+    assert_int_equal(mr_loader_open(ds, sampler, NULL, NULL, &o, &ld), MR_EOPTION);
+    assert_non_null(strstr(mr_last_error(), "the sampler packs rows"));
+    o = options(MR_COLLATE_PACK);
+    o.pack_length = ROW_LENGTH - 1;
+    assert_int_equal(mr_loader_open(ds, sampler, NULL, NULL, &o, &ld), MR_EOPTION);
+    mr_sampler_destroy(sampler);
+    mr_dataset_close(ds);
+}
+
 /* ---- refused ---- */
 
 static int open_set_with(const struct mr_loader_opts *o)
@@ -376,6 +538,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(added_fields_are_right),
+        cmocka_unit_test(rows_of_the_sampler),
+        cmocka_unit_test(garbage_of_a_batch_sampler),
         cmocka_unit_test(what_is_refused_at_open),
         cmocka_unit_test(text_keeps_strings_of_the_struct),
         cmocka_unit_test(what_ends_a_run),

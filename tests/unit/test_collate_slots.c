@@ -241,7 +241,8 @@ static int get_tokens(void *user, uint64_t index, void *const row[], uint64_t (*
     return 0;
 }
 
-static struct run read_tokens(const char *device, enum mr_collate collate, uint64_t max_memory)
+static struct run read_tokens(const char *device, enum mr_collate collate, uint64_t max_memory,
+                              struct mr_budget *budget)
 {
     struct mr_callback_opts o;
     mr_callback_opts_init(&o);
@@ -255,6 +256,7 @@ static struct run read_tokens(const char *device, enum mr_collate collate, uint6
     c.device = device;
     c.opts.collate = collate;
     c.opts.max_memory = max_memory;
+    c.opts.budget = budget;
     c.opts.workers = 2;
     c.hold = 1;
     must(mr_dataset_open_callback(&o, &c.ds));
@@ -272,7 +274,7 @@ static void memory_follows_the_samples(void **state)
 {
     (void)state;
     for (int collate = MR_COLLATE_PAD; collate <= MR_COLLATE_RAGGED; collate += 2) {
-        struct run run = read_tokens("sim:h2d=20,latency=1us", (enum mr_collate)collate, 0);
+        struct run run = read_tokens("sim:h2d=20,latency=1us", (enum mr_collate)collate, 0, NULL);
         assert_int_equal(run.rc, 0);
         assert_int_equal(run.n, 2000);
         print_message("pageable %llu, pinned %llu, device %llu bytes\n",
@@ -284,6 +286,18 @@ static void memory_follows_the_samples(void **state)
     }
 }
 
+static struct run read_in_budget(const char *device, uint64_t max_memory)
+{
+    struct mr_budget_opts o;
+    struct mr_budget *budget;
+    mr_budget_opts_init(&o);
+    o.max_memory = max_memory;
+    must(mr_budget_create(&o, &budget));
+    struct run run = read_tokens(device, MR_COLLATE_RAGGED, 0, budget);
+    mr_budget_destroy(budget);
+    return run;
+}
+
 /* What slots grow to counts: with less than it takes the run ends, with that much it does not. */
 static void growth_counts_against_the_ceiling(void **state)
 {
@@ -291,18 +305,26 @@ static void growth_counts_against_the_ceiling(void **state)
     static const char *const devices[] = {"cpu", "sim:h2d=20,latency=1us"};
     shortest = 3000;
     for (int d = 0; d < 2; d++) {
-        struct run free_run = read_tokens(devices[d], MR_COLLATE_RAGGED, 0);
+        struct run free_run = read_tokens(devices[d], MR_COLLATE_RAGGED, 0, NULL);
         assert_int_equal(free_run.rc, 0);
         uint64_t need = sum_of(&free_run.stats);
-        struct run all = read_tokens(devices[d], MR_COLLATE_RAGGED, need + need / 4);
+        struct run all = read_tokens(devices[d], MR_COLLATE_RAGGED, need + need / 4, NULL);
         assert_int_equal(all.rc, 0);
         assert_same_rows(&free_run, &all);
         assert_true(sum_of(&all.stats) <= need + need / 4);
-        struct run less = read_tokens(devices[d], MR_COLLATE_RAGGED, need / 2);
+        struct run less = read_tokens(devices[d], MR_COLLATE_RAGGED, need / 2, NULL);
         assert_int_equal(less.rc, MR_ELIMIT);
         assert_non_null(strstr(less.error, "max_memory"));
         assert_non_null(strstr(less.error, "slots grown by"));
         assert_true(sum_of(&less.stats) <= need / 2);
+        run_free(&less);
+        less = read_in_budget(devices[d], need / 2);
+        assert_int_equal(less.rc, MR_ELIMIT);
+        assert_non_null(strstr(less.error, "budget: max_memory"));
+        assert_non_null(strstr(less.error, "its slots grow"));
+        run_free(&less);
+        less = read_in_budget(devices[d], need + need / 4);
+        assert_int_equal(less.rc, 0);
         run_free(&less);
         run_free(&all);
         run_free(&free_run);

@@ -569,7 +569,8 @@ static void options_that_need_a_length_are_refused(void **state)
         const char *opts, *text;
     } refused[] = {{"bad=replace", "bad=replace"},
                    {"remainder=pad", "remainder=pad"},
-                   {"cache=device", "cache=device"}};
+                   {"cache=device", "cache=device"},
+                   {"no-in-order", "iterable"}};
     struct mr_loader *ld;
     for (size_t i = 0; i < MR_COUNT(refused); i++) {
         struct run_config c = config(ds, 2);

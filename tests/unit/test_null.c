@@ -294,9 +294,15 @@ static void samplers_and_chains(void **state)
     misuse(mr_transform_add_fn(NULL,
                                &(struct mr_transform_fn){.size = sizeof(struct mr_transform_fn)}));
     misuse(mr_transform_add_fn(chain, NULL));
+    misuse(mr_transform_add_multi(NULL, &(struct mr_transform_multi_fn){.size = 1}));
+    misuse(mr_transform_add_multi(chain, NULL));
+    misuse(mr_transform_apply_all(NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL));
+    misuse(mr_transform_apply_all(chain, 0, 0, 0, NULL, NULL, NULL, NULL, NULL));
     misuse(mr_transform_bind(NULL, spec, 1));
     misuse(mr_transform_bind(chain, NULL, 1));
     assert_null(mr_transform_specs(NULL));
+    assert_int_equal(mr_transform_fields(NULL), 0);
+    assert_int_equal(mr_transform_source(NULL, 0), -1);
     assert_int_equal(mr_transform_is_identity(NULL, 0), 0);
     assert_int_equal(mr_transform_scratch_bytes(NULL), 0);
     assert_null(mr_transform_text(NULL));

@@ -22,7 +22,7 @@ static void ring_create(struct mr_ring *ring)
 {
     memset(ring, 0, sizeof *ring);
     assert_int_equal(mr_ring_init(ring), 0);
-    ring->n_slots = 2;
+    ring->n_slots = ring->n_places = 2;
     ring->slot = calloc(ring->n_slots, sizeof *ring->slot);
     assert_non_null(ring->slot);
     for (uint32_t i = 0; i < ring->n_slots; i++) {

@@ -843,7 +843,7 @@ static void test_ops_are_listed(void **state)
     (void)state;
     int n = 0;
     assert_int_equal(mr_transform_each(count_op, &n), 0);
-    assert_int_equal(n, 25);
+    assert_int_equal(n, 29);
 }
 
 int main(void)

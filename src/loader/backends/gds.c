@@ -126,6 +126,8 @@ static const char *refusal(const struct mr_loader *ld)
         return "a cache is wanted, which keeps what the host reads";
     if (ld->chain && ld->chain->mix)
         return "the chain mixes rows, which the host does";
+    if (ld->layout.rearranged)
+        return "the chain changes which fields there are, which the host does";
     if (ld->layout.collates)
         return "the host collates samples";
     return ld->device_info.unified ? "the device has no memory of its own" : NULL;

@@ -47,7 +47,7 @@ static int extent_bytes(struct mr_loader *ld, const struct mr_run_sample *s, int
 static int choose_window(void *user, uint32_t width, uint32_t height, struct mr_window *out)
 {
     const struct mr_decoding *d = user;
-    return mr_transform_window(d->ld->chain, d->ld->ds->picture, &d->at, width, height, out);
+    return mr_transform_window(d->ld->chain, d->ld->picture_track, &d->at, width, height, out);
 }
 
 /* Where decode writes: the row itself, or the worker's memory when a chain follows. */
@@ -56,9 +56,9 @@ static void prepare(struct mr_worker *w, const struct mr_row *row, struct mr_run
 {
     struct mr_loader *ld = w->ld;
     void *to[MR_MAX_FIELDS];
-    for (int f = 0; f < ld->layout.n_fields; f++) {
-        const struct mr_field *fp = &ld->layout.field[f];
-        to[f] = mr_field_in_row(fp) ? mr_field_row(fp, row->slot, row->at) : w->decoded[f];
+    for (int f = 0; f < ld->layout.n_decoded; f++) {
+        int g = ld->layout.decoded[f].row_of;
+        to[f] = g >= 0 ? mr_field_row(&ld->layout.field[g], row->slot, row->at) : w->decoded[f];
     }
     d->ld = ld;
     d->at = (struct mr_at){.seed = ld->opts.seed, .epoch = row->epoch, .index = s->index};
@@ -70,7 +70,7 @@ static void prepare(struct mr_worker *w, const struct mr_row *row, struct mr_run
     d->sample.worker = w->id;
     d->sample.worker_state = w->state;
     d->sample.decoder = w->decoder;
-    d->sample.choose = ld->windows ? choose_window : NULL;
+    d->sample.choose = ld->picture_track >= 0 ? choose_window : NULL;
     d->sample.choose_user = d;
 }
 
@@ -119,19 +119,21 @@ int mr_host_decode(struct mr_worker *w, const struct mr_row *row, struct mr_run_
     return rc;
 }
 
-/* What the transforms are to know of a sample besides its bytes. */
-static struct mr_at place_of(const struct mr_decoding *d, int f)
+/* What the transforms are to know of a sample besides the bytes of one of its fields. */
+static struct mr_at place_of(const struct mr_decoding *d, int source)
 {
     const struct mr_loader *ld = d->ld;
     const struct mr_sample *in = &d->sample;
     struct mr_at here = d->at;
-    int pointed =
-        ld->chain && ld->chain->pointed >= 0 ? ld->chain->pointed : MR_MAX(ld->ds->picture, 0);
+    int picture = ld->ds->picture, pointed = ld->chain->pointed >= 0
+                                                 ? ld->chain->source[ld->chain->pointed]
+                                                 : MR_MAX(picture, 0);
     here.dim = in->field[pointed].dim;
-    if (ld->ds->picture < 0 || in->picture.full_width == 0)
+    if (picture < 0 || in->picture.full_width == 0)
         return here;
-    here.picture = ld->windows && f == ld->ds->picture && in->picture.data ? &in->picture : NULL;
-    if (pointed != ld->ds->picture)
+    if (ld->picture_track >= 0 && source == picture && in->picture.data)
+        here.picture = &in->picture;
+    if (pointed != picture)
         return here;
     here.height = in->picture.full_height;
     here.width = in->picture.full_width;
@@ -153,23 +155,47 @@ static int put_row(struct mr_loader *ld, int f, const struct mr_row *row, const 
     return 0;
 }
 
+/* What a field is made from. */
+static struct mr_given given(const struct mr_worker *w, int f, const struct mr_decoding *d)
+{
+    int source = w->ld->layout.field[f].source;
+    if (source < 0)
+        return mr_transform_given(w->ld->chain, f, NULL, w->scratch);
+    return (struct mr_given){d->sample.field[source].data, d->sample.field[source].dim};
+}
+
+/* The ops over several fields. Of a picture that is decoded in part they see the whole's size. */
+static int begin(struct mr_worker *w, const struct mr_decoding *d)
+{
+    const struct mr_loader *ld = w->ld;
+    const struct mr_sample *s = &d->sample;
+    struct mr_given in[MR_MAX_FIELDS];
+    struct mr_at at = place_of(d, ld->ds->picture);
+    uint64_t whole[MR_MAX_RANK] = {s->picture.full_height, s->picture.full_width,
+                                   s->picture.channels};
+    for (int f = 0; f < ld->layout.n_decoded; f++)
+        in[f] = (struct mr_given){s->field[f].data,
+                                  at.picture && f == ld->ds->picture ? whole : s->field[f].dim};
+    mr_watch_task(&w->watch, MR_TASK_TRANSFORM);
+    return mr_transform_begin(ld->chain, &at, ld->ds->picture, in, w->scratch);
+}
+
 /* The chain's part for workers: all of it, or what precedes the device's part. */
 static int transform(struct mr_worker *w, int f, const struct mr_decoding *d,
                      const struct mr_row *row, uint64_t *out_dim)
 {
     const struct mr_loader *ld = w->ld;
     const struct mr_field *fp = &ld->layout.field[f];
-    const uint64_t *in_dim = d->sample.field[f].dim;
-    const void *data = d->sample.field[f].data;
-    struct mr_at at = place_of(d, f);
+    struct mr_given in = given(w, f, d);
+    struct mr_at at = place_of(d, fp->source);
     memcpy(out_dim, fp->out.dim, sizeof fp->out.dim);
     mr_watch_task(&w->watch, MR_TASK_TRANSFORM);
     if (fp->device_part)
-        return mr_transform_apply_head(ld->chain, f, &at, data, in_dim,
+        return mr_transform_apply_head(ld->chain, f, &at, in.data, in.dim,
                                        mr_field_row(fp, row->slot, row->at), w->scratch);
     bool aside = fp->varies || fp->collated;
     unsigned char *to = aside ? w->row_buffer : mr_field_row(fp, row->slot, row->at);
-    int rc = mr_transform_apply_at(ld->chain, f, &at, data, in_dim, to, out_dim, w->scratch);
+    int rc = mr_transform_apply_at(ld->chain, f, &at, in.data, in.dim, to, out_dim, w->scratch);
     return rc == 0 && aside ? put_row(w->ld, f, row, to, out_dim) : rc;
 }
 
@@ -178,12 +204,12 @@ static int write_field(struct mr_worker *w, int f, const struct mr_decoding *d,
                        const struct mr_row *row, uint64_t *out_dim)
 {
     const struct mr_field *fp = &w->ld->layout.field[f];
-    const void *data = d->sample.field[f].data;
     if (!fp->identity)
         return transform(w, f, d, row, out_dim);
+    struct mr_given in = given(w, f, d);
     if (w->ld->layout.varies)
-        memcpy(out_dim, d->sample.field[f].dim, sizeof d->sample.field[f].dim);
-    return put_row(w->ld, f, row, data, d->sample.field[f].dim);
+        memcpy(out_dim, in.dim, MR_MAX_RANK * sizeof *out_dim);
+    return put_row(w->ld, f, row, in.data, in.dim);
 }
 
 /* Short spans are left out of the trace: the run's span holds them. */
@@ -204,6 +230,9 @@ int mr_host_write(struct mr_worker *w, const struct mr_row *row, struct mr_decod
 {
     const struct mr_layout *layout = &w->ld->layout;
     struct mr_slot *slot = row->slot;
+    int begun = w->ld->chain && mr_transform_begins(w->ld->chain) ? begin(w, d) : 0;
+    if (begun < 0)
+        return begun;
     for (int f = 0; f < layout->n_fields; f++) {
         uint64_t dim[MR_MAX_RANK];
         if (skip >> f & 1)
@@ -228,9 +257,9 @@ static int host_plan(struct mr_backend *b)
 static int host_make(struct mr_backend *b, struct mr_worker *w, const struct mr_row *row,
                      struct mr_run_sample *s)
 {
-    (void)b;
     struct mr_decoding d;
-    int rc = mr_host_decode(w, row, s, NULL, &d);
+    struct mr_bytes unused;
+    int rc = mr_host_decode(w, row, s, b->ld->skips_pictures ? &unused : NULL, &d);
     if (rc < 0)
         return rc;
     rc = mr_host_write(w, row, &d, 0);

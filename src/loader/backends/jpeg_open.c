@@ -24,6 +24,10 @@ static const char *why_not(struct mr_loader *ld, int f)
         return "the cache device keeps samples as decoded";
     if (ld->ds->image.channels != 3)
         return "the data set's pictures are not rgb: see color";
+    if (ld->chain && mr_transform_begins(ld->chain))
+        return "the chain compares sizes of fields";
+    if (ld->layout.rearranged)
+        return "the chain changes which fields there are";
     if (fp->collated)
         return "the host collates pictures";
     if (!ld->chain || ld->chain->mix || fp->varies ||

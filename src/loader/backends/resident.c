@@ -41,6 +41,11 @@ static int check_device(const struct mr_loader *ld)
         return mr_error_set(MR_EOPTION,
                             "cache device: device %s has no memory of its own: use the cache host",
                             ld->device_info.name);
+    if (ld->layout.rearranged)
+        return mr_error_set(MR_EOPTION,
+                            "cache device: \"%s\" changes which fields there are: use the cache "
+                            "host",
+                            mr_transform_text(ld->chain));
     if (ld->ds->draws)
         return mr_error_set(
             MR_EOPTION, "cache device: %s: samples differ from epoch to epoch: they cannot be kept",
