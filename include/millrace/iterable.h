@@ -57,7 +57,8 @@ struct mr_iterable_opts {
      */
     int (*rewind)(void *user, uint64_t epoch);
     /* Makes a read that blocks return soon, with any error: the loader is being closed. Called on
-     * the thread that closes it, while read runs. NULL: closing waits for read. */
+     * the thread that closes it, perhaps while read or rewind runs; a later rewind ends this state.
+     * NULL: closing waits for read. */
     void (*stop)(void *user);
     int (*init)(void *user, uint32_t worker, void **state);
     void (*exit)(void *user, uint32_t worker, void *state);

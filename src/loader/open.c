@@ -11,7 +11,7 @@ int mr_opening_create(struct mr_loader *ld)
     if (ld->plan.finds)
         return mr_error_set(MR_EOPTION,
                             "in_order = 0 needs batches that are known before they are made: not "
-                            "those of a batch sampler or a stream");
+                            "those of a batch sampler or an iterable data set");
     ld->opening.being_made = calloc(ld->ring.n_places, sizeof(bool));
     if (!ld->opening.being_made)
         return mr_error_nomem("slots", ld->ring.n_places);

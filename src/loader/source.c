@@ -104,7 +104,7 @@ static void emit(struct mr_source *s, struct mr_item *item)
         s->own = item;
     else
         recycle(s, item);
-    if (at + 1 < o->world)
+    if (at + 1 < o->world || !s->own)
         return;
     append(&s->ready, s->own);
     s->own = NULL;

@@ -18,10 +18,10 @@ struct mr_state;
 
 /* Where a run stands. */
 struct mr_standing {
-    uint64_t next, bad;     /* the first batch behind all; bad samples before it */
-    uint64_t epoch, position; /* of a source: where that batch begins */
-    uint64_t *unfinished;   /* the numbers of those before, ascending */
-    uint64_t n, n_reserved; /* of them */
+    uint64_t next, bad;       /* the first batch behind all; bad samples before it */
+    uint64_t epoch, position; /* of an iterable data set: where `next` begins */
+    uint64_t *unfinished;     /* the numbers of those before, ascending */
+    uint64_t n, n_reserved;   /* of them */
 };
 
 /* released: from the view of the last batch that was released. Returns 0, -ENOMEM. The caller frees

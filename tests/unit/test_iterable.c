@@ -211,7 +211,7 @@ static void assert_fails(struct source s, enum form form, struct run_config c, i
 static void samples_come_once_in_order(void **state)
 {
     (void)state;
-    const uint64_t lengths[] = {1, 15, 16, 17, 500};
+    const uint64_t lengths[] = {1, 15, 16, 17, 150};
     for (size_t l = 0; l < MR_COUNT(lengths); l++)
         for (int k = 0; k < 12; k++) {
             uint64_t n = lengths[l], batch = k % 2 ? 16 : 5;
@@ -527,6 +527,32 @@ static void closing_stops_a_blocked_source(void **state)
     mr_dataset_close(ds);
 }
 
+/* Two loaders, one permit: that of a worker whose source blocks is the other's. */
+static void a_blocked_source_keeps_no_permit(void **state)
+{
+    (void)state;
+    struct source blocks = {.n = 100, .block_at = 5}, goes_on = {.n = 300};
+    struct mr_dataset *ds = source_open(&blocks, ROWS), *other = source_open(&goes_on, ROWS);
+    struct run_config c = config(ds, 2);
+    struct mr_budget_opts o;
+    struct mr_loader *ld;
+    mr_budget_opts_init(&o);
+    o.workers = 1;
+    must(mr_budget_create(&o, &c.opts.budget));
+    must(mr_loader_open(ds, NULL, NULL, NULL, &c.opts, &ld));
+    while (!blocks.blocked)
+        usleep(100);
+    c.ds = other;
+    struct run run = run_loader(&c);
+    assert_int_equal(run.rc, 0);
+    assert_int_equal(run.n, 300);
+    run_free(&run);
+    mr_loader_close(ld);
+    mr_budget_destroy(c.opts.budget);
+    mr_dataset_close(ds);
+    mr_dataset_close(other);
+}
+
 /* ---- what cannot be ---- */
 
 static void options_that_need_a_length_are_refused(void **state)
@@ -543,7 +569,8 @@ static void options_that_need_a_length_are_refused(void **state)
         const char *opts, *text;
     } refused[] = {{"bad=replace", "bad=replace"},
                    {"remainder=pad", "remainder=pad"},
-                   {"cache=device", "cache=device"}};
+                   {"cache=device", "cache=device"},
+                   {"no-in-order", "iterable"}};
     struct mr_loader *ld;
     for (size_t i = 0; i < MR_COUNT(refused); i++) {
         struct run_config c = config(ds, 2);
@@ -636,6 +663,7 @@ int main(void)
         cmocka_unit_test(returns_are_checked),
         cmocka_unit_test(too_few_samples_are_an_error),
         cmocka_unit_test(closing_stops_a_blocked_source),
+        cmocka_unit_test(a_blocked_source_keeps_no_permit),
         cmocka_unit_test(options_that_need_a_length_are_refused),
         cmocka_unit_test(what_is_read_once_is_read_once),
         cmocka_unit_test(callbacks_are_checked),
