@@ -8,9 +8,9 @@
  *
  * A chain is a list of ops. An op works on one field: by default the first, for one_hot "label"; a
  * prefix selects another, as in "label.cast(i64)", or several: "image+mask.hflip" does the same to
- * both, with the same random numbers. Some ops drop fields or add new ones, so the
- * output has its own list of fields (mr_transform_fields(), mr_transform_specs()). docs/data.md lists all ops, their arguments and
- * their exact arithmetic; mr_transform_each() lists them at run time.
+ * both, with the same random numbers. Some ops drop fields or add new ones, so the output has its
+ * own list of fields (mr_transform_fields(), mr_transform_specs()). docs/data.md lists all ops,
+ * their arguments and their exact arithmetic; mr_transform_each() lists them at run time.
  *
  * Binding a chain to a data set's fields infers and checks all shapes and element types; a loader
  * does that. Random ops draw from Philox keyed by seed, epoch, sample and op, so a sample's result

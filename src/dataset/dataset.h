@@ -104,8 +104,8 @@ struct mr_dataset_ops {
      */
     int (*decode)(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
                   struct mr_sample *out);
-    /* Required unless locate() or iterable is set. If locate() and get() are, get() makes the samples for which locate()
-     * returns 0. */
+    /* Required unless locate() or iterable is set. If locate() and get() are, get() makes the
+     * samples for which locate() returns 0. */
     int (*get)(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out);
     /*
      * Makes several samples at once. rc[i]: 0, or negative: ask for sample i alone, by get, which

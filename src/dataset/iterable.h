@@ -1,9 +1,10 @@
 /*
  * Iterable data sets as the engine sees them: samples come one after the other.
  *
- * A format with mr_dataset_ops.iterable has neither locate() nor get(). The loader (loader/source.h)
- * calls next() for one item after the other, and decode() makes a sample of an item on any thread:
- * its only input is the item's block of bytes, whose layout is the format's own.
+ * A format with mr_dataset_ops.iterable has neither locate() nor get(). The loader
+ * (loader/source.h) calls next() for one item after the other, and decode() makes a sample of an
+ * item on any thread: its only input is the item's block of bytes, whose layout is the format's
+ * own.
  */
 #ifndef MR_DATASET_ITERABLE_H
 #define MR_DATASET_ITERABLE_H

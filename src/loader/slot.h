@@ -20,8 +20,8 @@
 #include "transform/device_part.h"
 
 #define MR_MAX_BACKENDS 8
-/* In n_found: the batch is the last one of its epoch; or a run's rows are missing, so no row is used.
- */
+/* In n_found: the batch is the last one of its epoch; or a run's rows are missing, so no row is
+ * used. */
 #define MR_FOUND_LAST   (1ull << 63)
 #define MR_RUN_FAILED   (1ull << 32)
 

@@ -161,7 +161,7 @@ int mr_user_collate(const struct mr_worker *w, struct mr_slot *slot)
     const struct mr_loader *ld = w->ld;
     const struct mr_layout *layout = &ld->layout;
     struct mr_collate_out out[MR_MAX_FIELDS];
-    uint64_t at = layout->fixed_bytes, to = layout->fixed_bytes;
+    uint64_t at = layout->fixed_bytes;
     for (int k = 0; k < layout->n_added; k++) {
         out[k].data = slot->host + at;
         memcpy(out[k].dim, layout->added[k].spec.dim, sizeof out[k].dim);
@@ -172,6 +172,7 @@ int mr_user_collate(const struct mr_worker *w, struct mr_slot *slot)
         rc = take_spec(ld, slot, k, out[k].dim);
     if (rc < 0)
         return rc;
+    uint64_t to = layout->fixed_bytes;
     for (int k = 0; k < layout->n_added; k++) { /* together: less is copied to the device */
         const unsigned char *from = slot->host + layout->fixed_bytes;
         for (int i = 0; i < k; i++)
