@@ -285,7 +285,9 @@ static int synchronize_any(struct mr_device *dev)
 
 int mr_stream_synchronize(struct mr_stream *stream)
 {
-    if (stream && mr_stream_is_any(stream))
+    if (!stream)
+        return mr_error_null("mr_stream_synchronize", "a stream");
+    if (mr_stream_is_any(stream))
         return synchronize_any(stream->dev);
     int rc = mr_stream_check(stream, "mr_stream_synchronize");
     if (rc < 0)
@@ -337,7 +339,9 @@ void mr_event_destroy(struct mr_event *event)
 
 static int check_record(const struct mr_stream *stream, const struct mr_event *event)
 {
-    bool any = stream && mr_stream_is_any(stream);
+    if (!stream)
+        return mr_error_null("mr_event_record", "a stream");
+    bool any = mr_stream_is_any(stream);
     int rc = any ? mr_device_ready(stream->dev) : mr_stream_check(stream, "mr_event_record");
     if (rc < 0)
         return rc;

@@ -203,7 +203,7 @@ int mr_loader_opts_parse(const char *text, struct mr_loader_opts *opts)
 {
     struct mr_option known[MR_COUNT(table)];
     struct mr_loader_opts full;
-    char *strings[MR_COUNT(table)];
+    char *strings[MR_COUNT(table)] = {0};
     if (!text || !opts)
         return mr_error_set(MR_EMISUSE, "mr_loader_opts_parse: text or opts is NULL");
     int rc = take_opts(opts, &full);
