@@ -33,6 +33,7 @@ enum {
     MR_DLPACK_UINT = 1,
     MR_DLPACK_FLOAT = 2,
     MR_DLPACK_BFLOAT = 4,
+    MR_DLPACK_COMPLEX = 5,
     MR_DLPACK_BOOL = 6,
 
     MR_DLPACK_READ_ONLY = 1 /* flags */
@@ -71,8 +72,8 @@ struct mr_dlpack_versioned {
 enum mr_dlpack_part {
     MR_DLPACK_DATA,    /* mr_batch_field.data */
     MR_DLPACK_HOST,    /* mr_batch_field.host */
-    MR_DLPACK_OFFSETS, /* mr_batch_field.offsets, as i64[size + 1] */
-    MR_DLPACK_LENGTHS, /* mr_batch_field.lengths, as i64[size] */
+    MR_DLPACK_OFFSETS, /* mr_batch_field.offsets, as i64[n + 1] */
+    MR_DLPACK_LENGTHS, /* mr_batch_field.lengths, as i64[n] */
 };
 
 /*
@@ -81,10 +82,9 @@ enum mr_dlpack_part {
  * batch: held. field: from 0. stream: the stream in which the tensor is used: when the tensor ends,
  * its memory is used again behind all work that was enqueued to the stream until then.
  * mr_stream_any(): the same for all streams of the device, for a library whose streams you do not
- * know (PyTorch records no events for memory that is not its own). NULL: that
- * work is done when the tensor ends. It has nothing to do with the stream given to
- * mr_loader_next(), behind whose copy the work must be. After mr_loader_close() the end of a tensor
- * waits for its stream.
+ * know (PyTorch records no events for memory that is not its own). NULL: that work is done when the
+ * tensor ends. It may differ from the stream passed to mr_loader_next(): then make it wait for that
+ * one first. After mr_loader_close() the end of a tensor waits for its stream.
  * [out] out: on success.
  * Returns 0, MR_EMISUSE (the batch is not held, or has no such field), MR_EUNSUPPORTED (the field
  * has no such part), -ENOMEM. Any thread that has the batch.

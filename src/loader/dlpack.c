@@ -71,6 +71,9 @@ static uint8_t code_of(enum mr_dtype dtype)
         return MR_DLPACK_FLOAT;
     case MR_BF16:
         return MR_DLPACK_BFLOAT;
+    case MR_C64:
+    case MR_C128:
+        return MR_DLPACK_COMPLEX;
     default:
         return MR_DLPACK_INT;
     }

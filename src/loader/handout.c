@@ -128,10 +128,12 @@ static const char *last_bad(const struct mr_loader *ld)
 /* The same for a source, whose epochs may have no end: so many bad rows in a row, in batches with
  * no other ones. Also notes where the next batch begins. */
 #define MAX_BAD_ROWS 10000
-static int look_at_found(struct mr_loader *ld, const struct mr_slot *slot)
+static int look_at_found(struct mr_loader *ld, struct mr_slot *slot)
 {
     const struct mr_plan_batch *info = &slot->info;
     struct mr_handout *out = &ld->handout;
+    slot->from_epoch = info->epoch;
+    slot->from_position = info->shard->start + info->row0 * info->shard->world;
     out->after_epoch = info->epoch + info->last;
     out->after_position =
         info->last ? 0 : info->shard->start + (info->row0 + info->rows) * info->shard->world;
@@ -148,7 +150,7 @@ static int look_at_found(struct mr_loader *ld, const struct mr_slot *slot)
  * rank's part of an epoch may have none but bad ones by chance: so many in a row as there are ranks
  * hardly have. Returns 0 or the error that ends the run.
  */
-static int look_at_epoch(struct mr_loader *ld, const struct mr_slot *slot)
+static int look_at_epoch(struct mr_loader *ld, struct mr_slot *slot)
 {
     bool empty = slot->size == 0;
     if (ld->source)

@@ -5,10 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Who has the descriptor may wait without a call of ours. */
 static void note_opened(struct mr_loader *ld)
 {
     uint32_t n = atomic_load_explicit(&ld->hold.n_opened, memory_order_relaxed) + 1;
-    bool wake = n * 4 >= ld->ring.n_slots || atomic_load(&ld->hold.waits);
+    bool waits = atomic_load(&ld->hold.waits) ||
+                 atomic_load_explicit(&ld->ring.fd, memory_order_relaxed) >= 0;
+    bool wake = waits || n * 4 >= ld->ring.n_slots;
     atomic_store_explicit(&ld->hold.n_opened, wake ? 0 : n, memory_order_relaxed);
     if (wake)
         mr_ring_wake_workers(&ld->ring);
@@ -35,13 +38,14 @@ static void open_again(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
     note_opened(ld);
 }
 
-/* A free slot that is not opened. */
+/* A free slot that is not opened. The next call of mr_loader_next() may need it. */
 static void keep(struct mr_loader *ld, struct mr_slot *slot)
 {
     slot->next_released = atomic_load_explicit(&ld->hold.released, memory_order_relaxed);
     while (!atomic_compare_exchange_weak_explicit(&ld->hold.released, &slot->next_released, slot,
                                                   memory_order_release, memory_order_relaxed))
         ;
+    mr_ring_signal(&ld->ring);
 }
 
 /* For whichever batch is next. */

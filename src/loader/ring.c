@@ -163,7 +163,7 @@ bool mr_ring_rows_done(struct mr_slot *slot, uint64_t rows)
 }
 
 /* Also in signal handlers. It cannot fail but by a full counter. */
-static void signal_fd(struct mr_ring *ring)
+void mr_ring_signal(struct mr_ring *ring)
 {
     int fd = atomic_load(&ring->fd), before = errno;
     if (fd >= 0)
@@ -193,7 +193,7 @@ void mr_ring_poll(struct mr_ring *ring, uint64_t k, bool over)
     atomic_store(&ring->polled, k); /* before a look at the slot, see mr_ring_ready() */
     if (over || atomic_load(&ring->cancelled) || k >= atomic_load(&ring->total) ||
         mr_ring_get_ready(ring, k))
-        signal_fd(ring);
+        mr_ring_signal(ring);
 }
 
 void mr_ring_ready(struct mr_ring *ring, struct mr_slot *slot, uint64_t t)
@@ -215,7 +215,7 @@ void mr_ring_ready(struct mr_ring *ring, struct mr_slot *slot, uint64_t t)
     if (atomic_load(&ring->awaited) == k)
         sem_post(&ring->bell);
     if (atomic_load(&ring->polled) == k)
-        signal_fd(ring);
+        mr_ring_signal(ring);
 }
 
 /* The worker that wakes a sleeper is often the shipper, which all batches wait for: if there is a
@@ -269,7 +269,7 @@ void mr_ring_end(struct mr_ring *ring, uint64_t total)
     if (awaited != UINT64_MAX && awaited >= total)
         sem_post(&ring->bell);
     if (polled != UINT64_MAX && polled >= total)
-        signal_fd(ring);
+        mr_ring_signal(ring);
     pthread_mutex_lock(&ring->lock);
     pthread_cond_broadcast(&ring->slot_opened);
     pthread_mutex_unlock(&ring->lock);
@@ -281,5 +281,5 @@ void mr_ring_cancel(struct mr_ring *ring)
     if (atomic_exchange(&ring->cancelled, true))
         return;
     sem_post(&ring->bell);
-    signal_fd(ring);
+    mr_ring_signal(ring);
 }

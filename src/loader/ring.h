@@ -131,6 +131,8 @@ void mr_ring_wait_ready(struct mr_ring *ring, uint64_t k, bool look_first, uint6
  */
 int mr_ring_fd(struct mr_ring *ring);
 void mr_ring_poll(struct mr_ring *ring, uint64_t k, bool over);
+/* Makes the descriptor readable, once: a call may find more than before. Any thread. */
+void mr_ring_signal(struct mr_ring *ring);
 /* Async-signal-safe. */
 void mr_ring_cancel(struct mr_ring *ring);
 

@@ -133,11 +133,15 @@ static int map_order(struct mr_worker *w, struct mr_run *run)
     return rc;
 }
 
-/* Does this extent go straight into its row? Then the copy out of the kernel is the only one. */
-static bool straight(const struct mr_loader *ld, const struct mr_extent *at, bool open)
+/* The row that this extent goes straight into, as the only copy out of the kernel; NULL: it does
+ * not. */
+static unsigned char *straight(const struct mr_loader *ld, const struct mr_extent *at, uint64_t t,
+                               uint32_t row)
 {
-    return open && !ld->caching && at->field >= 0 && ld->layout.field[at->field].identity &&
-           !ld->layout.varies;
+    int f = at->field >= 0 ? ld->layout.decoded[at->field].row_of : -1;
+    if (f < 0 || ld->caching || ld->layout.varies)
+        return NULL;
+    return mr_field_row(&ld->layout.field[f], mr_ring_slot(&ld->ring, t), row);
 }
 
 /* Does the extent go on where the last read of this run ends, in the file and in memory? */
@@ -166,10 +170,7 @@ static void plan_read(struct mr_loader *ld, struct mr_run *run, uint32_t i, int 
 {
     struct mr_run_sample *s = &run->sample[i];
     const struct mr_extent *at = &s->extent[e].at;
-    unsigned char *to = NULL;
-    if (straight(ld, at, open))
-        to = mr_field_row(&ld->layout.field[at->field], mr_ring_slot(&ld->ring, run->t),
-                          run->row0 + i);
+    unsigned char *to = open ? straight(ld, at, run->t, run->row0 + i) : NULL;
     struct mr_read *read = read_before(run, (uint32_t)mr_extents_most(ld->ds), at, to);
     s->extent[e].skip = read ? read->bytes : 0;
     if (read) {

@@ -97,8 +97,10 @@ struct mr_slot {
     uint64_t **lengths, **offsets;
     struct mr_spec *spec; /* of the batch as delivered */
     uint64_t *bytes;
-    uint64_t *place;     /* in the halves */
-    struct mr_bad *bad;  /* [lock while being filled] unordered; the consumer's once ready */
+    uint64_t *place;    /* in the halves */
+    struct mr_bad *bad; /* [lock while being filled] unordered; the consumer's once ready */
+    /* [consumers.lock] of a source: where the batch begins */
+    uint64_t from_epoch, from_position;
     uint64_t bad_before; /* bad samples of the batches before; the consumer's, as is: */
     uint64_t n_bad;      /* its own */
     bool bad_lost;       /* [the same] no memory to note one: the batch cannot be handed out */

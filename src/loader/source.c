@@ -298,6 +298,7 @@ static void read_one(struct mr_source *s, struct mr_worker *w)
     } else if (begin) {
         s->begun = true;
         recycle(s, item);
+        pthread_cond_broadcast(&s->changed); /* others may read now */
     } else {
         push(s, item);
     }
@@ -471,9 +472,6 @@ static int check_again(const struct mr_loader *ld)
     const struct mr_dataset *ds = ld->ds;
     if (ds->once[0] && ld->opts.epochs != 1)
         return mr_error_set(MR_EOPTION, "%s: %s, so epochs must be 1", ds->text, ds->once);
-    if (ds->once[0] && ds->was_read)
-        return mr_error_set(MR_EMISUSE, "%s: an earlier loader has read from it: %s", ds->text,
-                            ds->once);
     if (!ld->opts.state)
         return 0;
     if (ds->once[0])
@@ -517,15 +515,26 @@ static void note_resume(const struct mr_source *s)
                s->ld->ds->text, s->start, s->epoch, s->start);
 }
 
-int mr_source_create(struct mr_loader *ld)
+/* The data set is this loader's until it is closed. */
+static int take(struct mr_dataset *ds)
 {
-    if (!ld->ds->ops->iterable)
-        return 0;
-    if (atomic_exchange(&ld->ds->in_use, true))
+    if (atomic_exchange(&ds->in_use, true))
         return mr_error_set(MR_EMISUSE,
                             "%s: another loader reads it: an iterable data set serves one loader "
                             "at a time",
-                            ld->ds->text);
+                            ds->text);
+    if (!ds->once[0] || !ds->was_read)
+        return 0;
+    atomic_store(&ds->in_use, false);
+    return mr_error_set(MR_EMISUSE, "%s: an earlier loader has read from it: %s", ds->text,
+                        ds->once);
+}
+
+int mr_source_create(struct mr_loader *ld)
+{
+    int rc = ld->ds->ops->iterable ? take(ld->ds) : 0;
+    if (rc < 0 || !ld->ds->ops->iterable)
+        return rc;
     struct mr_source *s = calloc(1, sizeof *s);
     if (!s) {
         atomic_store(&ld->ds->in_use, false);

@@ -12,14 +12,6 @@ static void add(struct mr_standing *s, uint64_t t)
         s->unfinished[s->n++] = t;
 }
 
-/* [consumers.lock] */
-static void note_place(const struct mr_slot *slot, struct mr_standing *s)
-{
-    const struct mr_plan_batch *info = &slot->info;
-    s->epoch = info->epoch;
-    s->position = info->shard->start + info->row0 * info->shard->world;
-}
-
 /* [consumers.lock] The oldest batch that is held is the next one of a resumed run. */
 static void before_held(const struct mr_loader *ld, struct mr_standing *s)
 {
@@ -29,8 +21,8 @@ static void before_held(const struct mr_loader *ld, struct mr_standing *s)
             continue;
         s->next = t;
         s->bad = slot->bad_before;
-        if (ld->source)
-            note_place(slot, s);
+        s->epoch = slot->from_epoch;
+        s->position = slot->from_position;
     }
 }
 
@@ -156,9 +148,9 @@ int mr_unfinished_read(const struct mr_loader *ld, const cJSON *root, struct mr_
     int n = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
     if (n == 0)
         return 0;
-    if (ld->sampler->max_batch > 0)
+    if (ld->ds->ops->iterable || ld->sampler->max_batch > 0)
         return mr_error_set(MR_ESTATE, "state: it lists unfinished batches, which are not those of "
-                                       "a batch sampler");
+                                       "a batch sampler or an iterable data set");
     int rc = check_same(ld, root);
     if (rc < 0)
         return rc;

@@ -107,13 +107,24 @@ static void swap_tracks(struct mr_transform *chain, struct mr_now *now, int a, i
     }
 }
 
+/* Another track that runs the op, since copies share them; -1: none. */
+static int other_track(const struct mr_transform *chain, const struct mr_op *op)
+{
+    for (int t = 0; t < chain->n_tracks; t++)
+        for (uint32_t k = 0; k < chain->plan[t]->n_ops; k++)
+            if (chain->plan[t]->op[k] == op)
+                return t;
+    return -1;
+}
+
 static void forget_last_track(struct mr_transform *chain)
 {
     int t = --chain->n_tracks;
     mr_field_plan_destroy(chain->plan[t]);
     chain->plan[t] = NULL;
     for (uint32_t i = 0; i < chain->n_ops; i++)
-        chain->op[i].on = chain->op[i].on == t ? -1 : chain->op[i].on;
+        if (chain->op[i].on == t)
+            chain->op[i].on = other_track(chain, &chain->op[i]);
 }
 
 /* Does it end in an op over several fields? */

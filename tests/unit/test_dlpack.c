@@ -136,10 +136,11 @@ static void dtypes_have_their_codes(void **state)
     static const struct {
         const char *dtype;
         int code, bits;
-    } cases[] = {{"u8", MR_DLPACK_UINT, 8},    {"i32", MR_DLPACK_INT, 32},
-                 {"f16", MR_DLPACK_FLOAT, 16}, {"bf16", MR_DLPACK_BFLOAT, 16},
-                 {"f32", MR_DLPACK_FLOAT, 32}, {"f64", MR_DLPACK_FLOAT, 64},
-                 {"bool", MR_DLPACK_BOOL, 8}};
+    } cases[] = {{"u8", MR_DLPACK_UINT, 8},       {"i32", MR_DLPACK_INT, 32},
+                 {"f16", MR_DLPACK_FLOAT, 16},    {"bf16", MR_DLPACK_BFLOAT, 16},
+                 {"f32", MR_DLPACK_FLOAT, 32},    {"f64", MR_DLPACK_FLOAT, 64},
+                 {"bool", MR_DLPACK_BOOL, 8},     {"c64", MR_DLPACK_COMPLEX, 64},
+                 {"c128", MR_DLPACK_COMPLEX, 128}};
     for (size_t i = 0; i < MR_COUNT(cases); i++) {
         struct mr_callback_opts o;
         struct mr_dataset *ds;

@@ -360,6 +360,89 @@ static void test_device_cache_refuses(void **state)
     run_free(&run);
 }
 
+/* ---- fields that are read from files ---- */
+
+#define PIXELS 3072
+
+struct record {
+    unsigned char image[PIXELS];
+    int32_t ids[4], labels[4];
+};
+
+static int locate_fields(void *user, uint64_t index, struct mr_range range[], int max)
+{
+    (void)user, (void)max;
+    uint64_t at = index * sizeof(struct record);
+    range[0] = (struct mr_range){.offset = at, .bytes = PIXELS};
+    range[1] = (struct mr_range){.offset = at + offsetof(struct record, ids), .bytes = 16};
+    range[2] = (struct mr_range){.offset = at + offsetof(struct record, labels), .bytes = 16};
+    return 3;
+}
+
+static struct mr_dataset *open_file(void)
+{
+    static struct record all[N];
+    struct mr_located_opts o;
+    struct mr_dataset *ds = NULL;
+    for (int i = 0; i < N; i++) {
+        memset(all[i].image, i, PIXELS);
+        for (int k = 0; k < 4; k++) {
+            all[i].ids[k] = 10 * i + k;
+            all[i].labels[k] = -10 * i - k;
+        }
+    }
+    const char *path = test_write("records.bin", all, sizeof all);
+    mr_located_opts_init(&o);
+    o.name = "records";
+    o.n = N;
+    o.n_fields = 3;
+    o.field[0] = (struct mr_spec){.name = "image", .dtype = MR_U8, .rank = 1, .dim = {PIXELS}};
+    o.field[1] = (struct mr_spec){.name = "ids", .dtype = MR_I32, .rank = 1, .dim = {4}};
+    o.field[2] = (struct mr_spec){.name = "labels", .dtype = MR_I32, .rank = 1, .dim = {4}};
+    o.n_files = 1;
+    o.file = &path;
+    o.locate = locate_fields;
+    must(mr_dataset_open_located(&o, &ds));
+    return ds;
+}
+
+/* What is read straight into rows goes into those of the right fields. */
+static void test_fields_of_files(void **state)
+{
+    (void)state;
+    static const char *const chains[] = {"image.drop", "labels+ids.keep"};
+    struct mr_dataset *ds = open_file();
+    for (size_t k = 0; k < MR_COUNT(chains); k++) {
+        struct mr_transform *chain = make(chains[k]);
+        struct mr_loader_opts opts;
+        struct mr_loader *ld;
+        struct mr_batch b = {.size = sizeof b};
+        uint64_t n = 0;
+        int rc;
+        mr_loader_opts_init(&opts);
+        opts.workers = 3;
+        opts.batch_size = 32;
+        must(mr_loader_open(ds, NULL, chain, NULL, &opts, &ld));
+        while ((rc = mr_loader_next(ld, NULL, &b)) > 0) {
+            assert_int_equal(b.n_fields, 2);
+            for (uint64_t i = 0; i < b.n; i++, n++) {
+                const int32_t *ids = (const int32_t *)b.field[k].data + 4 * i;
+                const int32_t *labels = (const int32_t *)b.field[1 - k].data + 4 * i;
+                for (int e = 0; e < 4; e++) {
+                    assert_int_equal(ids[e], 10 * (int)n + e);
+                    assert_int_equal(labels[e], -10 * (int)n - e);
+                }
+            }
+            must(mr_loader_release(ld, &b, NULL));
+        }
+        assert_int_equal(rc, 0);
+        assert_int_equal(n, N);
+        mr_loader_close(ld);
+        mr_transform_destroy(chain);
+    }
+    mr_dataset_close(ds);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -367,7 +450,7 @@ int main(void)
         cmocka_unit_test(test_language_model),         cmocka_unit_test(test_mask_of_varying),
         cmocka_unit_test(test_any_workers_and_resume), cmocka_unit_test(test_dropped_pictures),
         cmocka_unit_test(test_copied_pictures),        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_device_cache_refuses),
+        cmocka_unit_test(test_device_cache_refuses),   cmocka_unit_test(test_fields_of_files),
     };
     return cmocka_run_group_tests(tests, test_dir_make, test_dir_drop);
 }

@@ -439,6 +439,61 @@ static void workers_read_at_once(void **state)
     mr_dataset_close(ds);
 }
 
+/* Of each worker's own source, how many samples it gave in this pass. */
+struct own_sources {
+    _Atomic uint64_t given[64];
+};
+
+static int rewind_slowly(void *user, uint64_t epoch)
+{
+    struct own_sources *own = user;
+    (void)epoch;
+    for (size_t i = 0; i < MR_COUNT(own->given); i++)
+        own->given[i] = 0;
+    usleep(2000); /* the other workers come meanwhile */
+    return 0;
+}
+
+/* Worker w has w % 3 + 1 samples. */
+static int read_own(void *user, const struct mr_sample_context *c, void *const row[],
+                    uint64_t (*dim)[MR_MAX_RANK])
+{
+    struct own_sources *own = user;
+    uint64_t i = atomic_fetch_add(&own->given[c->worker], 1);
+    if (i >= c->worker % 3 + 1)
+        return MR_END;
+    write_sample(c->worker * 10 + i, c->epoch, row, dim);
+    return 0;
+}
+
+/* Passes that are shorter than a run: all workers have to read, or none ends. */
+static void short_sources_of_all_workers(void **state)
+{
+    (void)state;
+    for (uint32_t workers = 1; workers <= 6; workers++) {
+        struct own_sources own = {{0}};
+        struct mr_iterable_opts o = source_opts(NULL, ROWS);
+        struct mr_dataset *ds;
+        o.user = &own;
+        o.read = read_own;
+        o.rewind = rewind_slowly;
+        o.stop = NULL;
+        o.close = NULL;
+        o.unordered = 1;
+        must(mr_dataset_open_iterable(&o, &ds));
+        struct run_config c = config(ds, workers);
+        c.opts.epochs = 20;
+        struct run run = run_loader(&c);
+        uint64_t n = 0;
+        for (uint32_t w = 0; w < workers; w++)
+            n += w % 3 + 1;
+        assert_int_equal(run.rc, 0);
+        assert_int_equal(run.n, 20 * n);
+        run_free(&run);
+        mr_dataset_close(ds);
+    }
+}
+
 /* ---- bad samples ---- */
 
 static void bad_samples_are_skipped_or_end_the_run(void **state)
@@ -658,6 +713,7 @@ int main(void)
         cmocka_unit_test(states_must_fit),
         cmocka_unit_test(ranks_share_the_source),
         cmocka_unit_test(workers_read_at_once),
+        cmocka_unit_test(short_sources_of_all_workers),
         cmocka_unit_test(bad_samples_are_skipped_or_end_the_run),
         cmocka_unit_test(a_source_of_bad_samples_alone_ends),
         cmocka_unit_test(returns_are_checked),
