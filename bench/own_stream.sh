@@ -31,11 +31,11 @@ rate() { # of a JSON object on standard input
 }
 for ((i = 0; i < rounds; i++)); do
     for kind in $kinds; do
-        if [ $kind = feed ]; then
+        if [ "$kind" = feed ]; then
             "$millrace" feed "npy:$out/f.npy" --cache host --shuffle --epochs "$epochs" --batch-size "$batch" \
                 --rank 0 --world 1 --device cuda -q --json
         else
-            "$own" "npy:$out/f.npy" "$batch" "$epochs" $kind
+            "$own" "npy:$out/f.npy" "$batch" "$epochs" "$kind"
         fi >"$out/json" || { cat "$out/json"; exit 1; }
         echo "$kind $(rate <"$out/json")"
     done

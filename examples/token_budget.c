@@ -59,7 +59,7 @@ static int create_sampler(struct mr_sampler **out)
     o.seed = 1;
     o.lengths = length; /* copied */
     o.n_lengths = N;
-    o.budget = BUDGET;
+    o.max_tokens = BUDGET;
     o.max_batch = 64; /* a few very short sequences would make batches of hundreds */
     return mr_sampler_create(&o, N, out);
 }
@@ -112,9 +112,9 @@ int main(void)
     rc = read_epoch(ds, NULL, 0);
     if (rc < 0)
         goto end;
-    rc = mr_sampler_fill(sampler, 0, &fill);
+    rc = mr_sampler_efficiency(sampler, 0, &fill);
     if (rc == 0)
-        printf("mr_sampler_fill(): %.0f%%\n", 100 * fill);
+        printf("mr_sampler_efficiency(): %.0f%%\n", 100 * fill);
 end:
     if (rc < 0)
         fprintf(stderr, "token_budget: %s\n", mr_last_error());

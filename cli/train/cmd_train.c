@@ -22,7 +22,7 @@ static const char model[] = "Model", data[] = "Data", machine[] = "Machine", run
 /* The trainer sets these, or has one value for them. */
 static const char *const not_of_trainer[] = {
     "drop-last",  "rank",         "world",       "remainder",  "collate",     "pad-value",
-    "pad-values", "pad-multiple", "mask",        "cu-seqlens", "pack-length", "bad",
+    "pad-values", "pad-to-multiple-of", "mask",        "cu-seqlens", "pack-length", "bad",
     "max-bad",    "read-ahead",   "queue-depth", "max-memory", "storage",     "streams",
     "direct",     "gpu-decode",   "force-state", "in-order",   NULL};
 

@@ -16,7 +16,8 @@
  * in the order in which they asked, so no loader starves, and a loader whose batches are not taken
  * costs the others nothing. A callback (of a data set, sampler, op or collation) counts as work
  * even while it sleeps, so it must not wait for another loader of the same budget. Not limited:
- * init and exit hooks, and samples made on the consumer's thread (replacements of bad ones).
+ * init and exit hooks, samples made on the consumer's thread (replacements of bad ones), and
+ * reading from an iterable set (iterable.h), which may block; decoding its samples is.
  *
  * Memory: what a loader will need is computed when it opens, as for mr_loader_opts.max_memory, and
  * the sum over all open loaders stays within the ceiling. Opening a loader that exceeds it fails

@@ -30,7 +30,8 @@ extern "C" {
 struct mr_batch_item;
 
 /* What is known of a batch. Random choices keyed by seed, epoch and batch (random.h) are the same
- * whatever the number of workers, and after a resume. */
+ * whatever the number of workers, and after a resume. They are also the same on all ranks, whose
+ * batches have the same numbers: key by positions[0] for different ones. */
 struct mr_collate_context {
     size_t size;                       /* of this struct */
     uint64_t n;                        /* samples; 0 if all were bad: then outputs may be empty */

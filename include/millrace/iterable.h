@@ -22,9 +22,9 @@ extern "C" {
  * An iterable set. Set either read, or read_bytes and decode. The rules for callbacks of
  * callback.h hold: what they return, init, exit and close, C++.
  *
- * Of a context, index and position are the number of the sample in its pass, from 0 on, but in
- * decode position is its place in the order, which a shuffle buffer changes. With `unordered` both
- * are 0 in read and read_bytes, as samples are numbered once they have been read.
+ * context->index is the sample's number in the source, from 0. context->position is the same in
+ * read and read_bytes, and in decode its place after shuffling. With `unordered` both are 0 in read
+ * and read_bytes, as samples are numbered once they have been read.
  */
 struct mr_iterable_opts {
     size_t size;      /* of this struct, set by mr_iterable_opts_init() */
@@ -52,8 +52,8 @@ struct mr_iterable_opts {
      * Begins the pass over the samples that is this epoch: the next sample is its first one. Called
      * before the first sample, too, and while no read is running. If the source gives the same
      * samples in the same order again, a run can be resumed: the samples before its position are
-     * read and skipped. NULL: the source can be read once, so more than one epoch, resuming and a
-     * second loader are refused.
+     * read and skipped. Returns 0, or a negative error, which ends the run. NULL: the source can
+     * be read once, so more than one epoch, resuming and a second loader are refused.
      */
     int (*rewind)(void *user, uint64_t epoch);
     /* Makes a read that blocks return soon, with any error: the loader is being closed. Called on

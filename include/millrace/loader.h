@@ -15,7 +15,8 @@
  *
  * A position of an epoch holds the same sample with the same augmentations, bit for bit, for any
  * number of workers, any prefetch, storage and number of ranks, and after a resume. With the same
- * batch size and number of ranks, each batch is the same, too.
+ * batch size and number of ranks, each batch is the same, too. Exceptions: mixup and cutmix depend
+ * on the batch, and an iterable set may be unordered.
  *
  * Threads: all calls may be made from any thread, at the same time, but not during or after close.
  * Several threads may take batches: each batch goes to one of them, in order; to which one is not
@@ -59,7 +60,7 @@ enum mr_collate {
     MR_COLLATE_FIXED, /* variable dimensions are padded to their bound: one shape for all batches */
     MR_COLLATE_RAGGED, /* values are put end to end, with offsets */
     /* Samples end to end in rows of pack_length elements, padded at the end of a row. The batch
-     * also has positions, segments and cu_seqlens: docs/data.md. Samples go where the sampler says
+     * also has position_ids, segment_ids and cu_seqlens: docs/data.md. Samples go where the sampler says
      * (MR_SAMPLER_PACK), or in their order, each into the current row or a new one. */
     MR_COLLATE_PACK,
 };
@@ -96,7 +97,7 @@ struct mr_loader_opts {
     uint64_t batch_size; /* samples; default 64. Not used with a batch sampler (sampler.h) */
     int drop_last;       /* 1: leave out an epoch's last batch if it is not full */
     uint64_t epochs;     /* 0: endless; default 1 */
-    uint64_t seed;       /* of random transforms; the sampler has its own */
+    uint64_t seed;       /* of random transforms and callbacks; the sampler has its own */
     uint32_t rank;       /* this process among `world` processes; default 0 of 1 */
     uint32_t world;
     enum mr_remainder remainder; /* default DROP */
@@ -113,7 +114,7 @@ struct mr_loader_opts {
      * run on the device. */
     enum mr_cache_kind cache;
     enum mr_collate collate;
-    /* What PAD and FIXED fill with. Each field that varies must be able to hold it: integers
+    /* What PAD, FIXED and PACK fill with. Each field that varies must be able to hold it: integers
      * exactly, floating types rounded, but not to infinity or zero. */
     double pad_value;
     enum mr_bad_policy bad;  /* default FAIL */
@@ -135,13 +136,13 @@ struct mr_loader_opts {
     /* 1: continues from the position of a state that another sampler or chain made. The data set,
      * seed and length of an epoch must still be the state's. */
     int force_state;
-    /* PAD, FIXED: values for single fields, "ids=0,labels=-100"; the others take pad_value. NULL:
+    /* PAD, FIXED, PACK: values for single fields, "ids=0,labels=-100"; the others take pad_value. NULL:
      * none. Read by mr_loader_open() and not kept. mr_loader_opts_parse() makes a copy, which
      * mr_options_free(mr_loader_options(), &opts) frees. */
     const char *pad_values;
     /* PAD: dimensions that vary are padded to the longest sample, rounded up to a multiple of this,
      * which may be above the field's bound. Default 1. */
-    uint64_t pad_multiple;
+    uint64_t pad_to_multiple_of;
     /* PAD, FIXED, PACK: fields that get a mask, "ids" or "ids,labels"; "auto": the first that
      * varies. A batch gets a field "ids_mask", bool [rows, padded length], 1 where there is data.
      * NULL (default): none. Borrowed as pad_values is. */
@@ -158,11 +159,13 @@ struct mr_loader_opts {
      * kept. NULL (default): none. collate is then STACK. */
     const struct mr_collate_fn *collate_fn;
     /* 1 (default): batches are handed out in order. 0: as they complete, so that a sample that
-     * takes long delays its own batch only. See mr_loader_next(). */
+     * takes long delays its own batch only. Not with batch samplers and iterable sets. See
+     * mr_loader_next(). */
     int in_order;
     /* Of an iterable data set (iterable.h): samples in the shuffle buffer; each comes out at random
-     * and makes space for the next one. 0 (default): the source's order. Its memory is that of so
-     * many samples, decoded or, if the source gives bytes, not. */
+     * and makes space for the next one. 0 (default): the source's order. Part of the state. Its
+     * memory is that of so many samples: decoded ones or, if the source gives bytes, these, which
+     * max_memory does not count. */
     uint64_t shuffle_buffer;
 };
 
@@ -200,10 +203,9 @@ MR_API int mr_loader_opts_parse(const char *text, struct mr_loader_opts *opts);
  * defaults.
  * [out] out: on success; close it with mr_loader_close().
  * May block: on headers, with MR_CACHE_DEVICE on all samples, with MR_GPU_DECODE_AUTO on some.
- * Returns 0, MR_EOPTION, MR_EMISUSE, MR_ESHAPE, MR_ELIMIT (over max_memory; the text has the sum),
- * or over the budget's), MR_ESTATE (the state is of another data set, sampler, chain or seed),
- * MR_EUNSUPPORTED,
- * MR_EDEVICE, MR_EDEVICEMEM, -ENOMEM, -errno; with MR_CACHE_DEVICE also the error of a bad sample.
+ * Returns 0, MR_EOPTION, MR_EMISUSE, MR_ESHAPE, MR_ELIMIT (over max_memory or the
+ * budget's; the text has the sum), MR_ESTATE (the state is of another data set, sampler, chain or
+ * seed), MR_EUNSUPPORTED, MR_EDEVICE, MR_EDEVICEMEM, -ENOMEM, -errno; with MR_CACHE_DEVICE also the error of a bad sample.
  */
 MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler,
                           struct mr_transform *chain, struct mr_device *device,
@@ -231,7 +233,8 @@ struct mr_batch_field {
     /* RAGGED, variable dimensions: n + 1 offsets, in elements of the first dimension. In host
      * memory. Else NULL. */
     const uint64_t *offsets;
-    /* Fields that vary: the first dimension of each sample. In host memory. Else NULL. */
+    /* Fields that vary: the first dimension of each sample; with PACK, of the part of it that is in
+     * the batch. In host memory. Else NULL. */
     const uint64_t *lengths;
     uint64_t reserved[11]; /* 0; the struct has 256 bytes for good */
 };
@@ -260,11 +263,12 @@ struct mr_batch {
  * the copy. It is of the loader's device, your own by mr_stream_wrap(). NULL: the call returns when
  * the bytes have arrived.
  * [out] out: on 1, all but size; valid until mr_loader_release(). Any number of batches may be
- * held. A batch that is held while more than prefetch / 2 later ones are handed out keeps its
- * memory, and the loader takes memory for another slot, within max_memory. The extra slot is reused
- * once the held batch is released.
+ * held. If you hold a batch while more than prefetch / 2 later ones are returned, the loader
+ * allocates an extra slot, within max_memory. It is reused once a held batch is released. The
+ * struct may be copied; release one of the copies.
  * Returns 1, or 0 after the last epoch, or the error that ended the run, again on later calls: the
- * error of a sample, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE. Two errors don't end the run:
+ * error of a sample or a callback, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE, MR_ESTATE (a source
+ * gave other samples than before the resume). Two errors don't end the run:
  * MR_EMISUSE (a wrong out->size, or a stream of another device), and MR_ELIMIT (held batches leave
  * no memory for the next one; the text has their number): release some and call again.
  *
@@ -276,7 +280,8 @@ struct mr_batch {
  * end. The order of batches, and with it which sample exceeds max_bad, depends on timing.
  *
  * A run fails with MR_EBADSAMPLES when max_bad or max_bad_fraction is exceeded, or after `world`
- * consecutive epochs in which every sample that this rank received was bad.
+ * consecutive epochs in which every sample that this rank received was bad (iterable sets: 10,000
+ * samples in a row).
  */
 MR_API int mr_loader_next(struct mr_loader *loader, struct mr_stream *stream, struct mr_batch *out);
 
@@ -338,22 +343,24 @@ MR_API const struct mr_spec *mr_loader_field(const struct mr_loader *loader, int
  * Writes the state after the last batch that mr_loader_next() returned, in whichever thread: a
  * small JSON object with the data set's fingerprint, sampler, chain, seed, epoch and position.
  * Takes microseconds, and does not wait for a thread that waits for a batch. To resume, give it to
- * mr_loader_open() as opts.state; number of workers, batch size and ranks may differ.
+ * mr_loader_open() as opts.state; number of workers, batch size, ranks and all options that do not
+ * change the order may differ.
  *
- * With in_order = 0 the place is behind the batch that was handed out with the highest number; the
- * state then lists the batches before it that were not handed out, at most `prefetch`. A run that
- * is resumed from it makes these first, in order or not, then goes on. If there are any, batch
+ * With in_order = 0 the state continues after the highest-numbered batch returned. It lists the
+ * batches before that one that were not returned: at most `prefetch`, and what is left of such a
+ * list of an earlier run. A resumed run makes these first, in order or not. If there are any, batch
  * size, ranks and this process' rank must be the same, so each rank loads its own state.
  *
- * [out] buf: cap bytes; 1,024 are enough, and 40 more for each unfinished batch in the list.
- * Returns the text's length, or MR_ELIMIT if cap is too small; -ENOMEM.
+ * [out] buf: cap bytes; 1,024 are enough, and 40 more for each batch in the list.
+ * Returns the text's length, or MR_ELIMIT if cap is too small (the text says how much is needed);
+ * -ENOMEM.
  */
 MR_API int mr_loader_state(const struct mr_loader *loader, char *buf, size_t cap);
 
 /*
- * Writes the state before the oldest batch that is still held, or after the last one if none is: a
- * run that is resumed from it makes held batches again, and those that were released out of order
- * behind them. With in_order = 0 held batches are in the list instead, and nothing else is made
+ * Writes the state before the oldest batch that is still held, or after the last one if none is. A
+ * resumed run repeats that batch and every later one, also those that were released. With
+ * in_order = 0 held batches are in the list instead, and nothing else is made
  * again. Else like mr_loader_state().
  */
 MR_API int mr_loader_state_released(const struct mr_loader *loader, char *buf, size_t cap);

@@ -53,8 +53,9 @@ enum mr_sampler_kind {
     MR_SAMPLER_WEIGHTED,
     MR_SAMPLER_CUSTOM,  /* a callback */
     MR_SAMPLER_BATCHES, /* batches, by callbacks */
-    /* Batches of samples of about the same length, of at most `budget` tokens with padding: windows
-     * of the random order are sorted by length and cut into batches, which are then shuffled. */
+    /* Batches of samples of about the same length, of at most `max_tokens` tokens with padding:
+     * windows of the random order are sorted by length and cut into batches, which are then
+     * shuffled. */
     MR_SAMPLER_BUCKETS,
     /* Documents packed into rows of `row_length` elements, `rows` of them a batch: windows of the
      * random order by best-fit decreasing (Johnson and others, SIAM J. Comput. 3(4), 1974). */
@@ -108,7 +109,7 @@ struct mr_sampler_opts {
     int (*batch)(void *user, uint64_t epoch, uint64_t batch, uint64_t max,
                  struct mr_batch_item *items);
     /* The most samples of a batch, 1 to 2^24: the loader's batches have space for so many. BUCKETS:
-     * 0 (default): as many as the budget allows of the shortest. PACK: not used. */
+     * 0 (default): as many as max_tokens allows of the shortest. PACK: not used. */
     uint64_t max_batch;
     /* BUCKETS, PACK: of each sample, in tokens or any other unit; copied. PACK: of the first
      * dimension of the fields that are packed; samples of length 0 are left out. */
@@ -116,7 +117,7 @@ struct mr_sampler_opts {
     uint64_t n_lengths; /* the data set's length */
     /* BUCKETS: the most tokens of a batch, padding included: its number of samples times the length
      * of the longest. No sample may be longer. */
-    uint64_t budget;
+    uint64_t max_tokens;
     /* BUCKETS, PACK: samples that are sorted or packed together. More: less padding, less random. 0
      * (default): 8,192 or 1,024. */
     uint64_t window;
@@ -197,7 +198,7 @@ MR_API int mr_sampler_batch(const struct mr_sampler *sampler, uint64_t epoch, ui
  * longest sample. PACK: of its rows.
  * [out] out: on 0; above 0, at most 1. Returns 0, MR_EMISUSE (another kind), -ENOMEM.
  */
-MR_API int mr_sampler_fill(const struct mr_sampler *sampler, uint64_t epoch, double *out);
+MR_API int mr_sampler_efficiency(const struct mr_sampler *sampler, uint64_t epoch, double *out);
 
 #ifdef __cplusplus
 }

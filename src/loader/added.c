@@ -97,10 +97,10 @@ static int add_masks(struct mr_loader *ld, const char *text)
 /* What packed rows need. */
 static int add_packed(struct mr_loader *ld)
 {
-    int f = first_varying(ld), rc = add(ld, MR_ADDED_POSITIONS, f, "positions");
+    int f = first_varying(ld), rc = add(ld, MR_ADDED_POSITIONS, f, "position_ids");
     if (rc < 0)
         return rc;
-    rc = add(ld, MR_ADDED_SEGMENTS, f, "segments");
+    rc = add(ld, MR_ADDED_SEGMENTS, f, "segment_ids");
     return rc < 0 ? rc : add(ld, MR_ADDED_CU_SEQLENS, f, "cu_seqlens");
 }
 

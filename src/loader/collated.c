@@ -75,7 +75,7 @@ void mr_batch_spec(struct mr_slot *slot, int f, const struct mr_spec *sample, co
     memcpy(spec->dim + 1, dim, (size_t)sample->rank * sizeof *dim);
 }
 
-/* Of the rows, by each dimension; those that vary are rounded up to pad_multiple. */
+/* Of the rows, by each dimension; those that vary are rounded up to pad_to_multiple_of. */
 static void find_longest(const struct mr_loader *ld, const struct mr_slot *slot, int f,
                          uint64_t longest[MR_MAX_RANK])
 {
@@ -86,7 +86,7 @@ static void find_longest(const struct mr_loader *ld, const struct mr_slot *slot,
             longest[d] = MR_MAX(longest[d], mr_slot_dims(slot, row, f)[d]);
     for (int d = 0; d < spec->rank; d++)
         if (spec->var_dims >> d & 1)
-            longest[d] = mr_round_up(longest[d], ld->opts.pad_multiple);
+            longest[d] = mr_round_up(longest[d], ld->opts.pad_to_multiple_of);
 }
 
 /* Values end to end: only the first dimension varies (checked at open). */

@@ -92,8 +92,8 @@ int mr_padding_plan(struct mr_loader *ld)
         if (pads(fp) && !(named >> f & 1))
             rc = set_value(fp, "pad_value", ld->opts.pad_value);
     }
-    if (rc == 0 && ld->opts.pad_multiple > 1 && ld->opts.collate != MR_COLLATE_PAD)
-        return mr_error_set(MR_EOPTION, "pad_multiple %llu: expected collate pad",
-                            (unsigned long long)ld->opts.pad_multiple);
+    if (rc == 0 && ld->opts.pad_to_multiple_of > 1 && ld->opts.collate != MR_COLLATE_PAD)
+        return mr_error_set(MR_EOPTION, "pad_to_multiple_of %llu: expected collate pad",
+                            (unsigned long long)ld->opts.pad_to_multiple_of);
     return rc;
 }

@@ -46,12 +46,12 @@ int mr_sampler_batch(const struct mr_sampler *sampler, uint64_t epoch, uint64_t 
     return sampler->ops->batch(sampler, epoch, batch, items);
 }
 
-int mr_sampler_fill(const struct mr_sampler *sampler, uint64_t epoch, double *out)
+int mr_sampler_efficiency(const struct mr_sampler *sampler, uint64_t epoch, double *out)
 {
     if (!sampler || !out)
-        return mr_error_null("mr_sampler_fill", "a sampler and a place for the share");
+        return mr_error_null("mr_sampler_efficiency", "a sampler and a place for the share");
     if (!sampler->ops->fill)
-        return mr_error_set(MR_EMISUSE, "mr_sampler_fill: sampler %s knows no lengths",
+        return mr_error_set(MR_EMISUSE, "mr_sampler_efficiency: sampler %s knows no lengths",
                             sampler->text);
     return sampler->ops->fill(sampler, epoch, out);
 }

@@ -195,19 +195,20 @@ static int check(const struct mr_sampler *s, const struct mr_sampler_opts *opts)
                             "bucket sampler: %llu lengths for %llu samples: expected one a sample",
                             (unsigned long long)(opts->lengths ? opts->n_lengths : 0),
                             (unsigned long long)s->n_samples);
-    if (opts->budget < 1 || opts->max_batch > MR_MOST_BATCH)
+    if (opts->max_tokens < 1 || opts->max_batch > MR_MOST_BATCH)
         return mr_error_set(
             MR_EOPTION,
-            "bucket sampler: budget %llu, max_batch %llu: expected a budget of 1 or more tokens, "
+            "bucket sampler: max_tokens %llu, max_batch %llu: expected 1 or more tokens, "
             "and at most %llu samples",
-            (unsigned long long)opts->budget, (unsigned long long)opts->max_batch, MR_MOST_BATCH);
+            (unsigned long long)opts->max_tokens, (unsigned long long)opts->max_batch,
+            MR_MOST_BATCH);
     for (uint64_t i = 0; i < s->n_samples; i++)
-        if (opts->lengths[i] > opts->budget)
+        if (opts->lengths[i] > opts->max_tokens)
             return mr_error_set(MR_EOPTION,
-                                "bucket sampler: sample %llu has %u tokens, the budget is %llu: "
+                                "bucket sampler: sample %llu has %u tokens, max_tokens is %llu: "
                                 "raise it, or leave the sample out",
                                 (unsigned long long)i, opts->lengths[i],
-                                (unsigned long long)opts->budget);
+                                (unsigned long long)opts->max_tokens);
     return 0;
 }
 
@@ -247,7 +248,7 @@ static int buckets_open(struct mr_sampler *s, const struct mr_sampler_opts *opts
     if (!b->length)
         return mr_error_nomem("bucket sampler", bytes);
     memcpy(b->length, opts->lengths, bytes);
-    b->budget = opts->budget;
+    b->budget = opts->max_tokens;
     b->window = MR_MIN(opts->window ? opts->window : WINDOW, s->n_samples);
     mr_kept_init(&b->kept, EPOCHS_KEPT, table_destroy);
     rc = most_samples(s, b, &most);

@@ -30,7 +30,7 @@ static void open_set(struct set *set, uint64_t seed, uint64_t budget, uint64_t w
     set->opts.seed = seed;
     set->opts.lengths = set->length;
     set->opts.n_lengths = N;
-    set->opts.budget = budget;
+    set->opts.max_tokens = budget;
     set->opts.window = window;
     if (mr_sampler_create(&set->opts, N, &set->s) < 0)
         fail_msg("%s", mr_last_error());
@@ -54,7 +54,7 @@ static uint64_t check_epoch(const struct set *set, uint64_t epoch, double *fill)
             longest = MR_MAX(longest, set->length[items[i].index]);
             used += set->length[items[i].index];
         }
-        assert_true(longest * (uint64_t)got <= set->opts.budget);
+        assert_true(longest * (uint64_t)got <= set->opts.max_tokens);
         padded += longest * (uint64_t)got;
     }
     for (uint64_t i = 0; i < N; i++)
@@ -73,7 +73,7 @@ static void every_sample_once_within_the_budget(void **state)
         open_set(&set, seed, 60 + mr_mix64(seed) % 400, seed % 3 ? 1 + mr_mix64(seed) % 200 : 0);
         for (uint64_t epoch = 0; epoch < 4; epoch++) {
             check_epoch(&set, epoch, &fill);
-            assert_int_equal(mr_sampler_fill(set.s, epoch, &told), 0);
+            assert_int_equal(mr_sampler_efficiency(set.s, epoch, &told), 0);
             assert_true(told > fill - 1e-9 && told < fill + 1e-9);
         }
         mr_sampler_destroy(set.s);
@@ -159,11 +159,11 @@ static void options_are_checked(void **state)
     assert_int_equal(mr_sampler_max_batch(s), 3);
     mr_sampler_destroy(s);
     o.max_batch = 0;
-    o.budget = 0;
+    o.max_tokens = 0;
     assert_int_equal(mr_sampler_create(&o, N, &s), MR_EOPTION);
-    o.budget = 10;
+    o.max_tokens = 10;
     assert_int_equal(mr_sampler_create(&o, N, &s), MR_EOPTION);
-    assert_non_null(strstr(mr_last_error(), "the budget is 10"));
+    assert_non_null(strstr(mr_last_error(), "max_tokens is 10"));
     o = set.opts;
     o.n_lengths = N - 1;
     assert_int_equal(mr_sampler_create(&o, N, &s), MR_EOPTION);
@@ -173,7 +173,7 @@ static void options_are_checked(void **state)
     assert_int_equal(mr_sampler_open("random", 5, 0, &s), 0);
     assert_int_equal(mr_sampler_max_batch(s), 0);
     assert_int_equal(mr_sampler_batch(s, 0, 0, items, 300), MR_EMISUSE);
-    assert_int_equal(mr_sampler_fill(s, 0, &fill), MR_EMISUSE);
+    assert_int_equal(mr_sampler_efficiency(s, 0, &fill), MR_EMISUSE);
     mr_sampler_destroy(s);
 }
 

@@ -131,7 +131,7 @@ static void check_padded(const struct seen *s, const struct mr_loader_opts *o)
     uint64_t length = fixed ? BOUND : 0;
     for (uint64_t i = 0; i < b->n; i++)
         length = MR_MAX(length, length_of(b->indices[i]));
-    length = (length + o->pad_multiple - 1) / o->pad_multiple * o->pad_multiple;
+    length = (length + o->pad_to_multiple_of - 1) / o->pad_to_multiple_of * o->pad_to_multiple_of;
     expect_shape(s, 0, "ids", 2, b->n, length);
     expect_shape(s, 1, "labels", 2, b->n, length);
     expect_shape(s, 3, "ids_mask", 2, b->n, length);
@@ -167,7 +167,7 @@ static void check_packed(const struct seen *s, uint64_t length)
                   *sums = s->field[5];
     const int64_t *labels = s->field[1];
     const uint8_t *mask = s->field[6];
-    const char *names[] = {"ids", "labels", NULL, "positions", "segments", NULL, "ids_mask"};
+    const char *names[] = {"ids", "labels", NULL, "position_ids", "segment_ids", NULL, "ids_mask"};
     for (int f = 0; f < 7; f++)
         if (names[f])
             expect_shape(s, f, names[f], 2, rows, length);
@@ -273,7 +273,7 @@ static void added_fields_are_right(void **state)
         struct mr_loader_opts o = options((enum mr_collate)(MR_COLLATE_PAD + k % 4));
         o.workers = 1 + (uint32_t)k / 8 % 3;
         o.bad = k / 4 % 2 ? MR_BAD_SKIP : MR_BAD_FAIL;
-        o.pad_multiple = o.collate == MR_COLLATE_PAD ? 1 + (uint64_t)k / 4 % 3 * 7 : 1;
+        o.pad_to_multiple_of = o.collate == MR_COLLATE_PAD ? 1 + (uint64_t)k / 4 % 3 * 7 : 1;
         o.pack_length = o.collate == MR_COLLATE_PACK ? BOUND + (uint64_t)k : 0;
         run(k / 4 % 3 ? "cpu" : "sim:h2d=20,latency=1us", &o);
     }
@@ -471,7 +471,7 @@ static void what_is_refused_at_open(void **state)
         {"collate=pad,pad-values=n=1", "n is not padded", MR_EOPTION},
         {"collate=ragged,pad-values=ids=1", "ids is not padded", MR_EOPTION},
         {"collate=pad,pad-value=0.5,pad-values=(ids=1,labels=2)", "", 0},
-        {"collate=fixed,pad-multiple=8", "pad_multiple 8", MR_EOPTION},
+        {"collate=fixed,pad-to-multiple-of=8", "pad_to_multiple_of 8", MR_EOPTION},
         {"collate=pad,mask=n", "mask: \"n\"", MR_EOPTION},
         {"collate=pad,mask=word", "mask: \"word\"", MR_EOPTION},
         {"collate=pad,mask=(ids,ids)", "ids_mask", MR_EOPTION},

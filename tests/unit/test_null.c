@@ -286,8 +286,8 @@ static void samplers_and_chains(void **state)
     misuse(mr_sampler_batches(sampler, 0, NULL));
     misuse(mr_sampler_batch(NULL, 0, 0, &item, 1));
     misuse(mr_sampler_batch(sampler, 0, 0, NULL, 1));
-    misuse(mr_sampler_fill(NULL, 0, &fill));
-    misuse(mr_sampler_fill(sampler, 0, NULL));
+    misuse(mr_sampler_efficiency(NULL, 0, &fill));
+    misuse(mr_sampler_efficiency(sampler, 0, NULL));
     misuse(mr_transform_create(NULL));
     mr_transform_destroy(NULL);
     misuse(mr_transform_add(NULL, "cast(f32)"));

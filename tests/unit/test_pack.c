@@ -105,7 +105,7 @@ static void every_element_once(void **state)
         for (uint64_t epoch = 0; epoch < 3; epoch++) {
             uint64_t rows = check_epoch(&set, epoch, &used);
             double expected = (double)used / (double)(rows * set.opts.row_length);
-            assert_int_equal(mr_sampler_fill(set.s, epoch, &fill), 0);
+            assert_int_equal(mr_sampler_efficiency(set.s, epoch, &fill), 0);
             assert_true(fill > expected - 1e-9 && fill < expected + 1e-9);
         }
         mr_sampler_destroy(set.s);
@@ -123,7 +123,7 @@ static void rows_are_full(void **state)
     set.opts.window = 0;
     create(&set);
     check_epoch(&set, 0, &used);
-    assert_int_equal(mr_sampler_fill(set.s, 0, &fill), 0);
+    assert_int_equal(mr_sampler_efficiency(set.s, 0, &fill), 0);
     assert_true(fill > 0.97);
     mr_sampler_destroy(set.s);
 }
@@ -275,8 +275,8 @@ static int run(struct mr_dataset *ds, struct mr_sampler *s, uint32_t rows,
         assert_true(ids->spec.dim[0] == rows || b.last || rows == 0);
         for (uint64_t r = 0; r < ids->spec.dim[0]; r++)
             check_row((const int32_t *)ids->host + r * n,
-                      (const int32_t *)field(&b, "positions")->host + r * n,
-                      (const int32_t *)field(&b, "segments")->host + r * n, n, seen);
+                      (const int32_t *)field(&b, "position_ids")->host + r * n,
+                      (const int32_t *)field(&b, "segment_ids")->host + r * n, n, seen);
         assert_int_equal(mr_loader_release(ld, &b, NULL), 0);
     }
     mr_loader_close(ld);
