@@ -52,7 +52,8 @@ struct mr_loader;
 
 /* ---- options ---- */
 
-/* How samples become a batch. */
+/* How samples become a batch. Bytes and strings (enum mr_kind) are put end to end, with offsets,
+ * whatever this says; nothing pads or packs them. */
 enum mr_collate {
     MR_COLLATE_STACK, /* all samples have one shape; another shape is an error */
     MR_COLLATE_PAD,   /* variable dimensions are padded to the longest of the batch */
@@ -317,6 +318,17 @@ MR_API int mr_loader_fd(struct mr_loader *loader);
  */
 MR_API int mr_loader_release(struct mr_loader *loader, struct mr_batch *batch,
                              struct mr_stream *stream);
+
+/*
+ * Finds a sample's text in a batch: of a field of bytes or strings (enum mr_kind).
+ * batch: held. field: 0 to n_fields - 1. i: of the batch's samples, 0 to n - 1.
+ * [out] n_bytes: of the text; it may have bytes 0, and none is added at its end.
+ * Returns the first byte, in host memory whatever the device is, valid until the batch is released;
+ * of an empty text some address. NULL, and n_bytes 0: no such field or sample, or the field is of
+ * numbers; mr_last_error() says which. Does not block. Any thread.
+ */
+MR_API const char *mr_batch_text(const struct mr_batch *batch, int field, uint64_t i,
+                                 uint64_t *n_bytes);
 
 /* Makes mr_loader_next() return MR_ECANCELLED soon, in all threads that wait there and from now on.
  * Any thread; async-signal-safe. */
