@@ -94,8 +94,8 @@ MR_API int mr_dtype_parse(const char *text, enum mr_dtype *out);
  */
 MR_API int mr_spec_bytes(const struct mr_spec *spec, uint64_t *out);
 
-/* Writes a spec as text, "image u8[28,28]"; a variable dimension as "<=28", texts as
- * "caption string[<=100]" and "raw bytes[<=4096]". [out] buf: cap bytes, cut to fit. Returns buf. */
+/* Writes a spec as text, "image u8[28,28]"; a variable dimension as "<=28"; "caption string[<=99]",
+ * "raw bytes[<=99]". [out] buf: cap bytes, cut to fit. Returns buf. */
 MR_API const char *mr_spec_format(const struct mr_spec *spec, char *buf, size_t cap);
 
 #ifdef __cplusplus

@@ -2,10 +2,8 @@
 #include "base/base.h"
 #include <millrace/loader.h>
 
-static int check(const struct mr_batch *batch, int field, uint64_t i, const uint64_t *n_bytes)
+static int check(const struct mr_batch *batch, int field, uint64_t i)
 {
-    if (!batch || !n_bytes)
-        return mr_error_null("mr_batch_text", "a batch and a place for the number of bytes");
     if (field < 0 || field >= batch->n_fields)
         return mr_error_set(MR_EMISUSE, "mr_batch_text: field %d: the batch has %d", field,
                             batch->n_fields);
@@ -23,7 +21,11 @@ const char *mr_batch_text(const struct mr_batch *batch, int field, uint64_t i, u
 {
     if (n_bytes)
         *n_bytes = 0;
-    if (check(batch, field, i, n_bytes) < 0)
+    if (!batch || !n_bytes) {
+        mr_error_null("mr_batch_text", "a batch and a place for the number of bytes");
+        return NULL;
+    }
+    if (check(batch, field, i) < 0)
         return NULL;
     const struct mr_batch_field *bf = &batch->field[field];
     *n_bytes = bf->offsets[i + 1] - bf->offsets[i];
