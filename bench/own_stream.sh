@@ -1,11 +1,11 @@
 #!/bin/bash
 # What a stream and a kernel of your own cost against feed's consumer, on a GPU host: samples of 1,024 floats in batches of 256, from
 # host memory, in turn. Then the same with the last 8 batches held, and with batches released in the stream that stands for all. Prints samples/s of each round, their medians and ratios to feed's.
-# usage: [ROUNDS=5] [SAMPLES=100000] [EPOCHS=200] [BATCH=256] [TMPDIR=/tmp] bench/own_stream.sh [DIST]
+# usage: [KINDS="feed none touch hold any"] [ROUNDS=5] [SAMPLES=100000] [EPOCHS=200] [BATCH=256] [TMPDIR=/tmp] bench/own_stream.sh [DIST]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dist=$(cd "${1:-$here/..}" && pwd)
-rounds=${ROUNDS:-5} samples=${SAMPLES:-100000} epochs=${EPOCHS:-200} batch=${BATCH:-256}
+kinds=${KINDS:-feed none touch hold any} rounds=${ROUNDS:-5} samples=${SAMPLES:-100000} epochs=${EPOCHS:-200} batch=${BATCH:-256}
 out=$(mktemp -d "${TMPDIR:-/tmp}/own-stream.XXXXXX")
 trap 'rm -rf "$out"' EXIT
 # shellcheck source=bench/steps.sh
@@ -30,7 +30,7 @@ rate() { # of a JSON object on standard input
     python3 -c 'import json, sys; print(round(json.load(sys.stdin)["warm_samples_per_s"]))'
 }
 for ((i = 0; i < rounds; i++)); do
-    for kind in feed none touch hold any; do
+    for kind in $kinds; do
         if [ $kind = feed ]; then
             "$millrace" feed "npy:$out/f.npy" --cache host --shuffle --epochs "$epochs" --batch-size "$batch" \
                 --rank 0 --world 1 --device cuda -q --json
@@ -49,6 +49,6 @@ for line in open(sys.argv[1]):
 names = {"feed": "feed's consumer", "none": "own stream", "touch": "own stream and kernel",
          "hold": "the last 8 held", "any": "released in any"}
 for kind, all_of_it in rates.items():
-    median = statistics.median(all_of_it)
-    print("%-22s %11.0f samples/s  %.2f of feed's" % (names[kind], median, median / statistics.median(rates["feed"])))
+    of_feed = statistics.median(own / feed for own, feed in zip(all_of_it, rates["feed"]))
+    print("%-22s %11.0f samples/s  %.3f of feed's in the same round" % (names[kind], statistics.median(all_of_it), of_feed))
 PYTHON

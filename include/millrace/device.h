@@ -225,6 +225,9 @@ MR_API int mr_stream_native(struct mr_stream *stream, void **out);
  * batch. mr_event_record() and mr_stream_synchronize() take it; other calls fail with MR_EMISUSE.
  * It is the device's: valid until that is closed. dev NULL: NULL.
  *
+ * A batch that is released in it also waits for the loader's own copies that were enqueued before:
+ * name the stream where you know it, which is up to twice as fast (docs/benchmarks.md).
+ *
  * On "cuda" it costs a call of the driver (cuCtxRecordEvent, 0.3 us; drivers before 12.5 wait for
  * the GPU instead), which would break off each capture of a stream of the GPU that is going on.
  * So announce captures, other than mr_graph_begin(): between mr_device_capture_begin() and
