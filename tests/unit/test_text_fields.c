@@ -173,18 +173,17 @@ static void texts_arrive_by_every_collation(void **state)
 {
     (void)state;
     static const char *const devices[] = {"cpu", "sim:h2d=20,latency=1us"};
-    for (int kind = MR_KIND_BYTES; kind <= MR_KIND_STRING; kind++) {
-        struct mr_dataset *ds = captions((enum mr_kind)kind);
-        for (int c = MR_COLLATE_STACK; c <= MR_COLLATE_PACK; c++)
-            for (uint32_t k = 0; k < 6; k++) {
-                unsigned char seen[N] = {0};
-                struct how how = {.device = devices[k % 2],
-                                  .chain = chain_for((enum mr_collate)c),
-                                  .collate = (enum mr_collate)c,
-                                  .workers = 1u << k / 2};
-                assert_int_equal(feed(ds, &how, MOST, seen), N);
-                assert_int_equal(count(seen), N);
-            }
+    for (int c = MR_COLLATE_STACK; c <= MR_COLLATE_PACK; c++) {
+        struct mr_dataset *ds = captions(c % 2 ? MR_KIND_BYTES : MR_KIND_STRING);
+        for (uint32_t k = 0; k < 6; k++) {
+            unsigned char seen[N] = {0};
+            struct how how = {.device = devices[k % 2],
+                              .chain = chain_for((enum mr_collate)c),
+                              .collate = (enum mr_collate)c,
+                              .workers = 1u << k / 2};
+            assert_int_equal(feed(ds, &how, MOST, seen), N);
+            assert_int_equal(count(seen), N);
+        }
         mr_dataset_close(ds);
     }
 }
