@@ -12,7 +12,7 @@
 
 #define PATIENCE_MS 2000
 
-/* Takes all batches that are ready. Returns 1 while there may be more, 0 at the end, or an error. */
+/* Takes all batches that are ready. Returns 1 if there may be more, 0 at the end, or an error. */
 static int take_ready(struct mr_loader *loader, uint64_t *n)
 {
     struct mr_batch batch = {.size = sizeof batch};

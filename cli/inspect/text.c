@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define MAX_PICTURE 64 /* pixels a side that are drawn */
+#define MAX_STRING  60 /* bytes of a string that are shown */
 
 /* A whole number as one, others with six digits. */
 static const char *number(double v, char *buf)
@@ -89,6 +90,32 @@ static void print_values(const struct mr_spec *spec, const uint64_t *dim, const 
     printf("%s\n", show < n ? " ..." : "");
 }
 
+/* The beginning of a string in quotes. A character that would be cut is left out. */
+static void print_string(const unsigned char *p, uint64_t n)
+{
+    static const char plain[] = "abtnvfr"; /* from 7 on */
+    char text[4 * MAX_STRING + 1];
+    uint64_t show = n < MAX_STRING ? n : MAX_STRING;
+    size_t at = 0;
+    while (show < n && show > 0 && (p[show] & 0xC0) == 0x80)
+        show--;
+    for (uint64_t i = 0; i < show; i++) {
+        unsigned c = p[i];
+        if (c >= 7 && c <= 13)
+            at += (size_t)snprintf(text + at, sizeof text - at, "\\%c", plain[c - 7]);
+        else if (c < ' ' || c == 0x7f)
+            at += (size_t)snprintf(text + at, sizeof text - at, "\\x%02x", c);
+        else if (c == '"' || c == '\\')
+            at += (size_t)snprintf(text + at, sizeof text - at, "\\%c", (char)c);
+        else
+            text[at++] = (char)c;
+    }
+    text[at] = 0;
+    printf(" \"");
+    mr_text_write(text, stdout);
+    printf("\"%s\n", show < n ? " ..." : "");
+}
+
 static void print_sample(const struct inspect *k, uint64_t index)
 {
     char text[256];
@@ -100,6 +127,10 @@ static void print_sample(const struct inspect *k, uint64_t index)
         spec.var_dims = 0;
         mr_spec_format(&spec, text, sizeof text);
         printf("  %s:", mr_text_printable(text));
+        if (spec.kind == MR_KIND_STRING) {
+            print_string(k->row[f], spec.dim[0]);
+            continue;
+        }
         if (!picture(&spec, spec.dim, &h, &w)) {
             print_values(&spec, spec.dim, k->row[f]);
             continue;

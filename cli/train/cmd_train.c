@@ -21,10 +21,12 @@ static const char model[] = "Model", data[] = "Data", machine[] = "Machine", run
 
 /* The trainer sets these, or has one value for them. */
 static const char *const not_of_trainer[] = {
-    "drop-last",  "rank",         "world",       "remainder",  "collate",     "pad-value",
-    "pad-values", "pad-to-multiple-of", "mask",        "cu-seqlens", "pack-length", "bad",
-    "max-bad",    "read-ahead",   "queue-depth", "max-memory", "storage",     "streams",
-    "direct",     "gpu-decode",   "force-state", "in-order",   NULL};
+    "drop-last",   "rank",       "world",       "remainder",
+    "collate",     "pad-value",  "pad-values",  "pad-to-multiple-of",
+    "mask",        "cu-seqlens", "pack-length", "bad",
+    "max-bad",     "read-ahead", "queue-depth", "max-memory",
+    "storage",     "streams",    "direct",      "gpu-decode",
+    "force-state", "in-order",   NULL};
 
 const struct mr_option train_options[] = {
     OPT("model", 'm', MR_OPT_STRING, model, model, .initial = "mnist-cnn", .meta = "MODEL",

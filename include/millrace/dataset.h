@@ -342,6 +342,9 @@ struct mr_tar_opts {
     /* With stream: the largest member of a field of bytes; a larger one is a bad sample. Default 64
      * KiB. */
     uint64_t max_bytes;
+    /* 1: fields of bytes are texts (enum mr_kind): strings if their extensions end in txt, text,
+     * json or jsonl, else bytes. 0 (default): u8, of one length if all members have it. */
+    int text;
 };
 MR_API void mr_tar_opts_fill(struct mr_tar_opts *opts, size_t size);
 static inline void mr_tar_opts_init(struct mr_tar_opts *opts)

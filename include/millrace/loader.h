@@ -53,15 +53,16 @@ struct mr_loader;
 
 /* ---- options ---- */
 
-/* How samples become a batch. */
+/* How samples become a batch. Bytes and strings (enum mr_kind) are put end to end, with offsets,
+ * whatever this says; nothing pads or packs them. */
 enum mr_collate {
     MR_COLLATE_STACK, /* all samples have one shape; another shape is an error */
     MR_COLLATE_PAD,   /* variable dimensions are padded to the longest of the batch */
     MR_COLLATE_FIXED, /* variable dimensions are padded to their bound: one shape for all batches */
     MR_COLLATE_RAGGED, /* values are put end to end, with offsets */
     /* Samples end to end in rows of pack_length elements, padded at the end of a row. The batch
-     * also has position_ids, segment_ids and cu_seqlens: docs/data.md. Samples go where the sampler says
-     * (MR_SAMPLER_PACK), or in their order, each into the current row or a new one. */
+     * also has position_ids, segment_ids and cu_seqlens: docs/data.md. Samples go where the sampler
+     * says (MR_SAMPLER_PACK), or in their order, each into the current row or a new one. */
     MR_COLLATE_PACK,
 };
 
@@ -136,8 +137,8 @@ struct mr_loader_opts {
     /* 1: continues from the position of a state that another sampler or chain made. The data set,
      * seed and length of an epoch must still be the state's. */
     int force_state;
-    /* PAD, FIXED, PACK: values for single fields, "ids=0,labels=-100"; the others take pad_value. NULL:
-     * none. Read by mr_loader_open() and not kept. mr_loader_opts_parse() makes a copy, which
+    /* PAD, FIXED, PACK: values for single fields, "ids=0,labels=-100"; the others take pad_value.
+     * NULL: none. Read by mr_loader_open() and not kept. mr_loader_opts_parse() makes a copy, which
      * mr_options_free(mr_loader_options(), &opts) frees. */
     const char *pad_values;
     /* PAD: dimensions that vary are padded to the longest sample, rounded up to a multiple of this,
@@ -205,7 +206,8 @@ MR_API int mr_loader_opts_parse(const char *text, struct mr_loader_opts *opts);
  * May block: on headers, with MR_CACHE_DEVICE on all samples, with MR_GPU_DECODE_AUTO on some.
  * Returns 0, MR_EOPTION, MR_EMISUSE, MR_ESHAPE, MR_ELIMIT (over max_memory or the
  * budget's; the text has the sum), MR_ESTATE (the state is of another data set, sampler, chain or
- * seed), MR_EUNSUPPORTED, MR_EDEVICE, MR_EDEVICEMEM, -ENOMEM, -errno; with MR_CACHE_DEVICE also the error of a bad sample.
+ * seed), MR_EUNSUPPORTED, MR_EDEVICE, MR_EDEVICEMEM, -ENOMEM, -errno; with MR_CACHE_DEVICE also
+ * the error of a bad sample.
  */
 MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler,
                           struct mr_transform *chain, struct mr_device *device,
@@ -230,8 +232,8 @@ struct mr_batch_field {
     void *data;       /* on the loader's device; on "cpu" in host memory */
     const void *host; /* the same bytes in host memory; NULL: they were made on the device */
     uint64_t bytes;
-    /* RAGGED, variable dimensions: n + 1 offsets, in elements of the first dimension. In host
-     * memory. Else NULL. */
+    /* RAGGED, variable dimensions, and texts: n + 1 offsets, in elements of the first dimension. In
+     * host memory. Else NULL. */
     const uint64_t *offsets;
     /* Fields that vary: the first dimension of each sample; with PACK, of the part of it that is in
      * the batch. In host memory. Else NULL. */
@@ -322,6 +324,17 @@ MR_API int mr_loader_fd(struct mr_loader *loader);
  */
 MR_API int mr_loader_release(struct mr_loader *loader, struct mr_batch *batch,
                              struct mr_stream *stream);
+
+/*
+ * Finds a sample's text in a batch: of a field of bytes or strings (enum mr_kind).
+ * batch: held. field: 0 to n_fields - 1. i: of the batch's samples, 0 to n - 1.
+ * [out] n_bytes: of the text; it may have bytes 0, and none is added at its end.
+ * Returns the first byte, in host memory whatever the device is, valid until the batch is released;
+ * of an empty text some address. NULL, and n_bytes 0: no such field or sample, or the field is of
+ * numbers; mr_last_error() says which. Does not block. Any thread.
+ */
+MR_API const char *mr_batch_text(const struct mr_batch *batch, int field, uint64_t i,
+                                 uint64_t *n_bytes);
 
 /* Makes mr_loader_next() return MR_ECANCELLED soon, in all threads that wait there and from now on.
  * Any thread; async-signal-safe. */

@@ -56,13 +56,21 @@ enum mr_dtype {
         MR_N_DTYPES
 };
 
+/*
+ * What a field's elements are. BYTES and STRING are texts: dtype u8, rank 1, var_dims 1, dim[0] the
+ * most bytes that a sample may have. A string is UTF-8: its source promises that, and nothing
+ * checks it. Any byte may occur, 0 too, and none is added at the end. A batch has texts end to end,
+ * whatever its collation is: mr_batch_text() (loader.h) finds one.
+ */
+enum mr_kind { MR_KIND_TENSOR, MR_KIND_BYTES, MR_KIND_STRING };
+
 /* One field of a sample. */
 struct mr_spec {
     char name[MR_NAME_BYTES]; /* "image", "label": unique within a sample, NUL-terminated */
     enum mr_dtype dtype;
     int32_t rank;      /* dimensions: 0 (a scalar) to MR_MAX_RANK */
     uint32_t var_dims; /* bit d: dimension d varies between 0 and dim[d] */
-    uint32_t kind;     /* 0: a tensor */
+    uint32_t kind;     /* enum mr_kind; 0: a tensor */
     uint64_t dim[MR_MAX_RANK];
     uint64_t reserved[3]; /* 0; the struct has 128 bytes for good */
 };
@@ -86,8 +94,8 @@ MR_API int mr_dtype_parse(const char *text, enum mr_dtype *out);
  */
 MR_API int mr_spec_bytes(const struct mr_spec *spec, uint64_t *out);
 
-/* Writes a spec as text, "image u8[28,28]"; a variable dimension as "<=28".
- * [out] buf: cap bytes, cut to fit. Returns buf. */
+/* Writes a spec as text, "image u8[28,28]"; a variable dimension as "<=28"; "caption string[<=99]",
+ * "raw bytes[<=99]". [out] buf: cap bytes, cut to fit. Returns buf. */
 MR_API const char *mr_spec_format(const struct mr_spec *spec, char *buf, size_t cap);
 
 #ifdef __cplusplus

@@ -95,6 +95,8 @@ static inline uint64_t mr_round_up(uint64_t x, uint64_t to)
     return (x + to - 1) / to * to;
 }
 
+/* Whether a sample's spec is what its kind says: texts are u8 of rank 1 and var_dims 1. */
+bool mr_spec_kind_fits(const struct mr_spec *spec);
 /* Stores a number as one element: integers are rounded to nearest even and saturated, NaN becomes
  * 0; sets the real part of complex types. */
 void mr_element_from_double(enum mr_dtype dtype, double value, void *out);

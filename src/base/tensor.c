@@ -55,6 +55,14 @@ int mr_dtype_parse(const char *text, enum mr_dtype *out)
         text);
 }
 
+bool mr_spec_kind_fits(const struct mr_spec *spec)
+{
+    if (spec->kind == MR_KIND_TENSOR)
+        return true;
+    return spec->kind <= MR_KIND_STRING && spec->dtype == MR_U8 && spec->rank == 1 &&
+           spec->var_dims == 1;
+}
+
 int mr_spec_bytes(const struct mr_spec *spec, uint64_t *out)
 {
     if (!spec || !out)
@@ -72,6 +80,13 @@ int mr_spec_bytes(const struct mr_spec *spec, uint64_t *out)
     return 0;
 }
 
+static const char *element_name(const struct mr_spec *spec)
+{
+    return spec->kind == MR_KIND_STRING  ? "string"
+           : spec->kind == MR_KIND_BYTES ? "bytes"
+                                         : mr_dtype_name(spec->dtype);
+}
+
 const char *mr_spec_format(const struct mr_spec *spec, char *buf, size_t cap)
 {
     if (!buf || cap == 0)
@@ -82,7 +97,7 @@ const char *mr_spec_format(const struct mr_spec *spec, char *buf, size_t cap)
     }
     char text[MR_NAME_BYTES + 16 + MR_MAX_RANK * 24];
     int at = snprintf(text, sizeof text, "%s%s%s", spec->name, spec->name[0] ? " " : "",
-                      mr_dtype_name(spec->dtype));
+                      element_name(spec));
     for (int d = 0; d < spec->rank && d < MR_MAX_RANK; d++)
         at += snprintf(text + at, sizeof text - (size_t)at, "%s%s%llu", d ? "," : "[",
                        spec->var_dims >> d & 1 ? "<=" : "", (unsigned long long)spec->dim[d]);

@@ -71,11 +71,17 @@ static int check_field(const struct mr_dataset *ds, const char *who, int f, uint
         return mr_error_set(MR_EMISUSE,
                             "%s: field '%s': var_dims 0x%x names a dimension past rank %d", who,
                             spec->name, spec->var_dims, spec->rank);
-    if (spec->kind || spec->reserved[0] || spec->reserved[1] || spec->reserved[2])
+    if (spec->kind > MR_KIND_STRING || spec->reserved[0] || spec->reserved[1] || spec->reserved[2])
         return mr_error_set(MR_EMISUSE,
-                            "%s: field '%s': kind or reserved is not 0: begin with "
-                            "struct mr_spec x = {0}",
+                            "%s: field '%s': kind is no enum mr_kind, or reserved is not 0: begin "
+                            "with struct mr_spec x = {0}",
                             who, spec->name);
+    if (!mr_spec_kind_fits(spec))
+        return mr_error_set(MR_EMISUSE,
+                            "%s: field '%s': kind is %s: expected dtype u8, rank 1 and var_dims 1, "
+                            "not %s, %d and 0x%x",
+                            who, spec->name, spec->kind == MR_KIND_STRING ? "STRING" : "BYTES",
+                            mr_dtype_name(spec->dtype), spec->rank, spec->var_dims);
     for (int d = 0; d < spec->rank; d++)
         if (spec->dim[d] == 0)
             return mr_error_set(MR_EMISUSE, "%s: field '%s': dimension %d is 0", who, spec->name,

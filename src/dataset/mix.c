@@ -242,6 +242,7 @@ static bool join_field(struct mr_spec *to, const struct mr_spec *from)
             return false;
         to->dim[d] = MR_MAX(to->dim[d], from->dim[d]);
     }
+    to->kind = MR_MIN(to->kind, from->kind); /* strings are bytes, and both are u8 */
     return true;
 }
 

@@ -18,10 +18,11 @@ static int find_field(const struct mr_loader *ld, const char *name, size_t n)
     return -1;
 }
 
+/* Texts are not meant: they have lengths without being sequences. */
 static int first_varying(const struct mr_loader *ld)
 {
     for (int f = 0; f < ld->layout.n_fields; f++)
-        if (ld->layout.field[f].varies)
+        if (ld->layout.field[f].varies && ld->layout.field[f].out.kind == MR_KIND_TENSOR)
             return f;
     return -1;
 }

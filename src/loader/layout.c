@@ -48,6 +48,13 @@ static int plan_picture(struct mr_loader *ld)
                         ld->ds->field[f].name);
 }
 
+/* Texts have nothing to be padded with, and what packs rows is not about them. */
+static enum mr_collate field_collate(const struct mr_loader *ld, const struct mr_spec *spec)
+{
+    bool end_to_end = ld->layout.by_user || spec->kind != MR_KIND_TENSOR;
+    return end_to_end ? MR_COLLATE_RAGGED : ld->opts.collate;
+}
+
 /* What field f is, and what workers and the device do to it. */
 static int plan_field(struct mr_loader *ld, int f)
 {
@@ -57,7 +64,7 @@ static int plan_field(struct mr_loader *ld, int f)
     fp->out = ld->chain ? mr_transform_specs(ld->chain)[f] : fp->in;
     fp->identity = !ld->chain || mr_transform_is_identity(ld->chain, f);
     fp->varies = fp->out.var_dims != 0;
-    fp->collate = ld->layout.by_user ? MR_COLLATE_RAGGED : ld->opts.collate;
+    fp->collate = field_collate(ld, &fp->out);
     fp->collated = (fp->varies && fp->collate != MR_COLLATE_FIXED) || ld->layout.by_user;
     ld->layout.varies |= fp->varies;
     ld->layout.collates |= fp->collated;

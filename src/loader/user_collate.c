@@ -90,6 +90,7 @@ int mr_user_collate_plan(struct mr_loader *ld)
         if (rc < 0)
             return rc;
         layout->added[k].spec = user->fn.field[k];
+        layout->added[k].spec.kind = MR_KIND_TENSOR; /* a copy of a text's spec says it is one */
     }
     return 0;
 }

@@ -34,6 +34,12 @@ static int check_fields(const struct mr_spec *fields, int n_fields)
             return mr_error_set(
                 MR_ESHAPE, "transform: field %d: rank %d, dtype %d, var_dims 0x%x: no good spec", f,
                 s->rank, (int)s->dtype, s->var_dims);
+        if (!mr_spec_kind_fits(s))
+            return mr_error_set(
+                MR_ESHAPE,
+                "transform: field %d: kind %u: expected 0, or that of a text, which "
+                "is u8 of rank 1 and var_dims 1",
+                f, s->kind);
         uint64_t bytes;
         int rc = mr_spec_bytes(s, &bytes);
         if (rc)

@@ -57,6 +57,8 @@ int mr_track_add(struct mr_transform *chain, int track, struct mr_op *op)
     int rc = op->ops->infer(op, &op->out);
     if (rc < 0)
         return rc;
+    if (!mr_spec_kind_fits(&op->out)) /* no text any more */
+        op->out.kind = MR_KIND_TENSOR;
     if (mr_spec_bytes(&op->out, &bytes) < 0)
         return mr_op_misfit(op, &op->in, "makes more than 2^62 bytes of");
     chain->out[track] = op->out;
@@ -192,6 +194,7 @@ static int mask_infer(struct mr_op *op, struct mr_spec *spec)
         return mr_op_misfit(op, spec, "needs a first dimension, not");
     memset(spec->dim + 1, 0, sizeof spec->dim - sizeof spec->dim[0]);
     spec->dtype = MR_U8;
+    spec->kind = MR_KIND_TENSOR;
     spec->rank = 1;
     spec->var_dims &= 1;
     return 0;

@@ -10,7 +10,8 @@
 
 #include <string.h>
 
-static int check_out(const struct mr_op *op, const struct mr_spec *spec, int k)
+/* A spec that the callback changed may be of no text any more. */
+static int check_out(const struct mr_op *op, struct mr_spec *spec, int k)
 {
     uint64_t bytes;
     int n = (int)strnlen(spec->name, MR_NAME_BYTES);
@@ -22,6 +23,8 @@ static int check_out(const struct mr_op *op, const struct mr_spec *spec, int k)
         return mr_op_error(op, MR_ESHAPE,
                            "infer gave '%s' rank %d, dtype %d and var_dims 0x%x: no good spec",
                            spec->name, spec->rank, (int)spec->dtype, spec->var_dims);
+    if (!mr_spec_kind_fits(spec))
+        spec->kind = MR_KIND_TENSOR;
     if (mr_spec_bytes(spec, &bytes) < 0)
         return mr_op_error(op, MR_ESHAPE, "infer gave '%s' more than 2^62 bytes", spec->name);
     return 0;

@@ -470,6 +470,9 @@ static void loaders(void **state)
     misuse(mr_batch_to_dlpack(&b, 0, MR_DLPACK_DATA, NULL, NULL));
     misuse(mr_batch_to_dlpack_versioned(NULL, 0, MR_DLPACK_DATA, NULL, &versioned));
     misuse(mr_batch_to_dlpack_versioned(&b, 0, MR_DLPACK_DATA, NULL, NULL));
+    uint64_t n_bytes;
+    assert_null(mr_batch_text(NULL, 0, 0, &n_bytes));
+    assert_null(mr_batch_text(&b, 0, 0, NULL));
     misuse(mr_loader_bad(NULL, 0, &bad));
     misuse(mr_loader_bad(ld, 0, NULL));
     misuse(mr_loader_stats(NULL, &st));

@@ -639,6 +639,45 @@ static void through_the_loader(void **state)
     }
 }
 
+/* With text, members are strings or bytes, whatever their sizes, and need no collation. */
+static void members_as_texts(void **state)
+{
+    (void)state;
+    static const char *const captions[] = {"one", "two", "", "six"};
+    struct tar_text t = {0};
+    char name[32];
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "%d.txt", i);
+        tar_add_text(&t, name, captions[i]);
+        snprintf(name, sizeof name, "%d.bin", i);
+        tar_add_text(&t, name, "same");
+    }
+    tar_end(&t);
+    const char *path = write_tar("texts.tar", &t);
+    static const char *const how[] = {",index=none,text", ",text,stream,max-bytes=4"};
+    for (int h = 0; h < 2; h++) {
+        struct mr_dataset *ds = test_open(uri(path, how[h]));
+        test_field_is(ds, 0, h ? "txt string[<=4]" : "txt string[<=3]");
+        test_field_is(ds, 1, "bin bytes[<=4]");
+        struct mr_loader *ld;
+        struct mr_batch b = {.size = sizeof b};
+        must(mr_loader_open(ds, NULL, NULL, NULL, NULL, &ld));
+        assert_int_equal(mr_loader_next(ld, NULL, &b), 1);
+        assert_int_equal(b.n, 4);
+        for (uint64_t i = 0; i < 4; i++) {
+            uint64_t n = 99;
+            const char *text = mr_batch_text(&b, 0, i, &n);
+            assert_int_equal(n, strlen(captions[i]));
+            assert_memory_equal(text, captions[i], n);
+            text = mr_batch_text(&b, 1, i, &n);
+            assert_int_equal(n, 4);
+            assert_memory_equal(text, "same", 4);
+        }
+        mr_loader_close(ld);
+        mr_dataset_close(ds);
+    }
+}
+
 /* Whichever sample it is that lacks its label: it alone is bad. */
 static void one_without_a_label(void **state)
 {
@@ -774,6 +813,7 @@ int main(void)
         cmocka_unit_test_teardown(bad_archives, rm_index),
         cmocka_unit_test_teardown(duplicates_and_damage, rm_index),
         cmocka_unit_test_teardown(through_the_loader, rm_index),
+        cmocka_unit_test(members_as_texts),
         cmocka_unit_test_teardown(one_without_a_label, rm_index),
         cmocka_unit_test_teardown(labels_that_the_first_lacks, rm_index),
         cmocka_unit_test(real_archives),

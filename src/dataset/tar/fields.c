@@ -41,6 +41,15 @@ static enum mr_tar_kind kind_of(const char *ext)
     return is_one_of(ext, arrays) ? MR_TAR_NPY : MR_TAR_RAW;
 }
 
+enum mr_kind mr_tar_text_kind(const struct mr_tar_field *field)
+{
+    static const char *const strings[] = {"txt", "text", "json", "jsonl", NULL};
+    for (int i = 0; i < field->n_ext; i++)
+        if (!is_one_of(field->ext[i], strings))
+            return MR_KIND_BYTES;
+    return MR_KIND_STRING;
+}
+
 bool mr_tar_is_label(const char *ext)
 {
     return kind_of(ext) == MR_TAR_LABEL;

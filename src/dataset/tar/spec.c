@@ -52,6 +52,10 @@ int mr_tar_spec_open(struct mr_dataset *ds, const struct mr_tar_opts *o, int f,
     case MR_TAR_NPY:
         return spec_of_array(ds, f, one);
     default:
+        if (o->text) {
+            ds->field[f].kind = mr_tar_text_kind(&st->field[f]);
+            ds->field[f].var_dims = 1;
+        }
         return 0;
     }
 }

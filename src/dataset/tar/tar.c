@@ -301,6 +301,9 @@ static const struct mr_option options_table[] = {
              "of unknown length; standard input (tar:-) and pipes are always read so"},
     {"max-bytes", 0, MR_OPT_BYTES, AT(max_bytes), "64KiB", .min = 1, .max = 0x1p30, .meta = "BYTES",
      .help = "With stream: the largest member of a field of bytes; a larger one is a bad sample"},
+    {"text", 0, MR_OPT_FLAG, AT(text),
+     .help = "Fields of bytes are strings (txt, text, json, jsonl) or bytes, which every collation "
+             "puts end to end, instead of u8"},
     MR_PICTURE_OPTIONS(struct mr_tar_opts, picture),
     {NULL},
 };

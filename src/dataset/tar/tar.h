@@ -210,6 +210,8 @@ int mr_tar_fields_parse(const char *text, struct mr_tar_field out[MR_MAX_FIELDS]
 /* Chooses fields from the extensions of a sample. Returns the number of fields. */
 int mr_tar_fields_choose(const char *const *ext, uint64_t n,
                          struct mr_tar_field out[MR_MAX_FIELDS]);
+/* What a field of bytes is if it is a text. */
+enum mr_kind mr_tar_text_kind(const struct mr_tar_field *field);
 /* Returns whether members of this extension contain an integer label. */
 bool mr_tar_is_label(const char *ext);
 /* Returns whether this extension becomes the field "label" by default. */
