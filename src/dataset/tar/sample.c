@@ -283,7 +283,7 @@ static int decode_one(const struct mr_dataset *ds, const struct mr_tar_one *one,
     }
     int e = 0;
     for (int f = 0; f < ds->n_fields; f++) {
-        const struct mr_bytes here = {base + (base ? p[f].offset : 0), p[f].bytes};
+        const struct mr_bytes here = {base ? base + p[f].offset : NULL, p[f].bytes};
         const struct mr_bytes *bytes = p[f].origin != FROM_FILE ? NULL : base ? &here : &in[e++];
         const struct mr_tar_member *m = mr_tar_one_member(one, f);
         int rc = m ? make_field(ds, one, f, m, &p[f], bytes, out) : lacks(ds, one, f);
