@@ -202,21 +202,56 @@ static void print_gpu_decode(const struct mr_loader_stats *st)
     printf("\n");
 }
 
+/* The data set's field that batch field k is made of; -1: an op or collation adds it. */
+static int source_of(const struct feed *feed, int k)
+{
+    if (feed->pipe.chain)
+        return mr_transform_source(feed->pipe.chain, k);
+    return k < mr_dataset_fields(feed->pipe.ds) ? k : -1;
+}
+
+/* What batch fields are made of a field of the data set. */
+static void print_field(const struct feed *feed, int f)
+{
+    char in[160], out[160];
+    const struct mr_spec *spec;
+    int n = 0;
+    mr_spec_format(mr_dataset_field(feed->pipe.ds, f), in, sizeof in);
+    for (int k = 0; (spec = mr_loader_field(feed->pipe.loader, k)); k++) {
+        if (source_of(feed, k) != f)
+            continue;
+        mr_spec_format(spec, out, sizeof out);
+        bool same = strcmp(in, out) == 0;
+        printf("  %s%s%s\n", mr_text_printable(in), same ? "" : " -> ",
+               same ? "" : mr_text_printable(out));
+        n++;
+    }
+    if (n == 0)
+        printf("  %s -> dropped\n", mr_text_printable(in));
+}
+
+static void print_fields(const struct feed *feed)
+{
+    char out[160];
+    const struct mr_spec *spec;
+    for (int f = 0; f < mr_dataset_fields(feed->pipe.ds); f++)
+        print_field(feed, f);
+    for (int k = 0; (spec = mr_loader_field(feed->pipe.loader, k)); k++) {
+        mr_spec_format(spec, out, sizeof out);
+        if (source_of(feed, k) < 0)
+            printf("  added: %s\n", mr_text_printable(out));
+    }
+}
+
 static void print_head(const struct feed *feed)
 {
     const struct mr_loader_stats *st = &feed->result.stats;
-    char in[160], out[160], n[CLI_HUMAN], text[CLI_CLEAN];
+    char n[CLI_HUMAN], text[CLI_CLEAN];
     uint64_t length = mr_dataset_length(feed->pipe.ds);
     printf("%s: %s sample%s\n", cli_clean(mr_dataset_text(feed->pipe.ds), text),
            length == MR_UNKNOWN ? "an unknown number of" : cli_count((double)length, n),
            cli_s(length));
-    for (int f = 0; f < mr_dataset_fields(feed->pipe.ds); f++) {
-        mr_spec_format(mr_dataset_field(feed->pipe.ds, f), in, sizeof in);
-        mr_spec_format(mr_loader_field(feed->pipe.loader, f), out, sizeof out);
-        bool same = strcmp(in, out) == 0;
-        printf("  %s%s%s\n", mr_text_printable(in), same ? "" : " -> ",
-               same ? "" : mr_text_printable(out));
-    }
+    print_fields(feed);
     printf("  order %s, batches of %" PRIu64
            ", %u worker%s, prefetch %u, read from %s, device %s\n\n",
            mr_sampler_text(feed->pipe.sampler), feed->opts->loader.batch_size, st->workers,

@@ -127,6 +127,10 @@ $ millrace feed d -t 'normalise(0,1)' 2>&1 | sed 's/there are.*/.../'
 millrace feed: transform 1: 'normalise': no such op; did you mean normalize? ...
 $ millrace feed npi:x.npy 2>&1 | sed 's/formats:.*/.../'
 millrace feed: npi:x.npy: unknown format 'npi'; did you mean npy?: ...
+$ millrace feed d -t 'label.drop,image.copy(view),view.cast(f32)' | sed -n 2,4p
+  image u8[28,28]
+  image u8[28,28] -> view f32[28,28]
+  label u8 -> dropped
 $ millrace feed d --collate padd
 millrace feed: --collate padd: expected stack, pad, fixed, ragged or pack; did you mean pad?
 [2]
