@@ -104,13 +104,13 @@ MR_API int mr_dataset_open_callback(const struct mr_callback_opts *opts, struct 
 
 #define MR_MAX_RANGES 8 /* byte ranges of a sample with no more fields than this */
 
-/* Bytes of a file of a located set. Arrays have it, so it stays as it is. */
+/* Bytes of a file of a located set. Passed in arrays, so its layout is fixed. */
 struct mr_range {
     uint64_t file; /* its number in mr_located_opts.file */
     uint64_t offset, bytes;
 };
 
-/* Bytes in memory. Arrays have it, so it stays as it is. */
+/* Bytes in memory. Passed in arrays, so its layout is fixed. */
 struct mr_bytes {
     const void *data;
     uint64_t n;

@@ -44,14 +44,14 @@ struct mr_collate_context {
     uint64_t reserved[7];              /* 0; the struct has 128 bytes for good */
 };
 
-/* A field of all samples of a batch. Arrays have it, so it stays as it is. */
+/* A field of all samples of a batch. Passed in arrays, so its layout is fixed. */
 struct mr_collate_in {
     const struct mr_spec *spec;         /* of one sample, as the chain leaves it */
     const void *const *row;             /* of each sample: its elements, dense */
     const uint64_t (*dim)[MR_MAX_RANK]; /* of each sample: its shape */
 };
 
-/* A field that the callback makes. Arrays have it, so it stays as it is. */
+/* A field that the callback makes. Passed in arrays, so its layout is fixed. */
 struct mr_collate_out {
     void *data;                /* space for the declared shape; aligned to 256 bytes */
     uint64_t dim[MR_MAX_RANK]; /* preset to the declared shape: lower those that vary */

@@ -136,8 +136,8 @@ MR_API int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *co
 MR_API int mr_dataset_read_field(const struct mr_dataset *ds, uint64_t index, int field, void *row,
                                  uint64_t dim[MR_MAX_RANK]);
 
-/* A field as it is stored: a picture is not decoded; other fields are values. Arrays have it, so
- * it stays as it is. */
+/* A field as it is stored: a picture is not decoded; other fields are values. Passed in arrays,
+ * so its layout is fixed. */
 struct mr_stored {
     void *data; /* malloc'd */
     uint64_t bytes;

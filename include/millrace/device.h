@@ -96,7 +96,7 @@ struct mr_device_info {
  * MR_EDEVICE. */
 MR_API int mr_device_query(struct mr_device *dev, struct mr_device_info *out);
 
-/* A process that uses a GPU. Arrays have it, so it stays as it is. */
+/* A process that uses a GPU. Passed in arrays, so its layout is fixed. */
 struct mr_device_process {
     uint64_t pid;   /* as the host numbers it, which may differ inside a container */
     uint64_t bytes; /* of the GPU's memory; 0: unknown */
@@ -325,7 +325,7 @@ MR_API int mr_event_elapsed(struct mr_event *start, struct mr_event *end, int64_
 MR_API int mr_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_kind,
                          const void *src, enum mr_memory src_kind, uint64_t bytes);
 
-/* Arrays have it, so it stays as it is. */
+/* Passed in arrays, so its layout is fixed. */
 struct mr_copy {
     void *dst;
     const void *src;

@@ -65,7 +65,8 @@ static int named_field(const struct mr_loader *ld, const char *option, const cha
     if (f >= 0 && ld->layout.field[f].out.var_dims & 1)
         return f;
     return mr_error_set(MR_EOPTION,
-                        "%s: \"%.*s\": expected a field whose first dimension varies, or auto",
+                        "%s: \"%.*s\": expected a field whose first dimension varies (auto: the "
+                        "first one)",
                         option, (int)MR_MIN(n, 80), name);
 }
 
