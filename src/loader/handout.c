@@ -258,11 +258,16 @@ static int next(struct mr_loader *ld, struct mr_stream *stream, uint64_t entered
     }
 }
 
-/* What the descriptor of mr_loader_fd(), if there is one, says from now on. */
-static void update_fd(struct mr_loader *ld)
+/* What the descriptor of mr_loader_fd(), if there is one, says from now on: with `rc` the call
+ * returns. Who waits for it makes no call: if the next batch's slot is held, this is the time to
+ * put another one in its place. An error of that is the next call's, but told once. */
+static void update_fd(struct mr_loader *ld, int rc)
 {
     uint64_t t = ld->handout.next_batch;
-    mr_ring_poll(&ld->ring, t, ld->handout.ended < 0);
+    bool over = ld->handout.ended < 0;
+    if (rc >= 0 && !over && t < mr_ring_total(&ld->ring) && mr_ring_is_polled(&ld->ring))
+        over = mr_hold_make_room(ld, t) < 0;
+    mr_ring_poll(&ld->ring, t, over);
 }
 
 static int next_in_turn(struct mr_loader *ld, struct mr_stream *stream, uint64_t timeout_ns,
@@ -274,7 +279,7 @@ static int next_in_turn(struct mr_loader *ld, struct mr_stream *stream, uint64_t
         until_ns = MR_FOREVER;
     if (mr_consumers_begin(&ld->consumers, until_ns)) {
         rc = next(ld, stream, now, until_ns, out);
-        update_fd(ld);
+        update_fd(ld, rc);
     } else {
         rc = mr_watch_late(ld, until_ns == 0 ? 0 : mr_time_ns() - now);
     }
@@ -328,7 +333,7 @@ int mr_loader_fd(struct mr_loader *ld)
         return rc;
     mr_consumers_lock(ld);
     rc = mr_ring_fd(&ld->ring);
-    update_fd(ld);
+    update_fd(ld, 0);
     mr_consumers_unlock(ld);
     mr_gate_leave(ld);
     return rc;

@@ -9,8 +9,7 @@
 static void note_opened(struct mr_loader *ld)
 {
     uint32_t n = atomic_load_explicit(&ld->hold.n_opened, memory_order_relaxed) + 1;
-    bool waits = atomic_load(&ld->hold.waits) ||
-                 atomic_load_explicit(&ld->ring.fd, memory_order_relaxed) >= 0;
+    bool waits = atomic_load(&ld->hold.waits) || mr_ring_is_polled(&ld->ring);
     bool wake = waits || n * 4 >= ld->ring.n_slots;
     atomic_store_explicit(&ld->hold.n_opened, wake ? 0 : n, memory_order_relaxed);
     if (wake)

@@ -183,6 +183,11 @@ int mr_ring_fd(struct mr_ring *ring)
     return fd;
 }
 
+bool mr_ring_is_polled(const struct mr_ring *ring)
+{
+    return atomic_load_explicit(&ring->fd, memory_order_relaxed) >= 0;
+}
+
 void mr_ring_poll(struct mr_ring *ring, uint64_t k, bool over)
 {
     int fd = atomic_load_explicit(&ring->fd, memory_order_relaxed);

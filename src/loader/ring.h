@@ -130,6 +130,7 @@ void mr_ring_wait_ready(struct mr_ring *ring, uint64_t k, bool look_first, uint6
  * from now on it says whether the k-th batch is ready, or there is none. over: it stays readable.
  */
 int mr_ring_fd(struct mr_ring *ring);
+bool mr_ring_is_polled(const struct mr_ring *ring); /* there is a descriptor */
 void mr_ring_poll(struct mr_ring *ring, uint64_t k, bool over);
 /* Makes the descriptor readable, once: a call may find more than before. Any thread. */
 void mr_ring_signal(struct mr_ring *ring);

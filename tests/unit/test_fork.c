@@ -8,6 +8,12 @@
 
 #ifdef __SANITIZE_THREAD__ /* which refuses threads in a child of several threads */
 #define THREADS 0
+/* Nor can a child join a thread of its parent. */
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+    return "report_thread_leaks=0";
+}
 #else
 #define THREADS 1
 #endif
