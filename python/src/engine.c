@@ -1,12 +1,56 @@
 /* Loaders and their batches, with counts of who uses them. No function here needs the GIL. */
 #include "lease.h"
 #include <stdlib.h>
+#include <unistd.h>
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct core_engine *all;
+static int ending;
+
+/* A child has none of its parent's loaders, and perhaps a copy of a lock that was held. */
+static void begin_child(void)
+{
+    pthread_mutex_init(&all_lock, NULL);
+    all = NULL;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, begin_child);
+}
+
+static int is_forked(const struct core_engine *engine)
+{
+    return engine->pid != getpid();
+}
+
+/* Returns 0 if no more may be opened. */
+static int enlist(struct core_engine *engine)
+{
+    pthread_mutex_lock(&all_lock);
+    int open = !ending;
+    if (open) {
+        engine->next = all;
+        if (all)
+            all->before = engine;
+        all = engine;
+    }
+    pthread_mutex_unlock(&all_lock);
+    return open;
+}
+
+static void destroy(struct core_engine *engine)
+{
+    core_device_put(engine->device);
+    pthread_cond_destroy(&engine->idle);
+    pthread_mutex_destroy(&engine->lock);
+    free(engine);
+}
 
 struct core_engine *core_engine_create(struct mr_loader *loader, struct core_device *device)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
     struct core_engine *engine = calloc(1, sizeof *engine);
     if (!engine) {
         mr_loader_close(loader);
@@ -16,30 +60,28 @@ struct core_engine *core_engine_create(struct mr_loader *loader, struct core_dev
     atomic_init(&engine->refs, 1);
     pthread_mutex_init(&engine->lock, NULL);
     pthread_cond_init(&engine->idle, NULL);
+    engine->pid = getpid();
     engine->loader = loader;
     engine->device = device;
-    pthread_mutex_lock(&all_lock);
-    engine->next = all;
-    if (all)
-        all->before = engine;
-    all = engine;
-    pthread_mutex_unlock(&all_lock);
-    return engine;
+    if (enlist(engine))
+        return engine;
+    mr_loader_close(loader);
+    destroy(engine);
+    return NULL;
 }
 
 void core_engine_put(struct core_engine *engine)
 {
-    if (!engine || atomic_fetch_sub(&engine->refs, 1) != 1)
+    if (!engine || atomic_fetch_sub(&engine->refs, 1) != 1 || is_forked(engine))
         return;
     core_engine_close(engine);
-    core_device_put(engine->device);
-    pthread_cond_destroy(&engine->idle);
-    pthread_mutex_destroy(&engine->lock);
-    free(engine);
+    destroy(engine);
 }
 
 struct mr_loader *core_engine_enter(struct core_engine *engine)
 {
+    if (is_forked(engine)) /* it says so itself */
+        return engine->closing ? NULL : engine->loader;
     pthread_mutex_lock(&engine->lock);
     struct mr_loader *loader = engine->closing ? NULL : engine->loader;
     engine->calls += loader != NULL;
@@ -49,6 +91,8 @@ struct mr_loader *core_engine_enter(struct core_engine *engine)
 
 void core_engine_leave(struct core_engine *engine)
 {
+    if (is_forked(engine))
+        return;
     pthread_mutex_lock(&engine->lock);
     if (--engine->calls == 0)
         pthread_cond_broadcast(&engine->idle);
@@ -78,6 +122,10 @@ static void keep_all(struct core_engine *engine)
 
 void core_engine_close(struct core_engine *engine)
 {
+    if (is_forked(engine)) {
+        engine->closing = 1;
+        return;
+    }
     pthread_mutex_lock(&engine->lock);
     int mine = !engine->closing;
     engine->closing = 1;
@@ -113,6 +161,7 @@ void core_engine_close_all(void)
 {
     for (;;) {
         pthread_mutex_lock(&all_lock);
+        ending = 1;
         struct core_engine *engine = all;
         while (engine && !share_living(engine))
             engine = engine->next;
@@ -192,6 +241,8 @@ static void release(struct core_lease *lease)
 static void give_back(struct core_lease *lease)
 {
     struct core_engine *engine = lease->engine;
+    if (is_forked(engine)) /* the parent gives its own copy back */
+        return;
     pthread_mutex_lock(&engine->lock);
     take_off(lease);
     if (!engine->closing)

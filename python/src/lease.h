@@ -14,6 +14,7 @@
 #include <millrace/dlpack.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 /* ---- device.c: a device and the foreign streams used on it ---- */
 
@@ -50,6 +51,7 @@ struct core_lease {
 
 struct core_engine {
     atomic_uint refs;
+    pid_t pid; /* whose threads it has: in a forked child nothing is given back or waited for */
     pthread_mutex_t lock;
     pthread_cond_t idle;
     struct mr_loader *loader; /* NULL: closed */
@@ -60,7 +62,8 @@ struct core_engine {
     struct core_engine *next, *before; /* all that are open */
 };
 
-/* Takes over the loader and the device (both also on failure). NULL: no memory. */
+/* Takes over the loader and the device (both also on failure). NULL: no memory, or the process is
+ * ending. */
 struct core_engine *core_engine_create(struct mr_loader *loader, struct core_device *device);
 void core_engine_put(struct core_engine *engine);
 
@@ -71,7 +74,7 @@ void core_engine_leave(struct core_engine *engine);
 /* Ends the loader; batches that are out stay as they are. Blocks: call it without the GIL. */
 void core_engine_close(struct core_engine *engine);
 
-/* Closes all loaders of the process. Without the GIL. */
+/* Closes all loaders of the process, and lets no more be opened. Without the GIL. */
 void core_engine_close_all(void);
 
 /* A lease of a batch that the engine's loader returned. NULL: no memory, and the batch is given

@@ -82,7 +82,7 @@ static int open_engine(const struct parts *parts, struct mr_transform **chain,
         return rc;
     }
     *out = core_engine_create(loader, device);
-    return *out ? 0 : mr_error_set(-ENOMEM, "loader: out of memory");
+    return *out ? 0 : mr_error_set(MR_EMISUSE, "loader: the interpreter is ending");
 }
 
 static const struct mr_spec *get_field(const void *of, int f)

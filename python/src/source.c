@@ -99,25 +99,53 @@ static int refuse(PyObject *error)
     return core_catch(MR_ECALLBACK);
 }
 
+/* A run as the library passes it. */
+struct run {
+    uint64_t n;
+    const struct mr_sample_context *context;
+    void *const (*row)[MR_MAX_FIELDS];
+    uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK];
+    int *rc;
+};
+
+/* Makes the samples [from, from + n) by one call of fetch. Returns its error. */
+static int make(struct core_source *source, const struct run *run, uint64_t from, uint64_t n)
+{
+    struct core_copies copies;
+    PyObject *items = fetch(source, (Py_ssize_t)n, run->context + from);
+    if (!items)
+        return core_catch(MR_ECALLBACK);
+    copies.n = 0;
+    for (uint64_t k = 0; k < n; k++) {
+        PyObject *item = PyList_GetItem(items, (Py_ssize_t)k);
+        uint64_t i = from + k;
+        run->rc[i] = PyExceptionInstance_Check(item)
+                         ? refuse(item)
+                         : core_row_write(source->core, source->n_fields, source->field, item,
+                                          run->row[i], run->dim[i], &copies);
+    }
+    core_copies_run(&copies);
+    Py_DECREF(items);
+    return 0;
+}
+
+/* If fetch raises, its samples are made one by one, so that only those that fail alone are bad. */
 int core_source_run(void *user, uint64_t n, const struct mr_sample_context context[],
                     void *const (*row)[MR_MAX_FIELDS], uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK],
                     int rc[])
 {
     struct core_source *source = user;
-    struct core_copies copies;
+    struct run run = {n, context, row, dim, rc};
     struct gil gil = gil_take(context[0].worker_state);
-    PyObject *items = fetch(source, (Py_ssize_t)n, context);
-    int failed = items ? 0 : core_catch(MR_ECALLBACK);
-    copies.n = 0;
-    for (uint64_t i = 0; items && i < n; i++) {
-        PyObject *item = PyList_GetItem(items, (Py_ssize_t)i);
-        rc[i] = PyExceptionInstance_Check(item)
-                    ? refuse(item)
-                    : core_row_write(source->core, source->n_fields, source->field, item, row[i],
-                                     dim[i], &copies);
+    int failed = make(source, &run, 0, n);
+    if (failed < 0 && n > 1) {
+        failed = 0;
+        for (uint64_t i = 0; i < n; i++) {
+            int alone = make(source, &run, i, 1);
+            if (alone < 0)
+                rc[i] = alone;
+        }
     }
-    core_copies_run(&copies);
-    Py_XDECREF(items);
     gil_give(&gil);
     return failed;
 }
