@@ -45,10 +45,10 @@ dist: setup-build
 	@scripts/build.sh release
 	@scripts/dist.sh build/release dist
 
-wheel: setup-python
+wheel: setup-test
 	@scripts/wheel.sh
 
-python: setup-python
+python: setup-test
 	@scripts/python.sh test
 
 install: setup-build
@@ -64,8 +64,5 @@ setup-test:
 	@scripts/setup.sh build test
 setup-lint:
 	@scripts/setup.sh build test lint
-setup-python:
-	@scripts/setup.sh build test python
 
-.PHONY: help demo check check-slow asan tsan lint fuzz bench dist wheel python install clean setup-build setup-test setup-lint \
-	setup-python
+.PHONY: help demo check check-slow asan tsan lint fuzz bench dist wheel python install clean setup-build setup-test setup-lint

@@ -153,8 +153,8 @@ test_torch() {
 test_types() { # python
     local check=$work/venv-types
     venv "$check" "$1" mypy==2.4.1 basedpyright==1.40.2 numpy || return 1
-    logged $work/mypy.log "$check/bin/mypy" --strict python/millrace &&
-        logged $work/basedpyright.log "$check/bin/basedpyright" --level error --pythonpath "$check/bin/python" python/millrace
+    logged $work/mypy.log "$check/bin/mypy" --config-file python/pyproject.toml python/millrace &&
+        logged $work/basedpyright.log "$check/bin/basedpyright" --project python --pythonpath "$check/bin/python"
 }
 
 # The module in the preset that `make asan` builds; leaks are looked for by a test of the module's own, since the
@@ -162,7 +162,7 @@ test_types() { # python
 test_asan() { # python
     local site=$work/asan
     venv "$work/venv-asan" "$1" numpy pytest || return 1
-    logged $work/asan.log cmake --preset asan -DMILLRACE_PYTHON=ON -DPython_EXECUTABLE="$1" || return 1
+    logged $work/asan.log cmake --preset asan -DMILLRACE_TESTS=ON -DMILLRACE_PYTHON=ON -DPython_EXECUTABLE="$1" || return 1
     logged $work/asan.log cmake --build --preset asan -j "$jobs" --target millrace_python || return 1
     link_package "$site" build/asan/python/_core.abi3.so
     PYTHONPATH=$site PYTHONMALLOC=malloc LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \

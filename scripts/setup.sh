@@ -1,10 +1,10 @@
 #!/bin/sh
 # Installs the packages of the given groups of packages.txt (default: all of them) that are not installed yet.
 # Does nothing, and needs neither network nor rights, when they all are.
-# usage: scripts/setup.sh [build] [test] [lint] [python]        MILLRACE_SETUP=0: only look, never install
+# usage: scripts/setup.sh [build] [test] [lint]        MILLRACE_SETUP=0: only look, never install
 set -eu
 cd "$(dirname "$0")/.."
-groups=${*:-build test lint python}
+groups=${*:-build test lint}
 
 wanted() {
     for group in $groups; do

@@ -166,9 +166,11 @@ static int view_buffer(PyObject *object, struct core_view *out)
     }
     out->data = b->buf;
     out->ndim = b->ndim;
-    for (int d = 0; d < b->ndim; d++) {
-        out->shape[d] = b->shape[d];
-        out->strides[d] = b->strides[d];
+    int64_t stride = b->itemsize;
+    for (int d = b->ndim - 1; d >= 0; d--) {
+        out->shape[d] = b->shape ? b->shape[d] : b->len / b->itemsize;
+        out->strides[d] = b->strides ? b->strides[d] : stride; /* ctypes gives none, though asked */
+        stride *= out->shape[d];
     }
     return 0;
 }

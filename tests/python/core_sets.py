@@ -21,10 +21,14 @@ def python_set(n: int = 1000, fetch: object = fetch, fields: object = FIELDS, **
 
 def loader(dataset: c.Dataset, shuffle: int | None = 3, **options: object) -> c.Loader:
     """A loader of 2 threads, in random order."""
-    state = options.pop("state", None)
+    state, device = options.pop("state", None), options.pop("device", None)
     sampler = None if shuffle is None else c.Sampler("random", dataset.length or 0, seed=shuffle)
     return c.Loader(
-        dataset, sampler=sampler, state=state, options={"batch_size": 32, "workers": 2, **options}
+        dataset,
+        sampler=sampler,
+        state=state,  # type: ignore[arg-type]
+        device=device,  # type: ignore[arg-type]
+        options={"batch_size": 32, "workers": 2, **options},
     )
 
 
