@@ -34,6 +34,7 @@ struct core_kind {
     PyTypeObject *type;
     enum core_how how;
     int (*look)(void *object, struct mr_dlpack_tensor *out); /* CORE_EXCHANGE */
+    int has_bits;                                            /* torch: is_conj() and is_neg() */
 };
 
 /* The module's state. */

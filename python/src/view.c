@@ -40,6 +40,8 @@ static void find_exchange(struct core_kind *kind)
     if (api && api->major == 1 && api->look) {
         kind->how = CORE_EXCHANGE;
         kind->look = api->look;
+        kind->has_bits = PyObject_HasAttrString((PyObject *)kind->type, "is_neg") &&
+                         PyObject_HasAttrString((PyObject *)kind->type, "is_conj");
     }
     PyErr_Clear();
     Py_XDECREF(capsule);
@@ -202,7 +204,7 @@ static int view_tensor(const struct mr_dlpack_tensor *t, struct core_view *out)
     return 0;
 }
 
-static int view_exchange(const struct core_kind *kind, PyObject *object, struct core_view *out)
+static int look(const struct core_kind *kind, PyObject *object, struct core_view *out)
 {
     struct mr_dlpack_tensor tensor;
     if (kind->look(object, &tensor) == 0)
@@ -212,12 +214,43 @@ static int view_exchange(const struct core_kind *kind, PyObject *object, struct 
     return -1;
 }
 
+/* Asks object.NAME(). Returns 1, 0, or -1 with an exception. */
+static int ask(PyObject *object, const char *name)
+{
+    PyObject *answer = PyObject_CallMethod(object, name, NULL);
+    int yes = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    return yes;
+}
+
+/* Whether torch's tensor has its sign in a bit of its own, which what looks at it does not see: of
+ * x.conj() and x.conj().imag. */
+static int is_lazy(const struct core_view *view, PyObject *object)
+{
+    int lazy = 0;
+    if (view->dtype == MR_C64 || view->dtype == MR_C128)
+        lazy = ask(object, "is_conj");
+    return lazy != 0 || view->dtype < MR_F16 ? lazy : ask(object, "is_neg");
+}
+
+static int view_exchange(const struct core_kind *kind, PyObject *object, struct core_view *out)
+{
+    int rc = look(kind, object, out);
+    int lazy = rc == 0 && kind->has_bits ? is_lazy(out, object) : 0;
+    if (lazy <= 0)
+        return lazy < 0 ? -1 : rc;
+    PyObject *half = PyObject_CallMethod(object, "resolve_conj", NULL);
+    out->owner = half ? PyObject_CallMethod(half, "resolve_neg", NULL) : NULL;
+    Py_XDECREF(half);
+    return out->owner ? look(kind, out->owner, out) : -1;
+}
+
 static int view_dlpack(PyObject *object, struct core_view *out)
 {
     PyObject *capsule = PyObject_CallMethod(object, "__dlpack__", NULL);
     if (!capsule)
         return -1;
-    out->capsule = capsule;
+    out->owner = capsule;
     struct mr_dlpack *tensor = PyCapsule_GetPointer(capsule, "dltensor");
     return tensor ? view_tensor(&tensor->tensor, out) : -1;
 }
@@ -225,7 +258,7 @@ static int view_dlpack(PyObject *object, struct core_view *out)
 int core_view_begin(const struct core_kind *kind, PyObject *object, struct core_view *out)
 {
     int rc = -1;
-    out->buffer.obj = out->capsule = NULL;
+    out->buffer.obj = out->owner = NULL;
     if (kind->how == CORE_BUFFER)
         rc = view_buffer(object, out);
     else if (kind->how == CORE_EXCHANGE)
@@ -243,7 +276,7 @@ void core_view_end(struct core_view *view)
 {
     if (view->buffer.obj)
         release_buffer(&view->buffer);
-    Py_CLEAR(view->capsule); /* unconsumed, it ends its tensor */
+    Py_CLEAR(view->owner); /* a capsule that is not consumed ends its tensor */
 }
 
 int core_view_is_dense(const struct core_view *view)

@@ -31,7 +31,7 @@ struct core_view {
     int ndim;
     int64_t shape[MR_MAX_RANK], strides[MR_MAX_RANK]; /* in bytes */
     struct core_buffer buffer;                        /* obj is set: to be released */
-    PyObject *capsule;
+    PyObject *owner; /* of the memory, if not the object itself; or NULL */
 };
 
 /* Looks up the calls of the buffer protocol. */

@@ -46,6 +46,13 @@ def test_views():
     assert torch.equal(out, torch.stack(items))
 
 
+def test_lazy_signs():
+    """x.conj() and x.conj().imag share x's memory, and say in a bit what differs."""
+    x = torch.tensor([1 + 2j, 3 + 4j])
+    assert torch.from_dlpack(one_field([x.conj()], "c64", (2,))).tolist() == [[1 - 2j, 3 - 4j]]
+    assert torch.from_dlpack(one_field([x.conj().imag], "f32", (2,))).tolist() == [[-2, -4]]
+
+
 def test_scalars():
     items = [torch.tensor(i) for i in range(10)]
     assert torch.from_dlpack(one_field(items, "i64", ())).tolist() == list(range(10))
