@@ -41,7 +41,9 @@ configure_and_build() {
 }
 
 python_build() {
-    logged $work.log configure_and_build && link_package $work $work/build/python/_core.abi3.so
+    logged $work.log configure_and_build && link_package $work $work/build/python/_core.abi3.so || return 1
+    mkdir -p $work/millrace/_bin
+    ln -sfn "$PWD/$work/build/millrace" $work/millrace/_bin/
 }
 
 # ---- steps ----

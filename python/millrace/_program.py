@@ -12,8 +12,16 @@ def path() -> str:
     here = os.path.dirname(os.path.abspath(__file__))
     program = os.path.join(here, "_bin", "millrace")
     if not os.access(program, os.X_OK):
-        raise FileNotFoundError(f"{program}: no program in this build of the package: install the wheel")
+        raise FileNotFoundError(f"{program}: expected the program: was the package built by make wheel?")
     return program
+
+
+def doctor() -> str:
+    """What `millrace doctor` says of this machine: GPUs, limits, libraries that are missing."""
+    import subprocess
+
+    done = subprocess.run([path(), "doctor"], capture_output=True, text=True, errors="replace")
+    return done.stdout + done.stderr
 
 
 def main() -> NoReturn:
