@@ -55,8 +55,10 @@ static PyObject *batch_field(PyObject *self, PyObject *key)
     if (f < 0)
         return NULL;
     const struct mr_batch_field *field = &batch->field[f];
-    struct core_field_view view = {
-        .data = field->data, .spec = field->spec, .on_device = 1, .text = f};
+    struct core_field_view view = {.data = field->data,
+                                   .spec = field->spec,
+                                   .on_device = field->data != field->host,
+                                   .text = f};
     return core_field_create(core_of(self), ((struct batch *)self)->lease, &view);
 }
 

@@ -175,6 +175,15 @@ void core_engine_close_all(void)
 
 /* ---- leases ---- */
 
+/* Page-locked memory may be copied from in any stream, behind the host's back. */
+static struct mr_stream *first_use(struct core_engine *engine, const struct mr_batch *batch,
+                                   struct mr_stream *arrived)
+{
+    int locked = core_device_ordinal(engine->device) >= 0 && batch->n_fields > 0 &&
+                 batch->field[0].data == batch->field[0].host;
+    return arrived || !locked ? arrived : mr_stream_any(core_device_of(engine->device));
+}
+
 struct core_lease *core_lease_create(struct core_engine *engine, const struct mr_batch *batch,
                                      struct mr_stream *arrived)
 {
@@ -188,7 +197,8 @@ struct core_lease *core_lease_create(struct core_engine *engine, const struct mr
     atomic_fetch_add(&engine->refs, 1);
     lease->engine = engine;
     lease->batch = *batch;
-    lease->arrived = lease->used = arrived;
+    lease->arrived = arrived;
+    lease->used = first_use(engine, batch, arrived);
     pthread_mutex_lock(&engine->lock);
     lease->next = engine->leases;
     if (engine->leases)

@@ -88,8 +88,11 @@ static PyObject *get_part(const struct core_field *f, enum mr_dlpack_part part)
     const struct mr_batch_field *field = batch_field(f);
     if (!field)
         Py_RETURN_NONE;
-    if (part == MR_DLPACK_HOST)
+    if (part == MR_DLPACK_HOST) {
+        if (f->lease->engine->device) /* copies out of it may be in any stream */
+            core_lease_use(f->lease, mr_stream_any(core_device_of(f->lease->engine->device)));
         return other(f, field->host, &field->spec);
+    }
     uint64_t n = f->lease->batch.n + (part == MR_DLPACK_OFFSETS);
     struct mr_spec numbers = {.dtype = MR_I64, .rank = 1, .dim = {n}};
     return other(f, part == MR_DLPACK_OFFSETS ? field->offsets : field->lengths, &numbers);

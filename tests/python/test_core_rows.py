@@ -196,6 +196,15 @@ def test_read_only():
     assert host is not None and not np.from_dlpack(host).flags.writeable
 
 
+def test_simulated_device():
+    """Device memory that is the host's."""
+    for options in ({}, {"on_host": 1}):
+        l = loader(python_set(), device="sim", **options)
+        for b in batches(l):
+            y = np.from_dlpack(b.field("y"))
+            assert b.field("y").device == "cpu" and y.tolist() == list(b.indices)
+
+
 def test_dlpack_arguments():
     b = loader(python_set()).next()
     assert b is not None

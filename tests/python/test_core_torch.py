@@ -149,6 +149,20 @@ def test_cuda_streams_of_the_array_api():
 
 
 @cuda
+def test_cuda_on_host():
+    """Page-locked batches that the program copies itself, dropped before the copy has run."""
+    l = loader(python_set(64000), device="cuda", batch_size=64, on_host=1)
+    total = torch.zeros((), dtype=torch.int64, device="cuda")
+    while (b := l.next()) is not None:
+        y = torch.from_dlpack(b.field("y"))
+        assert not y.is_cuda and y.is_pinned()
+        torch.cuda._sleep(10000)
+        total += y.to("cuda", non_blocking=True).sum()
+        del y, b
+    assert int(total) == 64000 * 63999 // 2
+
+
+@cuda
 def test_cuda_graph():
     """A consumer that is captured into a graph; batches that come and go in between."""
     l = loader(python_set(6400), device="cuda", batch_size=64)
