@@ -1,4 +1,4 @@
-"""The engine: data sets, samplers, loaders, batches. millrace's own modules use it; its names may change."""
+"""The engine: data sets, samplers, loaders, batches. For millrace's own modules; it may change."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
@@ -15,7 +15,11 @@ class BadSamples(Error): ...
 class Cancelled(Error): ...
 
 class Spec(NamedTuple):
-    """A field: dtype "u8", "f32", ..., "string" or "bytes"; bit d of var_dims: dimension d varies."""
+    """A field of a sample or batch.
+
+    dtype: "u8", "f32", "bf16", "bool", ..., "string", "bytes". var_dims: bit d: dimension d varies,
+    up to shape[d].
+    """
 
     name: str
     dtype: str

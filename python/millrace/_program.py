@@ -12,7 +12,7 @@ def path() -> str:
     here = os.path.dirname(os.path.abspath(__file__))
     program = os.path.join(here, "_bin", "millrace")
     if not os.access(program, os.X_OK):
-        raise FileNotFoundError(f"{program}: expected the program: was the package built by make wheel?")
+        raise FileNotFoundError(f"{program}: no program: was the package built by make wheel?")
     return program
 
 

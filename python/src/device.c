@@ -1,4 +1,4 @@
-/* Devices by name, shared by the loaders that use them, and wrappers of other libraries' streams. */
+/* Devices by name, shared by the loaders that use them; wrappers of other libraries' streams. */
 #include "lease.h"
 #include <errno.h>
 #include <stdlib.h>

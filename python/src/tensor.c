@@ -1,8 +1,8 @@
 /*
  * Fields as DLPack tensors, after the array API standard.
  *
- * Not by mr_batch_to_dlpack(): a field may outlive the loader, and be handed on then. Each tensor is
- * a share of the lease, which ends on any thread, without the GIL.
+ * Not by mr_batch_to_dlpack(): a field may outlive the loader, and be handed on then. Each tensor
+ * is a share of the lease, which ends on any thread, without the GIL.
  */
 #include "tensor.h"
 #include <stdlib.h>
@@ -128,8 +128,8 @@ static PyObject *copied(const struct core_field *f, int versioned)
 
 /* ---- streams ---- */
 
-/* Makes the consumer's stream wait for the bytes, and the batch's end for its work. Work in a stream
- * that next() was not called with may go on in others, so its end is that of all streams. */
+/* Makes the consumer's stream wait for the bytes, and the batch's end for its work. Work in a
+ * stream that next() was not called with may go on in others, so its end is that of all streams. */
 static int hand_over(const struct core_field *f, void *native)
 {
     struct core_lease *lease = f->lease;

@@ -15,7 +15,9 @@ def fetch(
     return [(np.full((3, 4), i, np.float32), i) for i in indices]
 
 
-def python_set(n: int = 1000, fetch: object = fetch, fields: object = FIELDS, **more: object) -> c.Dataset:
+def python_set(
+    n: int = 1000, fetch: object = fetch, fields: object = FIELDS, **more: object
+) -> c.Dataset:
     return c.Dataset.python(n, fields, fetch, **more)  # type: ignore[arg-type]
 
 

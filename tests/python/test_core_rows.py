@@ -27,7 +27,7 @@ NUMPY = {
 }
 
 
-def one_field(items: list[object], dtype: str, shape: tuple[int, ...], var_dims: int = 0, **options):  # type: ignore[no-untyped-def]
+def one_field(items, dtype, shape, var_dims=0, **options):  # type: ignore[no-untyped-def]
     """The fields of all batches of a set with one field."""
 
     def fetch(epoch, seed, indices, positions, worker):  # type: ignore[no-untyped-def]
@@ -76,7 +76,9 @@ def test_numbers_of_python(dtype: str, values: list[float]):
     assert np.asarray(field).tolist() == values
 
 
-@pytest.mark.parametrize("dtype, value", [("u8", 256), ("i8", -129), ("bool", 2), ("u64", -1), ("f16", 0.5)])
+@pytest.mark.parametrize(
+    "dtype, value", [("u8", 256), ("i8", -129), ("bool", 2), ("u64", -1), ("f16", 0.5)]
+)
 def test_numbers_that_do_not_fit(dtype: str, value: float):
     with pytest.raises(ValueError, match=f"expected v {dtype}|OverflowError"):
         one_field([value], dtype, ())

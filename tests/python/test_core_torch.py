@@ -106,7 +106,7 @@ def test_cuda(with_stream: bool):
 
 @cuda
 def test_cuda_side_streams():
-    """A batch that arrives on one stream and is used on another, and dropped before that has run."""
+    """A batch that arrives on one stream, is used on another, and dropped before that has run."""
     l = loader(python_set(64000), device="cuda", batch_size=64)
     first, second = torch.cuda.Stream(), torch.cuda.Stream()
     sums = []

@@ -12,7 +12,9 @@ from millrace import _program
 
 
 def run(*command: str, **more: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, **more)  # type: ignore[call-overload]
+    return subprocess.run(  # type: ignore[call-overload]
+        command, capture_output=True, text=True, timeout=120, **more
+    )
 
 
 def test_module_is_the_program():
