@@ -18,7 +18,7 @@
  *   random.h     keyed random numbers for callbacks place.h     rank and world by the environment
  *   dlpack.h     batches as other libraries' tensors
  *   budget.h     threads and memory that loaders share
- *   iterable.h   data sets of unknown length
+ *   iterable.h   data sets of unknown length        workers.h   samples made by other processes
  *
  * nn.h, optim.h, train.h and checkpoint.h are in libmillrace-train, profile.h is in
  * libmillrace-profile, the others are in libmillrace.
@@ -83,5 +83,6 @@
 #include <millrace/train.h>
 #include <millrace/transform.h>
 #include <millrace/version.h>
+#include <millrace/workers.h>
 
 #endif

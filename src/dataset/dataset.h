@@ -151,6 +151,7 @@ struct mr_dataset {
     bool picture_bounded;
     bool wants_decoder; /* get() keeps state in the thread's decoder */
     bool draws;         /* samples depend on the epoch */
+    uint32_t makers;    /* processes that make them while threads wait; 0: threads do */
     /* Of iterable ones (n is MR_UNKNOWN): why the source can be read once only, as a clause; "": it
      * can be rewound. */
     char once[112];
@@ -311,6 +312,6 @@ extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
 extern const struct mr_dataset_ops mr_dataset_idx, mr_dataset_npy, mr_dataset_raw,
     mr_dataset_synthetic, mr_dataset_array, mr_dataset_callback, mr_dataset_located, mr_dataset_tar,
     mr_dataset_safetensors, mr_dataset_folder, mr_dataset_list, mr_dataset_csv, mr_dataset_video,
-    mr_dataset_mix, mr_dataset_npz, mr_dataset_iterable;
+    mr_dataset_mix, mr_dataset_npz, mr_dataset_iterable, mr_dataset_workers;
 
 #endif

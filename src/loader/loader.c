@@ -208,6 +208,8 @@ static uint32_t count_workers(const struct mr_loader *ld)
     uint32_t cpus = (uint32_t)MR_MIN(mr_cpu_count(), MR_MAX_WORKERS);
     if (ld->opts.workers > 0)
         return ld->opts.workers;
+    if (ld->ds->makers > 0) /* one waits for rows while the other hands out what comes next */
+        cpus = MR_MIN(2 * ld->ds->makers, MR_MAX_WORKERS);
     return ld->share.budget ? mr_budget_workers(&ld->share, MR_MAX_WORKERS) : cpus;
 }
 
