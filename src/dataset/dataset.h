@@ -22,6 +22,7 @@
 #define MR_DATASET_DATASET_H
 
 #include "base/base.h"
+#include "base/shared_memory.h"
 #include "codec/image.h"
 #include "storage/storage.h"
 #include <millrace/callback.h>
@@ -151,6 +152,7 @@ struct mr_dataset {
     bool picture_bounded;
     bool wants_decoder; /* get() keeps state in the thread's decoder */
     bool draws;         /* samples depend on the epoch */
+    struct mr_shared_memory *shared; /* for slots that they write; NULL: none */
     uint32_t makers;    /* processes that make them while threads wait; 0: threads do */
     /* Of iterable ones (n is MR_UNKNOWN): why the source can be read once only, as a clause; "": it
      * can be rewound. */

@@ -110,6 +110,7 @@ static int create_ring(struct mr_loader *ld)
     bool unified = ld->device_info.unified;
     ld->ring.device = ld->device;
     ld->ring.host_kind = unified || !ld->opts.pin ? MR_PAGEABLE : MR_PINNED;
+    ld->ring.shared = ld->ds->shared;
     ld->ring.awaits_release = ld->backends.writes_device;
     ld->ring.n_places = ld->ring.n_slots;
     if (!ld->opts.in_order)

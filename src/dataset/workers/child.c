@@ -16,6 +16,7 @@
 #define START_WAIT_NS 500000
 
 struct child {
+    int fd;
     struct mr_shared_head *head;
     uint64_t bytes;
     const struct mr_worker_opts *opts;
@@ -123,7 +124,7 @@ static uint32_t oldest(const struct child *c)
 }
 
 /* Takes a job. NULL: there is none. */
-static struct mr_shared_job *take(struct child *c, uint32_t *out)
+static struct mr_shared_job *take(struct child *c)
 {
     struct mr_shared_head *h = c->head;
     for (uint32_t i; (i = oldest(c)) < h->n_jobs;) {
@@ -133,7 +134,6 @@ static struct mr_shared_job *take(struct child *c, uint32_t *out)
             continue;
         atomic_fetch_and(&h->posted[i / 64], ~(1ull << i % 64));
         atomic_store(&job->start_ns, mr_time_ns());
-        *out = i;
         return job;
     }
     return NULL;
@@ -163,6 +163,32 @@ static void sleep_for_work(struct child *c)
     atomic_fetch_and(word, ~bit);
 }
 
+/* The memory has grown by the slots of a loader: maps all of it again. job: at its new address. */
+static int grow(struct child *c, struct mr_shared_job **job)
+{
+    struct stat st;
+    uint64_t at = (uint64_t)((unsigned char *)*job - (unsigned char *)c->head);
+    if (fstat(c->fd, &st) < 0)
+        return mr_error_errno(errno, "mr_worker_run: descriptor %d", c->fd);
+    void *moved = mremap(c->head, c->bytes, (size_t)st.st_size, MREMAP_MAYMOVE);
+    if (moved == MAP_FAILED)
+        return mr_error_errno(errno, "mr_worker_run: cannot map %lld bytes of shared memory",
+                              (long long)st.st_size);
+    c->head = moved;
+    c->bytes = (uint64_t)st.st_size;
+    *job = (struct mr_shared_job *)((unsigned char *)moved + at);
+    return 0;
+}
+
+static int cover(struct child *c, struct mr_shared_job **job)
+{
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < (*job)->n; i++)
+        for (int f = 0; f < c->head->n_fields; f++)
+            last = MR_MAX(last, (*job)->at[i][f] + c->head->row_bytes);
+    return last <= c->bytes ? 0 : grow(c, job);
+}
+
 /* What the callback gets. */
 struct call {
     struct mr_sample_context context[MR_JOB_ROWS];
@@ -171,13 +197,10 @@ struct call {
     int rc[MR_JOB_ROWS];
 };
 
-static void prepare(const struct child *c, const struct mr_shared_job *job, uint32_t at,
-                    struct call *call)
+static void prepare(const struct child *c, const struct mr_shared_job *job, struct call *call)
 {
     struct mr_shared_head *h = c->head;
     for (uint32_t i = 0; i < job->n; i++) {
-        unsigned char *row =
-            (unsigned char *)h + h->rows_at + at * h->job_rows_bytes + i * h->row_bytes;
         call->context[i] = (struct mr_sample_context){.size = sizeof call->context[i],
                                                       .index = job->row[i].index,
                                                       .epoch = job->row[i].epoch,
@@ -187,7 +210,7 @@ static void prepare(const struct child *c, const struct mr_shared_job *job, uint
                                                       .worker_state = c->state};
         call->rc[i] = NOT_MADE;
         for (int f = 0; f < h->n_fields; f++) {
-            call->row[i][f] = row + h->field_at[f];
+            call->row[i][f] = (unsigned char *)h + job->at[i][f];
             memcpy(call->dim[i][f], h->field[f].dim, sizeof call->dim[i][f]);
         }
     }
@@ -238,18 +261,22 @@ static void finish(struct mr_shared_job *job)
         mr_futex_wake(&job->state, 1);
 }
 
-static void work(struct child *c, struct call *call)
+/* Until the parent is done or gone. */
+static int work(struct child *c, struct call *call)
 {
     while (!atomic_load(&c->head->closed) && !parent_ended(c)) {
-        uint32_t at;
         struct mr_shared_job *job;
-        while (!atomic_load(&c->head->closed) && (job = take(c, &at))) {
-            prepare(c, job, at, call);
+        while (!atomic_load(&c->head->closed) && (job = take(c))) {
+            int rc = cover(c, &job);
+            if (rc < 0)
+                return rc;
+            prepare(c, job, call);
             make(c, job, call);
             finish(job);
         }
         sleep_for_work(c);
     }
+    return 0;
 }
 
 /* ---- running ---- */
@@ -279,7 +306,7 @@ static int run(struct child *c)
     call->dim = calloc(MR_JOB_ROWS, sizeof *call->dim);
     int rc = call->dim ? enter(c) : mr_error_nomem("mr_worker_run", sizeof *call->dim);
     if (rc == 0) {
-        work(c, call);
+        rc = work(c, call);
         if (c->opts->exit)
             c->opts->exit(c->opts->user, c->id, c->state);
     }
@@ -311,7 +338,7 @@ void mr_worker_opts_fill(struct mr_worker_opts *opts, size_t size)
 int mr_worker_run(int fd, const struct mr_worker_opts *opts)
 {
     struct mr_worker_opts o = {.size = sizeof o};
-    struct child c = {.opts = &o, .parent = -1};
+    struct child c = {.opts = &o, .fd = fd, .parent = -1};
     if (!opts)
         return mr_error_null("mr_worker_run", "options");
     int rc = mr_opts_take("worker_opts", opts, &o, sizeof o);

@@ -28,7 +28,8 @@ struct wanted {
     void *const (*row)[MR_MAX_FIELDS];
     uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK];
     int *rc;
-    struct thread *thread; /* NULL: none */
+    struct thread *thread;        /* NULL: none */
+    struct mr_shared_block slots; /* rows in it are written by the workers; data NULL: none */
 };
 
 /* A job of it: samples [from, from + n). */
@@ -73,6 +74,20 @@ static void wake_worker(struct mr_process_pool *p)
         mr_futex_wake(&p->head->work, 1);
 }
 
+/* Where in the shared memory a row's field is; 0: not there. */
+static uint64_t direct(const struct wanted *w, uint32_t at, uint32_t f)
+{
+    uint64_t in = (uint64_t)((uintptr_t)w->row[at][f] - (uintptr_t)w->slots.data);
+    return w->slots.data && in < w->slots.bytes ? w->slots.offset + in : 0;
+}
+
+/* Where a job has memory of its own for it. */
+static uint64_t staged(const struct mr_process_pool *p, const struct piece *piece, uint32_t i,
+                       uint32_t f)
+{
+    return p->rows_at + piece->job * p->job_rows_bytes + i * p->row_bytes + p->field_at[f];
+}
+
 static void post(struct mr_process_pool *p, const struct wanted *w, const struct piece *piece)
 {
     struct mr_shared_job *job = mr_process_pool_job(p, piece->job);
@@ -80,6 +95,10 @@ static void post(struct mr_process_pool *p, const struct wanted *w, const struct
         const struct mr_sample_context *c = &w->context[piece->from + i];
         job->row[i] = (struct mr_shared_row){
             .index = c->index, .epoch = c->epoch, .seed = c->seed, .position = c->position};
+        for (uint32_t f = 0; f < (uint32_t)w->ds->n_fields; f++) {
+            uint64_t at = direct(w, piece->from + i, f);
+            job->at[i][f] = at ? at : staged(p, piece, i, f);
+        }
     }
     job->n = piece->n;
     atomic_store(&job->start_ns, 0);
@@ -149,8 +168,6 @@ static int take_row(const struct wanted *w, const struct piece *piece, uint32_t 
 {
     const struct mr_process_pool *p = mr_process_pool_of(w->ds);
     const struct mr_shared_job *job = mr_process_pool_job(p, piece->job);
-    const unsigned char *from = (const unsigned char *)p->head + p->rows_at +
-                                piece->job * p->job_rows_bytes + i * p->row_bytes;
     uint32_t at = piece->from + i, n_fields = (uint32_t)w->ds->n_fields;
     uint64_t index = w->context[at].index;
     if (job->row[i].rc != 0)
@@ -161,7 +178,9 @@ static int take_row(const struct wanted *w, const struct piece *piece, uint32_t 
     if (rc < 0)
         return rc;
     for (uint32_t f = 0; f < n_fields; f++)
-        memcpy(w->row[at][f], from + p->field_at[f], used_bytes(&w->ds->field[f], w->dim[at][f]));
+        if (!direct(w, at, f))
+            memcpy(w->row[at][f], (const unsigned char *)p->head + staged(p, piece, i, f),
+                   used_bytes(&w->ds->field[f], w->dim[at][f]));
     return 0;
 }
 
@@ -301,6 +320,8 @@ int mr_workers_get_run(const struct mr_dataset *ds, uint32_t n,
         return broken(p);
     if (w.thread)
         w.thread->n = 0;
+    for (int f = 0; f < ds->n_fields && !w.slots.data; f++)
+        w.slots = mr_shared_block_find(p->memory, row[0][f]);
     make_all(&w, n);
     return 0;
 }

@@ -34,7 +34,7 @@ static int start_process(struct mr_process_pool *p, uint32_t i)
     uint64_t errors = mr_error_count();
     atomic_store(&shared->ready, 0);
     atomic_store(&shared->code, 0);
-    int rc = p->start(p->user.user, i, p->fd, &pid);
+    int rc = p->start(p->user.user, i, mr_shared_memory_fd(p->memory), &pid);
     if (rc == 0 && (pid <= 0 || pid > INT_MAX))
         rc = mr_error_set(MR_ECALLBACK, "start set pid %lld", (long long)pid);
     if (rc < 0)
@@ -209,15 +209,19 @@ static int next_tick(const struct mr_process_pool *p, uint64_t now)
 static void watch(struct mr_process_pool *p, int timeout_ms)
 {
     struct pollfd fd[MR_MAX_WORKER_PROCESSES + 1];
+    uint32_t worker[MR_MAX_WORKER_PROCESSES], n = 0;
     for (uint32_t i = 0; i < p->n; i++)
-        fd[i] = (struct pollfd){.fd = p->worker[i].pidfd, .events = POLLIN};
+        if (p->worker[i].pidfd >= 0) {
+            worker[n] = i;
+            fd[n++] = (struct pollfd){.fd = p->worker[i].pidfd, .events = POLLIN};
+        }
     bool listens = !atomic_load(&p->closing);
-    fd[p->n] = (struct pollfd){.fd = listens ? p->wake : -1, .events = POLLIN};
-    if (poll(fd, p->n + 1, timeout_ms) <= 0)
+    fd[n] = (struct pollfd){.fd = p->wake, .events = POLLIN};
+    if (poll(fd, listens ? n + 1 : n, timeout_ms) <= 0)
         return;
-    for (uint32_t i = 0; i < p->n; i++)
-        if (fd[i].fd >= 0 && fd[i].revents)
-            bury(p, i);
+    for (uint32_t i = 0; i < n; i++)
+        if (fd[i].revents)
+            bury(p, worker[i]);
 }
 
 static uint32_t count_running(const struct mr_process_pool *p)

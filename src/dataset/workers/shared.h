@@ -5,6 +5,9 @@
  *   jobs        runs of up to MR_JOB_ROWS samples: what is asked for, who makes it, what came of it
  *   rows        each job's memory for its samples' fields
  *
+ * and behind these the slots of loaders: rows go there directly where nothing has to be done to
+ * them first. The parent says for each field of each sample where it is to be written.
+ *
  * A job's life. A thread of the parent takes a free one, fills it, and posts it: state POSTED,
  * owner 0, its bit in `posted`. A worker that changes the owner from 0 to itself makes it. It
  * writes the rows and the results, and last the state: DONE. The thread that waits for that takes
@@ -79,7 +82,10 @@ struct mr_shared_job {
     uint64_t took_ns;
     struct mr_shared_row row[MR_JOB_ROWS];
     char text[MR_JOB_ROWS][MR_ERROR_BYTES]; /* of errors */
-    uint64_t dim[][MR_MAX_RANK];            /* MR_JOB_ROWS x n_fields */
+    /* MR_JOB_ROWS x n_fields each: where a field is to be written, as an offset in the shared
+     * memory, and its dimensions. */
+    uint64_t at[MR_JOB_ROWS][MR_MAX_FIELDS];
+    uint64_t dim[][MR_MAX_RANK];
 };
 
 static inline struct mr_shared_job *mr_shared_job(struct mr_shared_head *head, uint64_t jobs_at,

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define JOBS_A_WORKER 8 /* some being made, some posted, some whose rows are being taken */
@@ -65,20 +64,17 @@ static void fill_head(struct mr_process_pool *p, const struct mr_dataset *ds)
     h->mark = MR_WORKERS_MARK;
 }
 
-static int create_memory(struct mr_process_pool *p, const struct mr_dataset *ds)
+static int create_memory(struct mr_process_pool *p, struct mr_dataset *ds)
 {
-    void *at = NULL;
     int rc = lay_out(p, ds);
     if (rc < 0)
         return rc;
-    p->fd = mr_memfd_create(p->user.name, p->bytes);
-    if (p->fd < 0)
-        return p->fd;
-    rc = mr_memfd_map(p->user.name, p->fd, 0, p->bytes, &at);
+    rc = mr_shared_memory_create(p->user.name, p->bytes, &p->block, &p->memory);
     if (rc < 0)
         return rc;
-    p->head = at;
+    p->head = (struct mr_shared_head *)p->block.data;
     fill_head(p, ds);
+    ds->shared = p->memory;
     return 0;
 }
 
@@ -111,7 +107,7 @@ static int open_workers(struct mr_dataset *ds, const void *options)
 {
     const struct mr_workers_opts *o = options;
     struct mr_process_pool *p = ds->state;
-    p->fd = p->wake = -1;
+    p->wake = -1;
     int rc = check(o, o->name && o->name[0] ? o->name : ds->ops->name);
     if (rc < 0)
         return rc;
@@ -143,10 +139,9 @@ static void close_workers(struct mr_dataset *ds)
     bool ours = p->process.pid != 0 && mr_process_is(&p->process);
     if (ours && p->has_monitor)
         mr_monitor_close(p);
-    if (p->head)
-        munmap(p->head, p->bytes);
-    if (p->fd >= 0)
-        close(p->fd);
+    if (p->memory)
+        mr_shared_block_destroy(p->memory, &p->block);
+    mr_shared_memory_release(p->memory);
     if (ours && p->has_lock) {
         pthread_cond_destroy(&p->freed);
         pthread_mutex_destroy(&p->lock);

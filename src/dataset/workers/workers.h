@@ -40,7 +40,8 @@ struct mr_process_pool {
     uint64_t timeout_ns;
 
     /* The shared memory, and where things are in it: workers can write its head, too. */
-    int fd;
+    struct mr_shared_memory *memory;
+    struct mr_shared_block block; /* the first */
     struct mr_shared_head *head;
     uint64_t bytes, jobs_at, job_bytes, rows_at, job_rows_bytes, row_bytes;
     uint64_t field_at[MR_MAX_FIELDS];
