@@ -3,7 +3,8 @@
  * Two producers fill tensors of a pool and send their handles through a ring; two consumers add
  * them up and give them back. One producer is killed in the middle; what it held comes back.
  *
- *   cc shared_tensors.c $(pkg-config --cflags --libs millrace) -o shared_tensors && ./shared_tensors
+ *   cc shared_tensors.c $(pkg-config --cflags --libs millrace) -o shared_tensors
+ *   ./shared_tensors
  */
 #include <millrace/millrace.h>
 #include <signal.h>

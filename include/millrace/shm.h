@@ -68,8 +68,8 @@ enum mr_shm_flags {
 MR_API int mr_shm_create(struct mr_device *dev, uint64_t bytes, unsigned flags,
                          struct mr_shm **out);
 /* Maps a block that another process made. fd: from mr_shm_fd() there, got by fork, exec or
- * SCM_RIGHTS; it is duplicated. dev, flags: as above, for this process. Errors as above; MR_EFORMAT:
- * not a block, or of another version. */
+ * SCM_RIGHTS; it is duplicated. dev, flags: as above, for this process. Errors as above;
+ * MR_EFORMAT: not a block, or of another version. */
 MR_API int mr_shm_attach(struct mr_device *dev, int fd, unsigned flags, struct mr_shm **out);
 /* The descriptor, closed on exec and by mr_shm_close(). -1: shm is NULL. */
 MR_API int mr_shm_fd(const struct mr_shm *shm);
@@ -77,8 +77,8 @@ MR_API int mr_shm_fd(const struct mr_shm *shm);
 MR_API void mr_shm_close(struct mr_shm *shm);
 
 /* Plain bytes, aligned to 64. The call with a new name makes the area, the others find it, with the
- * same size. Returns 0; MR_EMISUSE: no name, too long a name, another size; MR_ELIMIT: no space, too
- * many parts. */
+ * same size. Returns 0; MR_EMISUSE: no name, too long a name, another size; MR_ELIMIT: no space,
+ * too many parts. */
 MR_API int mr_shm_area(struct mr_shm *shm, const char *name, uint64_t bytes, void **out);
 MR_API uint64_t mr_shm_area_bytes(uint64_t bytes); /* what it takes of a block */
 

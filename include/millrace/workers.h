@@ -91,7 +91,8 @@ MR_API int mr_dataset_open_workers(const struct mr_workers_opts *opts, struct mr
 /* What a worker process does. The rules for callbacks of callback.h hold. */
 struct mr_worker_opts {
     size_t size; /* of this struct, set by mr_worker_opts_init() */
-    /* As in mr_callback_opts. Called by one thread. The context's worker is the process's number. */
+    /* As in mr_callback_opts. Called by one thread. The context's worker is the process's number.
+     */
     int (*get_run)(void *user, uint64_t n, const struct mr_sample_context context[],
                    void *const (*row)[MR_MAX_FIELDS], uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK],
                    int rc[]);

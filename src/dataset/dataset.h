@@ -150,10 +150,10 @@ struct mr_dataset {
     int picture;
     /* the user gave the spec's height and width; otherwise they are only a guess */
     bool picture_bounded;
-    bool wants_decoder; /* get() keeps state in the thread's decoder */
-    bool draws;         /* samples depend on the epoch */
+    bool wants_decoder;              /* get() keeps state in the thread's decoder */
+    bool draws;                      /* samples depend on the epoch */
     struct mr_shared_memory *shared; /* for slots that they write; NULL: none */
-    uint32_t makers;    /* processes that make them while threads wait; 0: threads do */
+    uint32_t makers; /* processes that make them while threads wait; 0: threads do */
     /* Of iterable ones (n is MR_UNKNOWN): why the source can be read once only, as a clause; "": it
      * can be rewound. */
     char once[112];

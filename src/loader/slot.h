@@ -147,7 +147,8 @@ static inline unsigned char **mr_slot_kept(const struct mr_slot *slot, uint64_t 
     return &slot->kept[(uint64_t)f * slot->most_rows + row];
 }
 
-/* Memory for n slots. shared: for processes that write rows; NULL: none. host_kind: MR_PINNED or MR_PAGEABLE; two_halves: on the device as well. */
+/* Memory for n slots. shared: for processes that write rows; NULL: none. host_kind: MR_PINNED or
+ * MR_PAGEABLE; two_halves: on the device as well. */
 int mr_slot_memory_create(struct mr_device *device, struct mr_shared_memory *shared,
                           enum mr_memory host_kind, const struct mr_layout *layout, uint32_t n,
                           bool two_halves, struct mr_slot_memory **out);
