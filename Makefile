@@ -15,6 +15,8 @@ help:
 	@echo 'make fuzz      each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS) seconds'
 	@echo 'make bench     ours, memcpy and PyTorch (by PYTHON=python3) in turn; one table'
 	@echo 'make install   to DESTDIR=, PREFIX=$(PREFIX)'
+	@echo 'make wheel     the Python package: one wheel in dist/'
+	@echo 'make python    its tests, with each Python 3.10 to 3.13 found'
 	@echo 'make dist      relocatable folder and tarball in dist/'
 	@echo 'make clean     remove build/ and dist/'
 
@@ -43,6 +45,12 @@ dist: setup-build
 	@scripts/build.sh release
 	@scripts/dist.sh build/release dist
 
+wheel: setup-test
+	@scripts/wheel.sh
+
+python: setup-test
+	@scripts/python.sh test
+
 install: setup-build
 	@scripts/build.sh release
 	@cmake --install build/release --prefix '$(PREFIX)'
@@ -57,4 +65,4 @@ setup-test:
 setup-lint:
 	@scripts/setup.sh build test lint
 
-.PHONY: help demo check check-slow asan tsan lint fuzz bench dist install clean setup-build setup-test setup-lint
+.PHONY: help demo check check-slow asan tsan lint fuzz bench dist wheel python install clean setup-build setup-test setup-lint

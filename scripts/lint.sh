@@ -7,12 +7,12 @@ steps=${*:-format lines tidy cppcheck shell man abi}
 failed=0
 sources() {
     git ls-files -co --exclude-standard -- 'src/*.[ch]' 'include/*.h' 'cli/*.[ch]' 'tests/*.[ch]' 'examples/*.[ch]' \
-        'bench/*.[ch]'
+        'bench/*.[ch]' 'python/*.[ch]'
 }
 # The library's, the program's and the recorder's own C files that the dev build compiles. Not the video module: its errors
 # come through a table, and the analyzer would follow paths on which one is success.
 compiled() {
-    git ls-files -co --exclude-standard -- 'src/*.c' 'cli/*.c' 'tests/*.c' ':!src/codec/video/' | while read -r file; do
+    git ls-files -co --exclude-standard -- 'src/*.c' 'cli/*.c' 'tests/*.c' 'python/*.c' ':!src/codec/video/' | while read -r file; do
         if grep -q "\"file\": \"$PWD/$file\"" build/dev/compile_commands.json; then echo "$file"; fi
     done
 }
@@ -64,8 +64,8 @@ lint_tidy() {
 lint_cppcheck() {
     nice cppcheck --quiet -j"$jobs" --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,portability,performance \
         --suppress=missingIncludeSystem --suppress=missingInclude --suppressions-list=.cppcheck-suppressions \
-        -Iinclude -Isrc -Icli -D_GNU_SOURCE -DMILLRACE_HAVE_URING=1 -DMILLRACE_HAVE_HTTP=1 \
-        '-DcJSON_ArrayForEach(e, a)=while ((e = next_of(a)))' src cli
+        -Iinclude -Isrc -Icli -Ipython/src -D_GNU_SOURCE -DMILLRACE_HAVE_URING=1 -DMILLRACE_HAVE_HTTP=1 \
+        '-DcJSON_ArrayForEach(e, a)=while ((e = next_of(a)))' '-DPy_RETURN_NONE=return 0' src cli python
 }
 
 lint_shell() {

@@ -62,7 +62,9 @@ static float inside(const struct photo *p, float x, float y)
 {
     float wedge = TAU / (float)p->corners, angle = atan2f(y - p->y, x - p->x) - p->turn;
     float off = angle - wedge * floorf(angle / wedge) - wedge / 2;
-    float edge = p->radius * cosf(wedge / 2) - hypotf(x - p->x, y - p->y) * cosf(off);
+    /* As hypotf() computes it, whose symbol of glibc 2.35 would keep the program from older ones. */
+    double dx = x - p->x, dy = y - p->y;
+    float edge = p->radius * cosf(wedge / 2) - (float)sqrt(dx * dx + dy * dy) * cosf(off);
     return fminf(1, fmaxf(0, edge + 0.5f));
 }
 

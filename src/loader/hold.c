@@ -159,7 +159,7 @@ static int make_slot(struct mr_loader *ld, struct mr_slot **out)
     if (rc < 0)
         return rc;
     rc = mr_slot_memory_create(ld->device, ld->ring.shared, ld->ring.host_kind, &ld->layout, 1,
-                               !unified, &memory);
+                               ld->ships, &memory);
     if (rc < 0)
         return rc;
     rc = mr_slot_create(memory, 0, 1, &ld->layout, ld->opts.batch_size, &slot);

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Arrows between rooms point only down: every #include in src/, cli/, examples/ and the public headers is one that
-# layers.txt allows. The program and the examples see public headers only. The table itself splits the rooms into libraries as
+# Arrows between rooms point only down: every #include in src/, cli/, python/, examples/ and the public headers is one
+# that layers.txt allows. The program, the Python module and the examples see public headers only. The table itself splits the rooms into libraries as
 # CMakeLists.txt does, and lets none of them need one above it. usage: layers.sh SOURCE_ROOT
 set -u
 table=$(cd "$(dirname "$0")" && pwd)/layers.txt
 cd "$1" || exit 1
 folders=
-for folder in src cli examples include; do
+for folder in src cli python examples include; do
     if [ -d $folder ]; then folders="$folders $folder"; fi
 done
 

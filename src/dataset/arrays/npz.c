@@ -14,7 +14,10 @@ struct state {
 
 static const char *lacks(void)
 {
-    return MILLRACE_HAVE_ZIP ? NULL : "built without libzip: install libzip-dev and build again";
+    return MILLRACE_HAVE_ZIP ? NULL
+                             : "built without libzip, as the Python package is: save the arrays as "
+                               "npy files, or install "
+                               "libzip-dev and build again";
 }
 
 #if MILLRACE_HAVE_ZIP

@@ -1,0 +1,5 @@
+"""python -m millrace: the program."""
+
+from ._program import main
+
+main()

@@ -1,0 +1,213 @@
+#!/bin/bash
+# The Python package. usage:
+#   scripts/python.sh build              build/python/: the package, to import from with PYTHONPATH=build/python
+#   scripts/python.sh test [PYTHON...]   the tests, each step with a PASS, FAIL or SKIP line: types; the module under ASan; the
+#                                        wheel in an environment of each Python (default: 3.10 to 3.13, of PATH and of pyenv)
+# MILLRACE_TORCH_PYTHON=PYTHON: the tests also with that one, which has torch. MILLRACE_TORCH=1: with one that gets torch from
+# PyPI (2 GB). PYTEST_ARGS: more arguments of pytest.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+jobs=${JOBS:-$(nproc)}
+work=build/python
+versions='3.10 3.11 3.12 3.13'
+failed=0
+
+# command...: into the log; its end is shown if it fails.
+logged() { # log, command...
+    local log=$1
+    shift
+    mkdir -p "$(dirname "$log")"
+    "$@" >"$log" 2>&1 </dev/null && return
+    grep -E -A5 '(error|warning): |FAILED:|CMake Error|^(FAILED|ERROR) |^E  ' "$log" | tail -60 >&2
+    echo "python: $1 failed; the whole log: $log" >&2
+    return 1
+}
+
+# The Python files as links instead of copies: changes of them need no new build.
+link_package() { # folder, module
+    local file
+    mkdir -p "$1/millrace"
+    find "$1/millrace" -xtype l -delete
+    for file in "$PWD"/python/millrace/*; do
+        case $file in *__pycache__) ;; *) ln -sfn "$file" "$1/millrace/" ;; esac
+    done
+    ln -sfn "$PWD/$2" "$1/millrace/"
+}
+
+configure_and_build() {
+    cmake -S . -B $work/build -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DMILLRACE_WERROR=ON -DMILLRACE_TESTS=OFF \
+        -DMILLRACE_PYTHON=ON ${PYTHON:+-DPython_EXECUTABLE="$PYTHON"} &&
+        cmake --build $work/build -j "$jobs" --target millrace_python millrace_cli millrace-record
+}
+
+python_build() {
+    logged $work.log configure_and_build && link_package $work $work/build/python/_core.abi3.so || return 1
+    mkdir -p $work/millrace/_bin
+    ln -sfn "$PWD/$work/build/millrace" $work/millrace/_bin/
+}
+
+# ---- steps ----
+
+# step NAME FUNCTION ARGUMENTS...: 77 is a skip.
+step() {
+    local name=$1 start=$SECONDS
+    shift
+    "$@"
+    case $? in
+    0) echo "PASS python.$name ($((SECONDS - start)) s)" ;;
+    77) echo "SKIP python.$name" ;;
+    *)
+        echo "FAIL python.$name ($((SECONDS - start)) s)"
+        failed=1
+        ;;
+    esac
+}
+
+# A Python by its version: on PATH, else pyenv's newest.
+find_python() { # version
+    local found
+    for found in "$(command -v "python$1")" $(find ~/.pyenv/versions -path "*/bin/python$1" 2>/dev/null | sort -rV); do
+        if [ -n "$found" ] && "$found" -c 'import venv, ensurepip' 2>/dev/null; then
+            echo "$found"
+            return
+        fi
+    done
+}
+
+# One that C modules can be built with.
+find_builder() {
+    local version python
+    for version in 3.12 3.13 3.11 3.10; do
+        for python in "$(find_python $version)" $(find ~/.pyenv/versions -path "*/bin/python$version" 2>/dev/null); do
+            if [ -n "$python" ] && "$python" -c 'import os, sysconfig, sys
+sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))'; then
+                echo "$python"
+                return
+            fi
+        done
+    done
+}
+
+make_venv() { # folder, python, packages...
+    local folder=$1 python=$2
+    shift 2
+    "$python" -m venv "$folder" && "$folder/bin/pip" install --disable-pip-version-check --upgrade "$@"
+}
+
+# An environment with packages, made once.
+venv() { # folder, python, packages...
+    [ -f "$1/made" ] && [ "$(cat "$1/made")" = "$*" ] && return
+    rm -rf "$1"
+    logged "$1.log" make_venv "$@" && echo "$*" >"$1/made"
+}
+
+the_wheel() {
+    local wheel
+    wheel=$(find dist -name 'millrace-*-cp310-abi3-*.whl' 2>/dev/null | head -1)
+    [ -n "$wheel" ] && echo "$wheel" && return
+    echo "python: no wheel in dist/" >&2
+    return 1
+}
+
+run_pytest() { # log, python, tests...
+    local log=$1 python=$2 rc
+    shift 2
+    # shellcheck disable=SC2086  # several words
+    (unset PYTHONPATH && MILLRACE_WHEEL=1 logged "$log" "$python" -m pytest -q -p no:cacheprovider ${PYTEST_ARGS:-} "$@")
+    rc=$?
+    tail -1 "$log"
+    return $rc
+}
+
+test_wheel_in() { # folder of an environment
+    local wheel
+    wheel=$(the_wheel) &&
+        logged "$1.install.log" "$1/bin/pip" install --disable-pip-version-check --no-deps --force-reinstall "$wheel" &&
+        run_pytest "$1.test.log" "$1/bin/python" tests/python
+}
+
+test_version() { # version, python
+    if [ -z "$2" ]; then
+        echo "python $1: not on PATH, nor pyenv's"
+        return 77
+    fi
+    venv "$work/venv-$1" "$2" numpy pytest && test_wheel_in "$work/venv-$1"
+}
+
+test_torch() {
+    local site=$work/torch-site wheel
+    if [ -n "${MILLRACE_TORCH_PYTHON:-}" ]; then # its own packages stay as they are
+        rm -rf "$site"
+        wheel=$(the_wheel) &&
+            logged "$site.log" "$MILLRACE_TORCH_PYTHON" -m pip install --no-deps --target "$site" "$wheel" &&
+            PYTHONPATH=$site MILLRACE_WHEEL=1 logged "$site.test.log" "$MILLRACE_TORCH_PYTHON" -m pytest -q \
+                -p no:cacheprovider tests/python &&
+            tail -1 "$site.test.log"
+    elif [ "${MILLRACE_TORCH:-0}" = 1 ]; then
+        venv $work/venv-torch "$1" torch torchvision numpy pytest cloudpickle && test_wheel_in $work/venv-torch
+    else
+        echo "python: no torch: MILLRACE_TORCH_PYTHON names a Python that has it, MILLRACE_TORCH=1 installs it"
+        return 77
+    fi
+}
+
+# As the wheel's users see them: the package alone.
+test_types() { # python
+    local check=$work/venv-types
+    venv "$check" "$1" mypy==2.4.1 basedpyright==1.40.2 numpy || return 1
+    logged $work/mypy.log "$check/bin/mypy" --config-file python/pyproject.toml python/millrace &&
+        logged $work/basedpyright.log "$check/bin/basedpyright" --project python --pythonpath "$check/bin/python"
+}
+
+# The module in the preset that `make asan` builds; leaks are looked for by a test of the module's own, since the
+# interpreter's are many.
+test_asan() { # python
+    local site=$work/asan
+    venv "$work/venv-asan" "$1" numpy pytest || return 1
+    logged $work/asan.log cmake --preset asan -DMILLRACE_TESTS=ON -DMILLRACE_PYTHON=ON -DPython_EXECUTABLE="$1" || return 1
+    logged $work/asan.log cmake --build --preset asan -j "$jobs" --target millrace_python || return 1
+    link_package "$site" build/asan/python/_core.abi3.so
+    PYTHONPATH=$site PYTHONMALLOC=malloc LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
+        ASAN_OPTIONS=detect_leaks=0 logged $work/asan.test.log "$work/venv-asan/bin/python" -m pytest -q -p no:cacheprovider \
+        tests/python/test_core.py tests/python/test_core_errors.py
+    local rc=$?
+    tail -1 $work/asan.test.log
+    return $rc
+}
+
+test_all() {
+    local version python first given=$*
+    first=$(find_builder)
+    if [ -z "$first" ]; then
+        echo "python: expected one of Python $versions with its headers and venv (packages python3-dev, python3-venv)" >&2
+        exit 1
+    fi
+    mkdir -p $work
+    step wheel env PYTHON="$first" scripts/wheel.sh
+    step types test_types "$first"
+    if [ -n "$given" ]; then
+        for python in $given; do
+            version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') || exit 1
+            step "$version" test_version "$version" "$python"
+        done
+    else
+        for version in $versions; do
+            step "$version" test_version "$version" "$(find_python "$version")"
+        done
+    fi
+    step torch test_torch "$first"
+    step asan test_asan "$first"
+    exit $failed
+}
+
+case ${1:-} in
+build) python_build ;;
+test)
+    shift
+    test_all "$@"
+    ;;
+*)
+    sed -n '2,/^set/{/^#/p}' "$0" | sed 's/^# \?//' >&2
+    exit 2
+    ;;
+esac
