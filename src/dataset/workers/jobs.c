@@ -339,7 +339,7 @@ static const struct kept *find_kept(const struct thread *t, const struct mr_samp
 
 int mr_workers_get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out)
 {
-    void *row[1][MR_MAX_FIELDS];
+    void *row[1][MR_MAX_FIELDS] = {{NULL}};
     uint64_t dim[1][MR_MAX_FIELDS][MR_MAX_RANK];
     int one = 0;
     const struct kept *kept = find_kept(out->worker_state, out, index);

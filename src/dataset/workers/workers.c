@@ -25,7 +25,7 @@ static int lay_out(struct mr_process_pool *p, const struct mr_dataset *ds)
         at += mr_round_up(MR_MAX(bytes, 1), MR_CACHE_LINE);
     }
     p->row_bytes = at;
-    p->rows_a_job = (uint32_t)MR_MIN(MR_MAX(JOB_BYTES / at, 1), MR_JOB_ROWS);
+    p->rows_a_job = (uint32_t)MR_MIN(MR_MAX(JOB_BYTES / MR_MAX(at, 1), 1), MR_JOB_ROWS);
     p->n_jobs = MR_MIN(MR_MAX(JOBS_A_WORKER * p->n, MIN_JOBS), MR_MAX_JOBS);
     p->jobs_at =
         mr_round_up(sizeof(struct mr_shared_head) + p->n * sizeof(struct mr_shared_worker), PAGE);
