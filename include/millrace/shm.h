@@ -87,6 +87,7 @@ MR_API uint64_t mr_shm_area_bytes(uint64_t bytes); /* what it takes of a block *
 /* n tensors of one spec. A tensor is free, or held by one process. */
 struct mr_shm_pool;
 
+/* What a pool takes of a block. UINT64_MAX: too much, or no spec. */
 MR_API uint64_t mr_shm_pool_bytes(const struct mr_spec *spec, uint64_t n);
 /* Makes a pool, 1 <= n < 2^32. name: new in this block. Errors as mr_shm_area(); -ENOMEM. */
 MR_API int mr_shm_pool_create(struct mr_shm *shm, const char *name, const struct mr_spec *spec,
@@ -117,6 +118,7 @@ MR_API uint64_t mr_shm_pool_free(const struct mr_shm_pool *pool);
 /* A queue of 64-bit values with n places, for any number of producers and consumers. */
 struct mr_shm_ring;
 
+/* What a ring takes of a block. UINT64_MAX: n is out of range. */
 MR_API uint64_t mr_shm_ring_bytes(uint64_t n);
 /* Makes a ring, 1 <= n <= 2^24. Errors as mr_shm_pool_create(). */
 MR_API int mr_shm_ring_create(struct mr_shm *shm, const char *name, uint64_t n,

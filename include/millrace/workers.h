@@ -44,6 +44,7 @@ extern "C" {
 
 #define MR_MAX_WORKER_PROCESSES 256
 
+/* A worker set: what its samples are, and how its processes start. */
 struct mr_workers_opts {
     size_t size;      /* of this struct, set by mr_workers_opts_init() */
     const char *name; /* in errors, statistics and the fingerprint; copied */
