@@ -16,9 +16,9 @@
  *   text.h       texts and tables for people        train.h     the trainer
  *   checkpoint.h checkpoints, and nets from them    callback.h  data sets of your own
  *   random.h     keyed random numbers for callbacks place.h     rank and world by the environment
- *   dlpack.h     batches as other libraries' tensors
+ *   dlpack.h     batches as other libraries' tensors  shm.h   memory that processes share
  *   budget.h     threads and memory that loaders share
- *   iterable.h   data sets of unknown length
+ *   iterable.h   data sets of unknown length        workers.h   samples made by other processes
  *
  * nn.h, optim.h, train.h and checkpoint.h are in libmillrace-train, profile.h is in
  * libmillrace-profile, the others are in libmillrace.
@@ -75,6 +75,7 @@
 #include <millrace/profile.h>
 #include <millrace/random.h>
 #include <millrace/sampler.h>
+#include <millrace/shm.h>
 #include <millrace/storage.h>
 #include <millrace/system.h>
 #include <millrace/tensor.h>
@@ -83,5 +84,6 @@
 #include <millrace/train.h>
 #include <millrace/transform.h>
 #include <millrace/version.h>
+#include <millrace/workers.h>
 
 #endif

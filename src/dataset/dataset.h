@@ -22,6 +22,7 @@
 #define MR_DATASET_DATASET_H
 
 #include "base/base.h"
+#include "base/shared_memory.h"
 #include "codec/image.h"
 #include "storage/storage.h"
 #include <millrace/callback.h>
@@ -149,8 +150,10 @@ struct mr_dataset {
     int picture;
     /* the user gave the spec's height and width; otherwise they are only a guess */
     bool picture_bounded;
-    bool wants_decoder; /* get() keeps state in the thread's decoder */
-    bool draws;         /* samples depend on the epoch */
+    bool wants_decoder;              /* get() keeps state in the thread's decoder */
+    bool draws;                      /* samples depend on the epoch */
+    struct mr_shared_memory *shared; /* for slots that they write; NULL: none */
+    uint32_t makers; /* processes that make them while threads wait; 0: threads do */
     /* Of iterable ones (n is MR_UNKNOWN): why the source can be read once only, as a clause; "": it
      * can be rewound. */
     char once[112];
@@ -311,6 +314,6 @@ extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
 extern const struct mr_dataset_ops mr_dataset_idx, mr_dataset_npy, mr_dataset_raw,
     mr_dataset_synthetic, mr_dataset_array, mr_dataset_callback, mr_dataset_located, mr_dataset_tar,
     mr_dataset_safetensors, mr_dataset_folder, mr_dataset_list, mr_dataset_csv, mr_dataset_video,
-    mr_dataset_mix, mr_dataset_npz, mr_dataset_iterable;
+    mr_dataset_mix, mr_dataset_npz, mr_dataset_iterable, mr_dataset_workers;
 
 #endif

@@ -158,7 +158,8 @@ static int make_slot(struct mr_loader *ld, struct mr_slot **out)
     int rc = mr_sizes_check_slot(ld);
     if (rc < 0)
         return rc;
-    rc = mr_slot_memory_create(ld->device, ld->ring.host_kind, &ld->layout, 1, ld->ships, &memory);
+    rc = mr_slot_memory_create(ld->device, ld->ring.shared, ld->ring.host_kind, &ld->layout, 1,
+                               ld->ships, &memory);
     if (rc < 0)
         return rc;
     rc = mr_slot_create(memory, 0, 1, &ld->layout, ld->opts.batch_size, &slot);

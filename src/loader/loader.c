@@ -112,6 +112,7 @@ static int create_ring(struct mr_loader *ld)
     bool unified = ld->device_info.unified;
     ld->ring.device = ld->device;
     ld->ring.host_kind = unified || !ld->opts.pin ? MR_PAGEABLE : MR_PINNED;
+    ld->ring.shared = ld->ds->shared;
     ld->ring.awaits_release = ld->backends.writes_device || ld->opts.on_host;
     ld->ring.n_places = ld->ring.n_slots;
     if (!ld->opts.in_order)
@@ -210,6 +211,8 @@ static uint32_t count_workers(const struct mr_loader *ld)
     uint32_t cpus = (uint32_t)MR_MIN(mr_cpu_count(), MR_MAX_WORKERS);
     if (ld->opts.workers > 0)
         return ld->opts.workers;
+    if (ld->ds->makers > 0) /* one waits for rows while the other hands out what comes next */
+        cpus = MR_MIN(2 * ld->ds->makers, MR_MAX_WORKERS);
     return ld->share.budget ? mr_budget_workers(&ld->share, MR_MAX_WORKERS) : cpus;
 }
 

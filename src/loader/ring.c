@@ -29,8 +29,8 @@ int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_
     for (uint32_t i = 0; i < ring->n_slots; i++) {
         struct mr_slot *slot;
         int rc = i % n ? 0
-                       : mr_slot_memory_create(ring->device, ring->host_kind, layout, n, two_halves,
-                                               &memory);
+                       : mr_slot_memory_create(ring->device, ring->shared, ring->host_kind, layout,
+                                               n, two_halves, &memory);
         if (rc < 0)
             return rc;
         rc = mr_slot_create(memory, i % n, n, layout, rows, &slot);

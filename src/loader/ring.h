@@ -37,6 +37,7 @@
 
 struct mr_ring {
     struct mr_device *device;
+    struct mr_shared_memory *shared; /* see mr_slot_memory_create() */
     enum mr_memory host_kind;
     bool awaits_release;           /* workers write where the consumer's work reads */
     struct mr_slot *_Atomic *slot; /* where batch t is made: [t % n_places] */

@@ -105,6 +105,8 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     uint64_t share = (o->batch_size + 4ull * ld->workers.n - 1) / (4ull * ld->workers.n);
     uint64_t worthwhile = RUN_BYTES * o->batch_size / ld->layout.bound_bytes;
     uint64_t most = MR_MIN((o->batch_size + ld->workers.n - 1) / ld->workers.n, MAX_RUN_ROWS);
+    if (ld->ds->makers > 0) /* the data set divides a run among them */
+        share = most = MR_MIN(o->batch_size, MAX_RUN_ROWS);
     ld->sizes.run_rows = MR_MAX(1, MR_MIN(MR_MAX(share, worthwhile), most));
     if (reads && ld->sizes.n_whole == 0 && mr_sampler_is_sequential(ld->sampler) &&
         ld->opts.world == 1) {

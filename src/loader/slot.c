@@ -4,8 +4,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int memory_create(struct mr_device *device, enum mr_memory host_kind, uint64_t host_bytes,
-                         uint64_t device_bytes, struct mr_slot_memory **out)
+/* Host halves that other processes write. 0: they are the pool's; what data sets share is then
+ * copied to them. */
+static bool share(struct mr_slot_memory *m, struct mr_shared_memory *shared)
+{
+    if (mr_shared_block_create(shared, m->host_bytes, &m->block) < 0)
+        goto fail;
+    m->shared = shared;
+    if (m->host_kind == MR_PINNED &&
+        mr_memory_register(m->device, m->block.data, m->block.bytes) < 0) {
+        mr_shared_block_destroy(shared, &m->block);
+        goto fail;
+    }
+    m->registered = m->host_kind == MR_PINNED;
+    m->host = m->block.data;
+    return true;
+fail:
+    m->shared = NULL;
+    mr_log(MR_LOG_WARNING, "slots are not shared with other processes, which costs a copy: %s",
+           mr_last_error());
+    return false;
+}
+
+static int memory_create(struct mr_device *device, struct mr_shared_memory *shared,
+                         enum mr_memory host_kind, uint64_t host_bytes, uint64_t device_bytes,
+                         struct mr_slot_memory **out)
 {
     struct mr_slot_memory *m = calloc(1, sizeof *m);
     if (!m)
@@ -14,7 +37,9 @@ static int memory_create(struct mr_device *device, enum mr_memory host_kind, uin
                                  .host_kind = host_kind,
                                  .host_bytes = host_bytes,
                                  .device_bytes = device_bytes};
-    int rc = mr_memory_acquire(device, host_kind, host_bytes, (void **)&m->host);
+    int rc = 0;
+    if (!shared || !share(m, shared))
+        rc = mr_memory_acquire(device, host_kind, host_bytes, (void **)&m->host);
     if (rc < 0)
         goto fail;
     if (device_bytes > 0)
@@ -29,17 +54,23 @@ fail:
 }
 
 /* In one piece each on host and device: few large pages, one page-locking. */
-int mr_slot_memory_create(struct mr_device *device, enum mr_memory host_kind,
-                          const struct mr_layout *layout, uint32_t n, bool two_halves,
-                          struct mr_slot_memory **out)
+int mr_slot_memory_create(struct mr_device *device, struct mr_shared_memory *shared,
+                          enum mr_memory host_kind, const struct mr_layout *layout, uint32_t n,
+                          bool two_halves, struct mr_slot_memory **out)
 {
     uint64_t each = layout->slot_bytes + layout->output_bytes;
-    return memory_create(device, host_kind, layout->host_bytes * n, two_halves ? each * n : 0, out);
+    return memory_create(device, shared, host_kind, layout->host_bytes * n,
+                         two_halves ? each * n : 0, out);
 }
 
 void mr_slot_memory_destroy(struct mr_slot_memory *m)
 {
-    mr_memory_release(m->device, m->host_kind, m->host, NULL);
+    if (m->registered)
+        mr_memory_unregister(m->device, m->block.data, m->block.bytes);
+    if (m->shared)
+        mr_shared_block_destroy(m->shared, &m->block);
+    else
+        mr_memory_release(m->device, m->host_kind, m->host, NULL);
     mr_memory_release(m->device, MR_DEVICE, m->on_device, NULL);
     free(m);
 }
@@ -157,7 +188,8 @@ int mr_slot_grow(struct mr_slot *slot, const struct mr_layout *layout, uint64_t 
 {
     struct mr_slot_memory *m, *before = slot->memory;
     uint64_t device_bytes = before->on_device ? bytes + layout->output_bytes : 0;
-    int rc = memory_create(before->device, before->host_kind, bytes, device_bytes, &m);
+    int rc =
+        memory_create(before->device, before->shared, before->host_kind, bytes, device_bytes, &m);
     if (rc < 0)
         return rc;
     memcpy(m->host, slot->host, layout->fixed_bytes);

@@ -12,6 +12,7 @@
 #define MR_LOADER_SLOT_H
 
 #include "base/base.h"
+#include "base/shared_memory.h"
 #include "device/device.h"
 #include "loader/layout.h"
 #include "loader/pack.h"
@@ -47,6 +48,9 @@ struct mr_slot_memory {
     unsigned char *host;      /* all host halves, host_bytes apart */
     unsigned char *on_device; /* all device halves, slot_bytes apart; behind these all outputs */
     uint64_t host_bytes, device_bytes;
+    struct mr_shared_memory *shared; /* the host halves are a block of it; NULL: the pool's */
+    struct mr_shared_block block;
+    bool registered;  /* the block is page-locked */
     uint32_t n_users; /* slots; the last one's end gives it back */
 };
 
@@ -143,10 +147,11 @@ static inline unsigned char **mr_slot_kept(const struct mr_slot *slot, uint64_t 
     return &slot->kept[(uint64_t)f * slot->most_rows + row];
 }
 
-/* Memory for n slots. host_kind: MR_PINNED or MR_PAGEABLE; two_halves: on the device as well. */
-int mr_slot_memory_create(struct mr_device *device, enum mr_memory host_kind,
-                          const struct mr_layout *layout, uint32_t n, bool two_halves,
-                          struct mr_slot_memory **out);
+/* Memory for n slots. shared: for processes that write rows; NULL: none. host_kind: MR_PINNED or
+ * MR_PAGEABLE; two_halves: on the device as well. */
+int mr_slot_memory_create(struct mr_device *device, struct mr_shared_memory *shared,
+                          enum mr_memory host_kind, const struct mr_layout *layout, uint32_t n,
+                          bool two_halves, struct mr_slot_memory **out);
 /* Nothing may use it any more, on the device neither. */
 void mr_slot_memory_destroy(struct mr_slot_memory *memory);
 /* The i-th of the slots that memory has space for n of; `rows`: of a batch. */

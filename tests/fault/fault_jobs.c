@@ -16,6 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define SIM "sim:h2d=50,latency=1us"
+
 struct job {
     const char *name;
     const char *dataset; /* %s: the folder; NULL: see open */
@@ -27,6 +29,7 @@ struct job {
     enum mr_bad_policy bad;
     enum mr_collate collate;
     bool trace, pageable, bad_byte;
+    int (*run)(struct outcome *out); /* instead of a loader */
 };
 
 static int get_sample(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
@@ -48,6 +51,92 @@ static int open_callback(struct mr_dataset **out)
     o.field[0] = (struct mr_spec){.name = "x", .dtype = MR_U32, .rank = 1, .dim = {32}};
     o.get = get_sample;
     return mr_dataset_open_callback(&o, out);
+}
+
+static int get_run(void *user, uint64_t n, const struct mr_sample_context context[],
+                   void *const (*row)[MR_MAX_FIELDS], uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK],
+                   int rc[])
+{
+    for (uint64_t i = 0; i < n; i++)
+        rc[i] = get_sample(user, context[i].index, row[i], dim[i]);
+    return 0;
+}
+
+static int start_process(void *user, uint32_t worker, int fd, int64_t *out_pid)
+{
+    struct mr_worker_opts o;
+    (void)user, (void)worker;
+    pid_t pid = fork();
+    if (pid == 0) { /* what fails is the parent's */
+        fault_disarm();
+        mr_worker_opts_init(&o);
+        o.get_run = get_run;
+        _exit(mr_worker_run(fd, &o) < 0);
+    }
+    *out_pid = pid;
+    return pid < 0 ? -errno : 0;
+}
+
+static int open_workers(struct mr_dataset **out)
+{
+    struct mr_workers_opts o;
+    mr_workers_opts_init(&o);
+    o.name = "workers";
+    o.n = N_SAMPLES;
+    o.n_fields = 1;
+    o.field[0] = (struct mr_spec){.name = "x", .dtype = MR_U32, .rank = 1, .dim = {32}};
+    o.workers = 2;
+    o.start = start_process;
+    return mr_dataset_open_workers(&o, out);
+}
+
+static int use_pool(struct mr_shm *shm, struct mr_shm_pool *pool, struct mr_shm_ring *ring,
+                    struct outcome *out)
+{
+    uint64_t handle, back = 0;
+    void *area;
+    int rc = mr_shm_area(shm, "area", 8, &area);
+    if (rc < 0)
+        return rc;
+    rc = mr_shm_pool_take(pool, -1, &handle);
+    if (rc < 0)
+        return rc;
+    memset(mr_shm_pool_data(pool, handle), 7, 128);
+    if (mr_shm_ring_push(ring, &handle, 1, -1) != 1 || mr_shm_ring_pop(ring, &back, 1, -1) != 1)
+        return -EIO;
+    outcome_add(out, mr_shm_pool_data(pool, back), 128);
+    return mr_shm_pool_give(pool, back);
+}
+
+/* A block that is attached a second time, with all that can be in it. */
+static int use_shm(struct outcome *out)
+{
+    struct mr_spec spec = {.name = "x", .dtype = MR_U32, .rank = 1, .dim = {32}};
+    struct mr_shm *shm = NULL, *again = NULL;
+    struct mr_shm_pool *pool = NULL, *pool_again = NULL;
+    struct mr_shm_ring *ring = NULL;
+    struct mr_device *device = NULL;
+    uint64_t bytes = mr_shm_pool_bytes(&spec, 3) + mr_shm_ring_bytes(3) + mr_shm_area_bytes(8);
+    int rc = mr_device_open(SIM, &device);
+    if (rc == 0)
+        rc = mr_shm_create(device, bytes, MR_SHM_PINNED, &shm);
+    if (rc == 0)
+        rc = mr_shm_pool_create(shm, "pool", &spec, 3, &pool);
+    if (rc == 0)
+        rc = mr_shm_ring_create(shm, "ring", 3, &ring);
+    if (rc == 0)
+        rc = mr_shm_attach(NULL, mr_shm_fd(shm), 0, &again);
+    if (rc == 0)
+        rc = mr_shm_pool_attach(again, "pool", &pool_again);
+    if (rc == 0)
+        rc = use_pool(again, pool_again, ring, out);
+    mr_shm_ring_close(ring);
+    mr_shm_pool_close(pool_again);
+    mr_shm_pool_close(pool);
+    mr_shm_close(again);
+    mr_shm_close(shm);
+    mr_device_close(device);
+    return rc;
 }
 
 /* What each worker has: an allocation of its own, which must be freed whatever fails. */
@@ -157,8 +246,6 @@ static int map_backwards(void *user, uint64_t epoch, uint64_t position, uint64_t
 }
 
 #define NORMALISE "cast(f32),scale(1/255),normalize(0.5,0.25)"
-#define SIM       "sim:h2d=50,latency=1us"
-
 static const struct job jobs[] = {
     {"idx", "idx:%s/t-images-idx3-ubyte", NULL, "random", NORMALISE ",label.one_hot(10)", "cpu",
      .storage = MR_STORAGE_PREAD},
@@ -181,6 +268,9 @@ static const struct job jobs[] = {
      SIM, .collate = MR_COLLATE_RAGGED},
     {"callback", NULL, open_callback, "random", NULL, "cpu", .bad = MR_BAD_REPLACE},
     {"callback-runs", NULL, open_runs, "random", "cast(f32)", "cpu", .bad = MR_BAD_REPLACE},
+    {"workers", NULL, open_workers, "random", NULL, "cpu", .bad = MR_BAD_SKIP},
+    {"workers-sim", NULL, open_workers, "random", "cast(f32)", SIM, .bad = MR_BAD_FAIL},
+    {"shm", .run = use_shm},
     {"located", NULL, open_located, "random", NULL, "cpu", .bad = MR_BAD_SKIP},
     {"array", NULL, open_array, "random", "scale(2)", "cpu", .bad = MR_BAD_SKIP},
     {"whole-pread", NULL, open_whole, "random", NULL, "cpu", .storage = MR_STORAGE_PREAD},
@@ -336,6 +426,11 @@ static void run_job(const void *of, struct outcome *out)
 {
     const struct job *job = of;
     struct parts p = {0};
+    if (job->run) {
+        out->rc = job->run(out);
+        snprintf(out->error, sizeof out->error, "%s", out->rc < 0 ? mr_last_error() : "");
+        return;
+    }
     const char *trace = files_path("trace.perfetto");
     fault_bad_byte(job->bad_byte ? files_path("x.bin") : NULL, 33 * RECORD + 5);
     int rc = job->trace ? mr_trace_start(256) : 0;

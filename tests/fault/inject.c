@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -253,6 +254,21 @@ WRAP(FILE *, fdopen, (int fd, const char *mode))
 WRAP(int, mkostemp, (char *path, int flags))
 {
     return fault_fails(FAULT_OPEN) ? -1 : __real_mkostemp(path, flags);
+}
+
+WRAP(int, memfd_create, (const char *name, unsigned flags))
+{
+    return fault_fails(FAULT_SHARE) ? -1 : __real_memfd_create(name, flags);
+}
+
+WRAP(int, ftruncate, (int fd, off_t bytes))
+{
+    return fault_fails(FAULT_SHARE) ? -1 : __real_ftruncate(fd, bytes);
+}
+
+WRAP(int, eventfd, (unsigned start, int flags))
+{
+    return fault_fails(FAULT_SHARE) ? -1 : __real_eventfd(start, flags);
 }
 
 WRAP(int, fstat, (int fd, struct stat *out))

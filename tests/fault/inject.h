@@ -21,6 +21,7 @@
     X(FAULT_STAT, "stat", EIO)        /* fstat */                                                  \
     X(FAULT_READ, "read", EIO)        /* pread, preadv2, read */                                   \
     X(FAULT_MAP, "map", ENOMEM)       /* mmap */                                                   \
+    X(FAULT_SHARE, "share", ENOSYS)   /* memfd_create, ftruncate, eventfd */                       \
     X(FAULT_LOCK, "lock", ENOMEM)     /* mlock */                                                  \
     X(FAULT_THREAD, "thread", EAGAIN) /* pthread_create */                                         \
     X(FAULT_RING, "ring", ENOMEM)     /* io_uring_queue_init */                                    \

@@ -189,6 +189,7 @@ static void constructors(void **state)
     misuse(mr_dataset_open("synthetic:n=10,shape=2", NULL));
     no_opts(array);
     no_opts(callback);
+    no_opts(workers);
     no_opts(located);
     no_opts(iterable);
     no_opts(idx);
@@ -479,6 +480,60 @@ static void loaders(void **state)
     misuse(mr_loader_stats(ld, NULL));
 }
 
+static void shared_memory(void **state)
+{
+    (void)state;
+    struct mr_spec spec = {.name = "x", .dtype = MR_U8, .rank = 1, .dim = {4}};
+    struct mr_shm *shm = NULL;
+    struct mr_shm_pool *pool = NULL;
+    struct mr_shm_ring *ring = NULL;
+    void *at;
+    mr_worker_opts_fill(NULL, sizeof(struct mr_worker_opts));
+    misuse(mr_worker_run(0, NULL));
+    misuse(mr_shm_create(NULL, 1, 0, NULL));
+    misuse(mr_shm_attach(NULL, 0, 0, NULL));
+    must(mr_shm_create(NULL, 4096, 0, &shm));
+    misuse(mr_shm_area(NULL, "a", 1, &at));
+    misuse(mr_shm_area(shm, NULL, 1, &at));
+    misuse(mr_shm_area(shm, "a", 1, NULL));
+    assert_true(mr_shm_pool_bytes(NULL, 1) == UINT64_MAX);
+    misuse(mr_shm_pool_create(NULL, "p", &spec, 1, &pool));
+    misuse(mr_shm_pool_create(shm, NULL, &spec, 1, &pool));
+    misuse(mr_shm_pool_create(shm, "p", NULL, 1, &pool));
+    misuse(mr_shm_pool_create(shm, "p", &spec, 1, NULL));
+    must(mr_shm_pool_create(shm, "p", &spec, 1, &pool));
+    misuse(mr_shm_pool_attach(NULL, "p", &pool));
+    misuse(mr_shm_pool_attach(shm, NULL, &pool));
+    misuse(mr_shm_pool_attach(shm, "p", NULL));
+    assert_null(mr_shm_pool_spec(NULL));
+    misuse(mr_shm_pool_take(NULL, 0, &number));
+    misuse(mr_shm_pool_take(pool, 0, NULL));
+    misuse(mr_shm_pool_accept(NULL, 1));
+    misuse(mr_shm_pool_give(NULL, 1));
+    assert_null(mr_shm_pool_data(NULL, 1));
+    misuse(mr_shm_pool_reclaim(NULL, 1));
+    assert_int_equal(mr_shm_pool_free(NULL), 0);
+    misuse(mr_shm_ring_create(NULL, "r", 1, &ring));
+    misuse(mr_shm_ring_create(shm, NULL, 1, &ring));
+    misuse(mr_shm_ring_create(shm, "r", 1, NULL));
+    must(mr_shm_ring_create(shm, "r", 1, &ring));
+    misuse(mr_shm_ring_attach(NULL, "r", &ring));
+    misuse(mr_shm_ring_attach(shm, NULL, &ring));
+    misuse(mr_shm_ring_attach(shm, "r", NULL));
+    misuse(mr_shm_ring_push(NULL, &number, 1, 0));
+    misuse(mr_shm_ring_push(ring, NULL, 1, 0));
+    misuse(mr_shm_ring_pop(NULL, &number, 1, 0));
+    misuse(mr_shm_ring_pop(ring, NULL, 1, 0));
+    mr_shm_ring_end(NULL);
+    mr_shm_ring_close(ring);
+    mr_shm_ring_close(NULL);
+    mr_shm_pool_close(pool);
+    mr_shm_pool_close(NULL);
+    assert_int_equal(mr_shm_fd(NULL), -1);
+    mr_shm_close(shm);
+    mr_shm_close(NULL);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -517,7 +572,7 @@ int main(void)
         cmocka_unit_test(numbers),       cmocka_unit_test(constructors),
         cmocka_unit_test(datasets),      cmocka_unit_test(samplers_and_chains),
         cmocka_unit_test(device_memory), cmocka_unit_test(streams),
-        cmocka_unit_test(loaders),
+        cmocka_unit_test(loaders),       cmocka_unit_test(shared_memory),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

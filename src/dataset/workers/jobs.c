@@ -1,0 +1,370 @@
+/* Runs of samples become jobs for workers, and what workers made of them rows. */
+#include "dataset/workers/workers.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define JOB_NS    100000u   /* a job is to take so long: waking takes some microseconds */
+#define WAIT_NS   100000000 /* then a look whether there are workers left */
+#define SMOOTHING 8
+
+/* An error that a sample of a thread's latest run had, for when it is asked for alone. */
+struct kept {
+    uint64_t index, epoch, position;
+    struct mr_error_kept error;
+};
+
+struct thread {
+    uint32_t n;
+    struct kept kept[MR_JOB_ROWS];
+};
+
+/* What a thread wants. */
+struct wanted {
+    const struct mr_dataset *ds;
+    const struct mr_sample_context *context;
+    void *const (*row)[MR_MAX_FIELDS];
+    uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK];
+    int *rc;
+    struct thread *thread;        /* NULL: none */
+    struct mr_shared_block slots; /* rows in it are written by the workers; data NULL: none */
+};
+
+/* A job of it: samples [from, from + n). */
+struct piece {
+    uint32_t job, from, n;
+};
+
+/* ---- jobs ---- */
+
+/* Takes a free job. block: waits for one; else false: there is none. */
+static bool take_job(struct mr_process_pool *p, bool block, uint32_t *out)
+{
+    pthread_mutex_lock(&p->lock);
+    while (p->n_free == 0 && block)
+        pthread_cond_wait(&p->freed, &p->lock);
+    bool found = p->n_free > 0;
+    if (found)
+        *out = p->free[--p->n_free];
+    pthread_mutex_unlock(&p->lock);
+    return found;
+}
+
+static void free_job(struct mr_process_pool *p, uint32_t i)
+{
+    struct mr_shared_job *job = mr_process_pool_job(p, i);
+    atomic_store(&job->owner, MR_JOB_IDLE);
+    atomic_store(&job->state, MR_JOB_FREE);
+    pthread_mutex_lock(&p->lock);
+    p->free[p->n_free++] = i;
+    pthread_cond_signal(&p->freed);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Wakes one worker, if one sleeps. */
+static void wake_worker(struct mr_process_pool *p)
+{
+    uint64_t asleep = 0;
+    atomic_fetch_add(&p->head->work, 1);
+    for (uint32_t w = 0; w < (p->n + 63) / 64; w++)
+        asleep |= atomic_load(&p->head->asleep[w]);
+    if (asleep)
+        mr_futex_wake(&p->head->work, 1);
+}
+
+/* Where in the shared memory a row's field is; 0: not there. */
+static uint64_t direct(const struct wanted *w, uint32_t at, uint32_t f)
+{
+    uint64_t in = (uint64_t)((uintptr_t)w->row[at][f] - (uintptr_t)w->slots.data);
+    return w->slots.data && in < w->slots.bytes ? w->slots.offset + in : 0;
+}
+
+/* Where a job has memory of its own for it. */
+static uint64_t staged(const struct mr_process_pool *p, const struct piece *piece, uint32_t i,
+                       uint32_t f)
+{
+    return p->rows_at + piece->job * p->job_rows_bytes + i * p->row_bytes + p->field_at[f];
+}
+
+static void post(struct mr_process_pool *p, const struct wanted *w, const struct piece *piece)
+{
+    struct mr_shared_job *job = mr_process_pool_job(p, piece->job);
+    for (uint32_t i = 0; i < piece->n; i++) {
+        const struct mr_sample_context *c = &w->context[piece->from + i];
+        job->row[i] = (struct mr_shared_row){
+            .index = c->index, .epoch = c->epoch, .seed = c->seed, .position = c->position};
+        for (uint32_t f = 0; f < (uint32_t)w->ds->n_fields; f++) {
+            uint64_t at = direct(w, piece->from + i, f);
+            job->at[i][f] = at ? at : staged(p, piece, i, f);
+        }
+    }
+    job->n = piece->n;
+    atomic_store(&job->start_ns, 0);
+    atomic_store(&job->order, atomic_fetch_add_explicit(&p->order, 1, memory_order_relaxed));
+    atomic_store(&job->waiting, 0);
+    atomic_store(&job->state, MR_JOB_POSTED);
+    atomic_store(&job->owner, MR_JOB_NO_OWNER);
+    atomic_fetch_or(&p->head->posted[piece->job / 64], 1ull << piece->job % 64);
+    wake_worker(p);
+}
+
+/* Waits until a job is made or lost. Returns whether it was made. */
+static bool wait_for(struct mr_process_pool *p, uint32_t i)
+{
+    struct mr_shared_job *job = mr_process_pool_job(p, i);
+    uint32_t state;
+    while ((state = atomic_load(&job->state)) == MR_JOB_POSTED) {
+        if (atomic_load(&p->broken))
+            return false;
+        atomic_store(&job->waiting, 1);
+        mr_futex_wait(&job->state, MR_JOB_POSTED, WAIT_NS);
+    }
+    return state == MR_JOB_DONE;
+}
+
+/* ---- results ---- */
+
+/* Sets the error of a sample; keeps it, too, as the loader asks for that sample again. */
+static int keep(const struct wanted *w, uint32_t i, int rc)
+{
+    if (w->thread) {
+        struct kept *k = &w->thread->kept[w->thread->n++ % MR_JOB_ROWS];
+        k->index = w->context[i].index;
+        k->epoch = w->context[i].epoch;
+        k->position = w->context[i].position;
+        mr_error_keep(rc, &k->error);
+    }
+    return rc;
+}
+
+/* The code and the text that a worker left. */
+static int row_error(const struct wanted *w, const struct mr_shared_job *job, uint32_t i,
+                     uint64_t index)
+{
+    const struct mr_process_pool *p = mr_process_pool_of(w->ds);
+    uint64_t errors = mr_error_count();
+    int rc = job->row[i].rc;
+    if (rc > 0)
+        return mr_error_set(MR_ECALLBACK,
+                            "%s: sample %llu: get_run did not set rc[%u] of %u samples",
+                            p->user.name, (unsigned long long)index, i, job->n);
+    if (job->row[i].has_text)
+        mr_error_set(MR_ECALLBACK, "%.*s", MR_ERROR_BYTES - 1, job->text[i]);
+    return mr_user_result(w->ds, index, "get_run", rc, 0, errors);
+}
+
+/* Of a field's bytes, those that its dimensions say. */
+static uint64_t used_bytes(const struct mr_spec *spec, const uint64_t *dim)
+{
+    uint64_t bytes = mr_dtype_size(spec->dtype);
+    for (int d = 0; d < spec->rank; d++)
+        bytes *= dim[d]; /* at most the spec's: it was checked */
+    return bytes;
+}
+
+static int take_row(const struct wanted *w, const struct piece *piece, uint32_t i)
+{
+    const struct mr_process_pool *p = mr_process_pool_of(w->ds);
+    const struct mr_shared_job *job = mr_process_pool_job(p, piece->job);
+    uint32_t at = piece->from + i, n_fields = (uint32_t)w->ds->n_fields;
+    uint64_t index = w->context[at].index;
+    if (job->row[i].rc != 0)
+        return row_error(w, job, i, index);
+    for (uint32_t f = 0; f < n_fields; f++)
+        memcpy(w->dim[at][f], job->dim[i * n_fields + f], sizeof w->dim[at][f]);
+    int rc = mr_user_check_dims(w->ds, index, w->dim[at]);
+    if (rc < 0)
+        return rc;
+    for (uint32_t f = 0; f < n_fields; f++)
+        if (!direct(w, at, f))
+            memcpy(w->row[at][f], (const unsigned char *)p->head + staged(p, piece, i, f),
+                   used_bytes(&w->ds->field[f], w->dim[at][f]));
+    return 0;
+}
+
+static void note_pace(struct mr_process_pool *p, const struct mr_shared_job *job, uint32_t n)
+{
+    uint64_t each = MR_MAX(MR_MIN(job->took_ns, UINT32_MAX) / n, 1);
+    uint64_t before = atomic_load_explicit(&p->row_ns, memory_order_relaxed);
+    uint64_t next = before ? (before * (SMOOTHING - 1) + each) / SMOOTHING : each;
+    atomic_store_explicit(&p->row_ns, MR_MAX(next, 1), memory_order_relaxed);
+}
+
+static void take_rows(const struct wanted *w, const struct piece *piece)
+{
+    struct mr_process_pool *p = mr_process_pool_of(w->ds);
+    note_pace(p, mr_process_pool_job(p, piece->job), piece->n);
+    for (uint32_t i = 0; i < piece->n; i++) {
+        int rc = take_row(w, piece, i);
+        w->rc[piece->from + i] = rc < 0 ? keep(w, piece->from + i, rc) : 0;
+    }
+}
+
+/* ---- deaths ---- */
+
+/* How a process ended, as a clause. Returns buf. */
+static const char *death_text(const struct mr_process_pool *p, const struct mr_death *d, char *buf,
+                              size_t cap)
+{
+    if (d->timeout)
+        snprintf(buf, cap, "took longer than the timeout of %.3g s and was killed",
+                 (double)p->timeout_ns / 1e9);
+    else if (d->signal)
+        snprintf(buf, cap, "was killed by signal %d (SIG%s)%s", d->signal,
+                 sigabbrev_np(d->signal) ? sigabbrev_np(d->signal) : "?",
+                 d->signal == SIGKILL ? ", perhaps out of memory" : "");
+    else if (d->status >= 0)
+        snprintf(buf, cap, "exited with status %d", d->status);
+    else
+        snprintf(buf, cap, "ended");
+    return buf;
+}
+
+static int death_error(const struct wanted *w, uint32_t at, const struct mr_death *d,
+                       uint32_t deaths)
+{
+    const struct mr_process_pool *p = mr_process_pool_of(w->ds);
+    char how[128];
+    return mr_error_set(MR_ECALLBACK,
+                        "%s: sample %llu: %u workers ended during it; the last one, process "
+                        "%" PRId64 ", %s",
+                        p->user.name, (unsigned long long)w->context[at].index, deaths, d->pid,
+                        death_text(p, d, how, sizeof how));
+}
+
+static int broken(const struct mr_process_pool *p)
+{
+    return mr_error_put(&p->broken_by);
+}
+
+/* Makes a sample alone, of which one worker has died. */
+static void make_alone(const struct wanted *w, uint32_t job, uint32_t at)
+{
+    struct mr_process_pool *p = mr_process_pool_of(w->ds);
+    struct piece piece = {.job = job, .from = at, .n = 1};
+    for (uint32_t deaths = 2;; deaths++) {
+        post(p, w, &piece);
+        if (wait_for(p, job)) {
+            take_rows(w, &piece);
+            return;
+        }
+        if (atomic_load(&p->broken)) {
+            w->rc[at] = keep(w, at, broken(p));
+            return;
+        }
+        if (deaths >= p->max_deaths) {
+            w->rc[at] = keep(w, at, death_error(w, at, &p->death[job], deaths));
+            return;
+        }
+    }
+}
+
+static void finish(const struct wanted *w, const struct piece *piece)
+{
+    struct mr_process_pool *p = mr_process_pool_of(w->ds);
+    if (wait_for(p, piece->job))
+        take_rows(w, piece);
+    else
+        for (uint32_t i = 0; i < piece->n; i++)
+            make_alone(w, piece->job, piece->from + i);
+    free_job(p, piece->job);
+}
+
+/* ---- the ops ---- */
+
+/* So many that a job takes some time, and no more: others could make them meanwhile. */
+static uint32_t rows_of_a_job(struct mr_process_pool *p)
+{
+    uint64_t each = atomic_load_explicit(&p->row_ns, memory_order_relaxed);
+    return each == 0 ? 1 : (uint32_t)MR_MIN(MR_MAX(JOB_NS / each, 1), p->rows_a_job);
+}
+
+static void make_all(const struct wanted *w, uint32_t n)
+{
+    struct mr_process_pool *p = mr_process_pool_of(w->ds);
+    struct piece piece[MR_JOB_ROWS];
+    uint32_t from = 0, posted = 0, done = 0;
+    while (from < n) {
+        struct piece *next = &piece[posted % MR_JOB_ROWS];
+        if (posted - done == MR_JOB_ROWS || !take_job(p, posted == done, &next->job)) {
+            finish(w, &piece[done++ % MR_JOB_ROWS]);
+            continue;
+        }
+        next->from = from;
+        next->n = MR_MIN(rows_of_a_job(p), n - from);
+        post(p, w, next);
+        from += next->n;
+        posted++;
+    }
+    while (done < posted)
+        finish(w, &piece[done++ % MR_JOB_ROWS]);
+}
+
+int mr_workers_get_run(const struct mr_dataset *ds, uint32_t n,
+                       const struct mr_sample_context context[], void *const (*row)[MR_MAX_FIELDS],
+                       uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK], int rc[])
+{
+    struct mr_process_pool *p = mr_process_pool_of(ds);
+    struct wanted w = {.ds = ds,
+                       .context = context,
+                       .row = row,
+                       .dim = dim,
+                       .rc = rc,
+                       .thread = context[0].worker_state};
+    int here = mr_process_check(&p->process, p->user.name);
+    if (here < 0)
+        return here;
+    if (atomic_load(&p->broken))
+        return broken(p);
+    if (w.thread)
+        w.thread->n = 0;
+    for (int f = 0; f < ds->n_fields && !w.slots.data; f++)
+        w.slots = mr_shared_block_find(p->memory, row[0][f]);
+    make_all(&w, n);
+    return 0;
+}
+
+/* The error of a sample of this thread's latest run. */
+static const struct kept *find_kept(const struct thread *t, const struct mr_sample *s,
+                                    uint64_t index)
+{
+    for (uint32_t i = 0; t && i < MR_MIN(t->n, MR_JOB_ROWS); i++)
+        if (t->kept[i].index == index && t->kept[i].epoch == s->epoch &&
+            t->kept[i].position == s->position)
+            return &t->kept[i];
+    return NULL;
+}
+
+int mr_workers_get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out)
+{
+    void *row[1][MR_MAX_FIELDS] = {{NULL}};
+    uint64_t dim[1][MR_MAX_FIELDS][MR_MAX_RANK];
+    int one = 0;
+    const struct kept *kept = find_kept(out->worker_state, out, index);
+    if (kept)
+        return mr_error_put(&kept->error);
+    for (int f = 0; f < ds->n_fields; f++)
+        row[0][f] = out->field[f].room;
+    struct mr_sample_context context = mr_user_context(out, index);
+    int rc = mr_workers_get_run(ds, 1, &context, (void *const(*)[MR_MAX_FIELDS])row, dim, &one);
+    rc = rc < 0 ? rc : one;
+    for (int f = 0; rc == 0 && f < ds->n_fields; f++)
+        memcpy(out->field[f].dim, dim[0][f], sizeof dim[0][f]);
+    return rc;
+}
+
+int mr_workers_enter(const struct mr_dataset *ds, uint32_t worker, void **state)
+{
+    (void)worker;
+    *state = calloc(1, sizeof(struct thread));
+    return *state ? 0 : mr_error_nomem(mr_process_pool_of(ds)->user.name, sizeof(struct thread));
+}
+
+void mr_workers_leave(const struct mr_dataset *ds, uint32_t worker, void *state)
+{
+    (void)ds;
+    (void)worker;
+    free(state);
+}

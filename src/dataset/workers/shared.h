@@ -1,0 +1,97 @@
+/*
+ * What the process that opened a data set and its workers share: one memfd, with
+ *
+ *   a head      what the data set is, which workers there are, where they sleep
+ *   jobs        runs of up to MR_JOB_ROWS samples: what is asked for, who makes it, what came of it
+ *   rows        each job's memory for its samples' fields
+ *
+ * and behind these the slots of loaders: rows go there directly where nothing has to be done to
+ * them first. The parent says for each field of each sample where it is to be written.
+ *
+ * A job's life. A thread of the parent takes a free one, fills it, and posts it: state POSTED,
+ * owner 0, its bit in `posted`. A worker that changes the owner from 0 to itself makes it. It
+ * writes the rows and the results, and last the state: DONE. The thread that waits for that takes
+ * the rows and frees the job.
+ *
+ * No step of a worker has to be followed by another one, so it may be killed at any instruction:
+ * - between jobs it holds nothing;
+ * - once it owns a job, the monitor, when it sees that the process has ended, sets the state of
+ *   every POSTED job of that owner to LOST, and wakes those who wait for its jobs whatever their
+ *   state. Who waited posts the samples again.
+ * Workers own no counter. The bit of a posted job is a hint where to look: it is right to find it
+ * set for a job with an owner. Sleepers have a bit each, which the monitor clears when they die.
+ *
+ * The parent trusts nothing in here that a worker can write: lengths, codes and texts are checked,
+ * and what a job is for is kept in memory of its own.
+ */
+#ifndef MR_DATASET_WORKERS_SHARED_H
+#define MR_DATASET_WORKERS_SHARED_H
+
+#include "base/base.h"
+#include "base/futex.h"
+#include <millrace/workers.h>
+
+#define MR_JOB_ROWS     32
+#define MR_MAX_JOBS     512
+#define MR_WORKERS_MARK 0x6d72776b72303031ull /* which layout this is */
+#define MR_JOB_NO_OWNER 0
+#define MR_JOB_IDLE     UINT32_MAX /* its owner while it is not posted: no worker can take it */
+
+enum mr_job_state { MR_JOB_FREE, MR_JOB_POSTED, MR_JOB_DONE, MR_JOB_LOST };
+
+/* A worker, by its number. */
+struct mr_shared_worker {
+    _Alignas(MR_CACHE_LINE) _Atomic int64_t pid; /* written by the parent when start returned */
+    _Atomic uint32_t ready;                      /* init has returned 0 */
+    _Atomic int32_t code;                        /* negative: what init returned; its text: */
+    char text[MR_ERROR_BYTES];
+};
+
+struct mr_shared_head {
+    uint64_t mark, bytes; /* of all */
+    uint64_t jobs_at, job_bytes, rows_at, job_rows_bytes;
+    uint64_t row_bytes;  /* of one sample: its fields one after the other */
+    uint32_t rows_a_job; /* that have memory of their own */
+    uint32_t n_jobs, n_workers;
+    int64_t parent; /* its process */
+    int32_t n_fields;
+    uint64_t field_at[MR_MAX_FIELDS]; /* in a row */
+    struct mr_spec field[MR_MAX_FIELDS];
+    /* Changes with each post: what idle workers wait for. */
+    _Alignas(MR_CACHE_LINE) _Atomic uint32_t work;
+    _Atomic uint32_t closed;
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t posted[MR_MAX_JOBS / 64];
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t asleep[MR_MAX_WORKER_PROCESSES / 64];
+    struct mr_shared_worker worker[]; /* n_workers */
+};
+
+/* One sample of a job. */
+struct mr_shared_row {
+    uint64_t index, epoch, seed, position;
+    int32_t rc;
+    uint32_t has_text;
+};
+
+struct mr_shared_job {
+    _Alignas(MR_CACHE_LINE) _Atomic uint32_t owner; /* worker + 1 */
+    _Atomic uint32_t state;   /* enum mr_job_state; the thread of the parent waits here */
+    _Atomic uint32_t waiting; /* it does */
+    uint32_t n;
+    _Atomic uint64_t order;    /* the lowest is made first */
+    _Atomic uint64_t start_ns; /* when a worker took it; 0: none yet */
+    uint64_t took_ns;
+    struct mr_shared_row row[MR_JOB_ROWS];
+    char text[MR_JOB_ROWS][MR_ERROR_BYTES]; /* of errors */
+    /* MR_JOB_ROWS x n_fields each: where a field is to be written, as an offset in the shared
+     * memory, and its dimensions. */
+    uint64_t at[MR_JOB_ROWS][MR_MAX_FIELDS];
+    uint64_t dim[][MR_MAX_RANK];
+};
+
+static inline struct mr_shared_job *mr_shared_job(struct mr_shared_head *head, uint64_t jobs_at,
+                                                  uint64_t job_bytes, uint32_t i)
+{
+    return (struct mr_shared_job *)((unsigned char *)head + jobs_at + i * job_bytes);
+}
+
+#endif
