@@ -38,6 +38,7 @@ struct mr_tar_stream {
     struct mr_tar_entries entries;
     uint64_t header_at;
     bool marked; /* the latest block was an end mark */
+    bool ended;  /* the archive has: in a file, what lies behind its mark is no part of it */
     uint64_t n_headers;
 
     /* The member that begins the next sample: its header was read. */
@@ -122,7 +123,7 @@ static int skip_content(struct mr_tar_stream *s, uint64_t bytes)
 static int read_header(struct mr_tar_stream *s, unsigned char block[MR_TAR_BLOCK])
 {
     uint64_t got;
-    for (;;) {
+    while (!s->ended) {
         s->header_at = mr_tar_input_at(s->input);
         int rc = mr_tar_input_read(s->input, block, MR_TAR_BLOCK, &got);
         if (rc < 0)
@@ -142,13 +143,13 @@ static int read_header(struct mr_tar_stream *s, unsigned char block[MR_TAR_BLOCK
             s->marked = false;
             return 1;
         }
-        if (got == 0 || !s->pipe)
-            return 0;
-        if (!s->marked) { /* samples do not go on in another archive */
+        s->ended = got == 0 || !s->pipe;
+        if (!s->ended && !s->marked) { /* samples do not go on in another archive */
             s->marked = true;
             return 2;
         }
     }
+    return 0;
 }
 
 static int keep_waiting(struct mr_tar_stream *s, const char *name, uint64_t bytes)
@@ -363,7 +364,7 @@ static int open_next(const struct mr_dataset *ds)
     const struct mr_tar_state *st = ds->state;
     struct mr_tar_stream *s = st->stream;
     s->entries = (struct mr_tar_entries){.archive = name_of(s)};
-    s->marked = false;
+    s->marked = s->ended = false;
     return mr_tar_input_open(st->names.name[s->shard], ds->files, s->file[s->shard], name_of(s),
                              s->wake, &s->input);
 }
