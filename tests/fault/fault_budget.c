@@ -22,7 +22,8 @@ static uint64_t bytes_of(struct mr_budget *budget)
     return info.bytes;
 }
 
-/* Takes batches, and releases none, until calls fail for want of memory. Returns how many it has. */
+/* Takes batches, and releases none, until a call fails for want of memory. Returns how many it
+ * has. */
 static int hold_until_it_fails(struct mr_loader *ld, struct mr_batch *held)
 {
     int n = 0, rc = 0;

@@ -1,5 +1,5 @@
-/* What the parts of stream.h share: entries (stream_entry.c), items (stream_item.c), and the data set
- * of both (stream.c). */
+/* What the parts of stream.h share: entries (stream_entry.c), items (stream_item.c), and the data
+ * set of both (stream.c). */
 #ifndef MR_DATASET_TAR_STREAM_PRIVATE_H
 #define MR_DATASET_TAR_STREAM_PRIVATE_H
 
