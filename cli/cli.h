@@ -123,6 +123,10 @@ int cli_error(int rc); /* the library's last error; CLI_MISUSED for MR_EOPTION, 
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* What the command decided by itself, as "millrace feed: text"; not with --quiet. */
 void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Which process of how many this is: by --rank and --world, each "auto" or a number, else by the
+ * launcher, which is then said. Returns 0 or a negative error; rank may be beyond world. */
+int cli_place(const char *rank_text, const char *world_text, uint32_t *out_rank,
+              uint32_t *out_world);
 /* mr_text_printable() of a copy, cut to fit: names come from foreign files. Returns buf. */
 #define CLI_CLEAN 256
 char *cli_clean(const char *text, char buf[CLI_CLEAN]);

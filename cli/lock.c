@@ -15,10 +15,10 @@
     500           /* one that was killed keeps its lock until what it was writing is on the disk */
 #define TRIES 100 /* at a file that others remove as they end */
 
-int cli_lock_take(int fd, int wait_ms)
+int cli_lock_take(int fd, bool shared, int wait_ms)
 {
     for (;; wait_ms -= STEP_MS) {
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        if (flock(fd, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0)
             return 0;
         if (errno != EWOULDBLOCK && errno != EINTR)
             return errno;
@@ -87,7 +87,7 @@ static int try_lock(struct cli_lock *lock, const char *path, bool *again)
         lock->fd = -1;
         return cli_fail("%s: exists and is not a lock of millrace; rename it", lock->path);
     }
-    int errnum = cli_lock_take(lock->fd, KILLED_MS);
+    int errnum = cli_lock_take(lock->fd, false, KILLED_MS);
     *again = errnum == 0 && !is_at(lock->fd, lock->path);
     if (errnum == 0 && !*again) {
         write_lock(lock->fd);

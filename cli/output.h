@@ -85,9 +85,10 @@ int cli_output_commit(struct cli_output *out); /* finish, if not done, and renam
 void cli_output_abort(struct cli_output *out); /* removes what was not committed; always safe */
 
 /* lock.c */
-/* Locks a descriptor, and waits up to wait_ms for who holds it. Returns 0, EWOULDBLOCK: held;
+/* Locks a descriptor, and waits up to wait_ms for who holds it. shared: with others that share it.
+ * Returns 0, EWOULDBLOCK: held;
  * another errno: cannot be locked. */
-int cli_lock_take(int fd, int wait_ms);
+int cli_lock_take(int fd, bool shared, int wait_ms);
 /* One run alone writes FILE: FILE.lock says which. It is removed at the end; that of a killed run
  * is taken over. */
 struct cli_lock {

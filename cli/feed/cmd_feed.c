@@ -156,7 +156,7 @@ static int run(void *values, int n_args, char **args)
     (void)n_args;
     struct feed_opts *opts = values;
     struct feed feed;
-    int rc = feed_place(opts);
+    int rc = cli_place(opts->rank_text, opts->world_text, &opts->loader.rank, &opts->loader.world);
     if (rc < 0)
         return cli_error(rc);
     rc = feed_check_files(opts);

@@ -116,10 +116,11 @@ static int digest_batch(struct feed *feed, const struct mr_batch *b)
     uint64_t bytes = 0, at = 0;
     for (int f = 0; f < b->n_fields; f++)
         bytes += b->field[f].bytes;
-    int rc = feed->pipe.info.unified ? 0 : grow_back(feed, bytes);
+    bool on_host = b->field[0].data == b->field[0].host;
+    int rc = on_host ? 0 : grow_back(feed, bytes);
     for (int f = 0; f < b->n_fields && rc == 0; f++) {
         data[f] = b->field[f].data;
-        if (feed->pipe.info.unified)
+        if (on_host)
             continue;
         data[f] = feed->back + at;
         at += b->field[f].bytes;
@@ -127,7 +128,7 @@ static int digest_batch(struct feed *feed, const struct mr_batch *b)
             rc = mr_copy_async(feed->pipe.stream, (void *)(uintptr_t)data[f], MR_PAGEABLE,
                                b->field[f].data, MR_DEVICE, b->field[f].bytes);
     }
-    if (rc == 0 && !feed->pipe.info.unified)
+    if (rc == 0 && !on_host)
         rc = mr_stream_synchronize(feed->pipe.stream);
     if (rc == 0)
         feed_digest_add(&feed->result.digest, b, data);

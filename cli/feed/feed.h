@@ -12,7 +12,7 @@ struct feed_opts {
     /* order */
     int shuffle;
     char *sampler;
-    char *rank_text, *world_text; /* feed_place() makes loader.rank and loader.world of them */
+    char *rank_text, *world_text; /* cli_place() makes loader.rank and loader.world of them */
     /* pipeline */
     struct mr_loader_opts loader;
     char *transform, *device, *cache_dir;
@@ -78,9 +78,6 @@ int feed_print_text(const struct feed *feed);
 /* Write the files that --quarantine and --state-out name; print errors, return an exit code. */
 int feed_write_quarantine(const struct feed *feed);
 int feed_write_state(const struct feed *feed);
-/* Who this process is: by --rank and --world, else by its launcher, which is then said. Sets rank
- * and world. */
-int feed_place(struct feed_opts *opts);
 /* Can the files be made where they are wanted? Asked before the run. */
 int feed_check_files(const struct feed_opts *opts);
 

@@ -3,6 +3,7 @@
 #include "pipeline.h"
 
 #include <math.h>
+#include <millrace/place.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -220,6 +221,19 @@ static int write_sheet(const struct options *o, const char *uri)
     return code == CLI_OK && o->common.json ? sheet_json(o, uri) : code;
 }
 
+/* Started by a launcher, one process prints for all. [out] out: does this one? */
+static int speaks(bool *out)
+{
+    struct mr_place place = {.size = sizeof place};
+    int rc = mr_place_query(&place);
+    if (rc < 0)
+        return cli_error(rc);
+    *out = place.rank == 0;
+    if (*out && place.world > 1)
+        cli_say("rank 0 of %u, from %s; the others print nothing", place.world, place.launcher);
+    return CLI_OK;
+}
+
 static int run(void *options, int n_args, char **args)
 {
     const struct options *o = options;
@@ -235,6 +249,10 @@ static int run(void *options, int n_args, char **args)
     if (o->sheet && (n < 4 || strcasecmp(o->sheet + n - 4, ".png")))
         return cli_misuse("--sheet %s: expected a name that ends in .png: that is what is written",
                           o->sheet);
+    bool mine;
+    int code = speaks(&mine);
+    if (code != CLI_OK || !mine)
+        return code;
     return o->sheet ? write_sheet(o, args[0]) : look(o, args[0]);
 }
 

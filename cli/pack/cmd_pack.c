@@ -24,6 +24,12 @@ static const struct mr_option table[] = {
      .help = "Threads that read and encode; 0: one per processor"},
     {"bad", 0, MR_OPT_ENUM, AT(bad), "fail", .choices = bads,
      .help = "On a sample that cannot be read: fail, or skip it"},
+    {"rank", 0, MR_OPT_STRING, AT(rank_text), "auto", .meta = "N|auto",
+     .help = "Number of this process, below --world; auto: as torchrun, mpirun or srun says, else "
+             "0"},
+    {"world", 0, MR_OPT_STRING, AT(world_text), "auto", .meta = "N|auto",
+     .help = "Number of processes that share the work: each packs a part of the samples; auto: as "
+             "the launcher says, else 1"},
     {"force", 'f', MR_OPT_FLAG, AT(force),
      .help = "Remove the shards in the folder and start over"},
     {"resize", 0, MR_OPT_UINT, AT(resize), "0", 0, 65535, "pixels", .group = pictures,
@@ -96,7 +102,7 @@ static int write_sample(struct pack *p, uint64_t index, const struct pack_sample
         (p->shard.n == p->o->shard_count || p->shard.bytes + bytes + 1024 > p->o->shard_bytes);
     int code = full ? close_shard(p) : CLI_OK;
     if (code == CLI_OK && !p->open) {
-        code = pack_shard_open(&p->shard, p->state.dir, p->state.n, index);
+        code = pack_shard_open(&p->shard, p->state.dir, p->state.part, p->state.n, index);
         p->open = code == CLI_OK;
     }
     if (code != CLI_OK || s->rc < 0) {
@@ -129,21 +135,21 @@ static int pack_some(struct pack *p)
 static int pack_all(struct pack *p)
 {
     struct cli_progress progress;
-    uint64_t n = mr_dataset_length(p->ds), chunk = p->n_workers * EACH;
+    uint64_t first = p->state.first, end = p->state.end, chunk = p->n_workers * EACH;
     int code = CLI_OK;
     p->sample = calloc(chunk, sizeof *p->sample);
     if (!p->sample)
         return cli_fail("out of memory");
-    cli_progress_begin(&progress, "packing", n, "samples");
-    while (code == CLI_OK && p->first < n) {
-        p->n = n - p->first < chunk ? n - p->first : chunk;
+    cli_progress_begin(&progress, "packing", end - first, "samples");
+    while (code == CLI_OK && p->first < end) {
+        p->n = end - p->first < chunk ? end - p->first : chunk;
         code = pack_some(p);
         p->first += p->n;
-        cli_progress_update(&progress, p->first);
+        cli_progress_update(&progress, p->first - first);
     }
     if (code == CLI_OK && p->open && p->shard.n > 0)
         code = close_shard(p);
-    if (code == CLI_OK && p->state.n == 0)
+    if (code == CLI_OK && p->state.n == 0 && p->state.first < p->state.end)
         code = cli_fail("no sample could be read: nothing was written");
     cli_progress_end(&progress);
     if (code == CLI_OK)
@@ -157,6 +163,7 @@ static int pack_all(struct pack *p)
 static void go_on(struct pack *p)
 {
     p->kept = p->state.n;
+    p->first = p->state.first;
     for (uint64_t i = 0; i < p->state.n; i++) {
         const struct pack_done *d = &p->state.shard[i];
         p->first = d->first + d->n + d->skipped;
@@ -165,26 +172,43 @@ static void go_on(struct pack *p)
     }
 }
 
+/* What opens the shards: of all ranks. */
+static void write_uri(const struct pack *p, const char *dir, char *out, size_t cap)
+{
+    int n = (int)strlen(dir);
+    while (n > 1 && dir[n - 1] == '/')
+        n--;
+    if (p->o->world > 1)
+        snprintf(out, cap, "tar:%.*s", n, dir);
+    else if (p->state.n > 1)
+        snprintf(out, cap, "tar:%.*s/shard-{000000..%06" PRIu64 "}.tar", n, dir, p->state.n - 1);
+    else
+        snprintf(out, cap, "tar:%.*s/shard-000000.tar", n, dir);
+}
+
+static void print_report(const struct pack *p, uint64_t written, const char *uri, uint64_t ns)
+{
+    char count[CLI_HUMAN], bytes[CLI_HUMAN], time[CLI_HUMAN];
+    uint64_t shards = p->state.n;
+    if (p->o->world > 1)
+        printf("rank %" PRIu32 " of %" PRIu32 ": ", p->o->rank, p->o->world);
+    printf("%s %s sample%s into %" PRIu64 " shard%s (%s) in %s; open %sas '%s'\n",
+           p->state.done ? "already packed" : "packed", cli_count((double)written, count),
+           cli_s(written), shards, cli_s(shards), cli_bytes(p->bytes, bytes), cli_time(ns, time),
+           p->o->world > 1 ? "all ranks' shards " : "", uri);
+    if (p->skipped)
+        printf("%" PRIu64 " samples could not be read and were left out\n", p->skipped);
+    if (p->kept && !p->state.done)
+        printf("%" PRIu64 " shard%s kept from an earlier run\n", p->kept, cli_s(p->kept));
+}
+
 static int report(const struct pack *p, const char *dir, uint64_t ns)
 {
-    char uri[4096], count[CLI_HUMAN], bytes[CLI_HUMAN], time[CLI_HUMAN];
-    int n_dir = (int)strlen(dir);
-    while (n_dir > 1 && dir[n_dir - 1] == '/')
-        n_dir--;
-    uint64_t shards = p->state.n, written = mr_dataset_length(p->ds) - p->skipped;
-    if (shards > 1)
-        snprintf(uri, sizeof uri, "tar:%.*s/shard-{000000..%06" PRIu64 "}.tar", n_dir, dir,
-                 shards - 1);
-    else
-        snprintf(uri, sizeof uri, "tar:%.*s/shard-000000.tar", n_dir, dir);
+    char uri[4096];
+    uint64_t shards = p->state.n, written = p->state.end - p->state.first - p->skipped;
+    write_uri(p, dir, uri, sizeof uri);
     if (!p->o->common.json) {
-        printf("%s %s samples into %" PRIu64 " shard%s (%s) in %s; open as '%s'\n",
-               p->state.done ? "already packed" : "packed", cli_count((double)written, count),
-               shards, cli_s(shards), cli_bytes(p->bytes, bytes), cli_time(ns, time), uri);
-        if (p->skipped)
-            printf("%" PRIu64 " samples could not be read and were left out\n", p->skipped);
-        if (p->kept && !p->state.done)
-            printf("%" PRIu64 " shard%s kept from an earlier run\n", p->kept, cli_s(p->kept));
+        print_report(p, written, uri, ns);
         return CLI_OK;
     }
     struct mr_json *json = cli_json_begin("pack");
@@ -220,7 +244,8 @@ static int is_prefix(void *text, const char *name, const char *summary,
 
 static int run(void *options, int n_args, char **args)
 {
-    struct pack p = {.o = options};
+    struct pack_options *o = options;
+    struct pack p = {.o = o};
     uint64_t start = mr_time_ns();
     (void)n_args;
     if (mr_dataset_each(is_prefix, args[1]))
@@ -229,7 +254,12 @@ static int run(void *options, int n_args, char **args)
                           args[1], args[1]);
     if (strstr(args[1], "://"))
         return cli_misuse("%s: pack writes into a local folder: give its path", args[1]);
-    int rc = mr_dataset_open(args[0], &p.ds);
+    int rc = cli_place(o->rank_text, o->world_text, &o->rank, &o->world);
+    if (rc < 0)
+        return cli_error(rc);
+    if (o->rank >= o->world)
+        return cli_misuse("--rank %" PRIu32 ": expected 0..%" PRIu32, o->rank, o->world - 1);
+    rc = mr_dataset_open(args[0], &p.ds);
     if (rc == 0)
         rc = cli_need_length(&p.ds);
     if (rc < 0)
@@ -292,7 +322,10 @@ const struct cli_command cli_pack = {
         "DATASET's labels have names; tar: reads them.\n\n"
         "If a pack was interrupted, killed, or ran out of disk space, run it again with the same "
         "data set and options: it resumes after its last complete shard. DIR/pack.state holds "
-        "the progress. If nothing is left to do, pack says so and exits with 0. The same data "
+        "the progress. Several processes can share the work, started by torchrun, mpirun or srun: "
+        "each packs a part into shards of its own, DIR/shard-002-of-004-000000.tar, with its own "
+        "sums and state, and tar:DIR opens all of them in the samples' order. If nothing is left "
+        "to do, pack says so and exits with 0. The same data "
         "set and options give the same bytes for any --workers.",
     .options = table,
     .options_bytes = sizeof(struct pack_options),

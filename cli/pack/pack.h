@@ -8,6 +8,8 @@ struct pack_options {
     struct cli_common common;
     uint64_t shard_bytes, shard_count, resize, quality, workers;
     int force, bad;
+    char *rank_text, *world_text; /* cli_place() makes rank and world of them */
+    uint32_t rank, world;
 };
 enum { PACK_BAD_FAIL, PACK_BAD_SKIP };
 
@@ -46,8 +48,9 @@ struct pack_shard {
     void *hash; /* XXH64_state_t */
     uint64_t number, first, n, skipped, bytes, sum;
 };
-int pack_shard_open(struct pack_shard *s, const char *dir, uint64_t number,
-                    uint64_t first);                     /* exit codes, as all here */
+/* part: as in pack_state. Exit codes, as all here. */
+int pack_shard_open(struct pack_shard *s, const char *dir, const char *part, uint64_t number,
+                    uint64_t first);
 uint64_t pack_sample_bytes(const struct pack_sample *s); /* that it takes in an archive */
 int pack_shard_add(struct pack_shard *s, const char *key, const struct pack_sample *sample);
 int pack_shard_finish(
@@ -59,15 +62,20 @@ void pack_shard_abort(struct pack_shard *s); /* removes what is not finished; al
 struct pack_done {
     uint64_t number, first, n, skipped, bytes, sum;
 };
+#define PACK_PART 40
 struct pack_state {
     const char *dir;
-    int lock;       /* a descriptor of the folder, locked */
-    char what[512]; /* source and options: a state of others does not fit */
+    char part[PACK_PART]; /* "-002-of-004": of this rank's names; "": one process packs all */
+    uint32_t rank;
+    uint64_t first, end;  /* the samples of this rank */
+    int lock;             /* a descriptor of the folder, locked: by ranks together */
+    struct cli_lock mine; /* a rank's own */
+    char what[512];       /* source and options: a state of others does not fit */
     struct pack_done *shard;
     uint64_t n, room;
     bool done; /* a run before has finished */
 };
-/* Locks the folder, made when it is not there, and reads what is done. */
+/* Locks the folder, made when it is not there, and reads what is done of this rank's part. */
 int pack_state_open(struct pack_state *st, const char *dir, const char *uri,
                     const struct mr_dataset *ds, const struct pack_options *o);
 int pack_state_add(struct pack_state *st, const struct pack_shard *s); /* and writes it */
@@ -75,7 +83,5 @@ int pack_state_add(struct pack_state *st, const struct pack_shard *s); /* and wr
  * all is done. */
 int pack_state_finish(struct pack_state *st, const struct mr_dataset *ds);
 void pack_state_close(struct pack_state *st);
-/* Is it a name that pack gives? */
-bool pack_names(const char *name);
 
 #endif

@@ -17,11 +17,12 @@ static int cannot_write(const struct pack_shard *s, int errnum)
                     s->out.path, strerror(errnum ? errnum : EIO));
 }
 
-int pack_shard_open(struct pack_shard *s, const char *dir, uint64_t number, uint64_t first)
+int pack_shard_open(struct pack_shard *s, const char *dir, const char *part, uint64_t number,
+                    uint64_t first)
 {
     char *path = NULL;
     *s = (struct pack_shard){.number = number, .first = first, .hash = XXH64_createState()};
-    if (asprintf(&path, "%s/shard-%06llu.tar", dir, (unsigned long long)number) < 0)
+    if (asprintf(&path, "%s/shard%s-%06llu.tar", dir, part, (unsigned long long)number) < 0)
         path = NULL;
     int code =
         s->hash && path ? cli_output_open(&s->out, path, CLI_DATA, 1) : cli_fail("out of memory");

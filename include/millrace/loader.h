@@ -168,6 +168,11 @@ struct mr_loader_opts {
      * memory is that of so many samples: decoded ones or, if the source gives bytes, these, which
      * max_memory does not count. */
     uint64_t shuffle_buffer;
+    /* 1: batches stay in the host half of their slots, page-locked for the device, and are not
+     * copied: for programs that copy themselves. `data` is then `host`. Release a batch with the
+     * stream of that copy, or with mr_stream_any(): its memory is used again once the copy has
+     * passed. No op runs on the device. Not with MR_CACHE_DEVICE and MR_STORAGE_GDS. */
+    int on_host;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_loader_opts_init(); see millrace.h. */

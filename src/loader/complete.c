@@ -20,7 +20,7 @@ bool mr_complete_rows(struct mr_worker *w, uint64_t t, uint64_t rows)
     int rc = mr_collate(w, slot);
     if (rc < 0)
         mr_bad_add(ld, slot, 0, NULL, rc, true);
-    if (rc < 0 || ld->device_info.unified)
+    if (rc < 0 || !ld->ships)
         mr_ring_ready(&ld->ring, slot, t);
     else
         mr_ship(ld, slot, t);

@@ -19,8 +19,7 @@ int mr_device_chain_plan(struct mr_loader *ld, int f)
     struct mr_field *fp = &ld->layout.field[f];
     struct mr_device_part part;
     fp->out_bytes = fp->row_bytes;
-    if (!ld->chain || ld->device_info.unified || !wanted(ld) || fp->varies || fp->collated ||
-        fp->identity)
+    if (!ld->chain || !ld->ships || !wanted(ld) || fp->varies || fp->collated || fp->identity)
         return 0;
     int rc = mr_device_part_find(ld->chain, f, has_kernel, ld->device, &part);
     if (rc <= 0)

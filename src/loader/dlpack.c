@@ -51,7 +51,7 @@ static int look_at_part(const struct mr_batch *batch, const struct mr_batch_fiel
     out->data = bf->data;
     if (part == MR_DLPACK_HOST)
         memcpy(&out->data, &bf->host, sizeof bf->host);
-    out->on_device = part == MR_DLPACK_DATA;
+    out->on_device = part == MR_DLPACK_DATA && bf->data != bf->host;
     return 0;
 }
 
@@ -82,7 +82,7 @@ static uint8_t code_of(enum mr_dtype dtype)
 static void fill_tensor(struct made *m, const struct view *v, const struct mr_device_info *device,
                         struct mr_dlpack_tensor *out)
 {
-    bool cuda = v->on_device && !device->unified && !device->simulated;
+    bool cuda = v->on_device && !device->simulated;
     int64_t stride = 1;
     for (int32_t d = v->spec.rank - 1; d >= 0; d--) {
         m->shape[d] = (int64_t)v->spec.dim[d];

@@ -120,6 +120,7 @@ struct mr_loader {
     struct mr_transform *chain; /* NULL: none */
     struct mr_device *device, *own_device;
     struct mr_device_info device_info;
+    bool ships;                 /* batches are copied to memory of the device's own */
     struct mr_storage *storage; /* NULL: nothing is read */
     bool caching, chain_acquired;
     /* Pictures are decoded as far as the first ops of this track of the chain want them. -1: all of

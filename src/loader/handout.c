@@ -199,7 +199,7 @@ static int check_release(const struct mr_loader *ld, const struct mr_stream *str
 static int take(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream)
 {
     int copied = 0;
-    if (!stream && !ld->device_info.unified) { /* this thread waits for the copy */
+    if (!stream && ld->ships) { /* this thread waits for the copy */
         mr_consumers_pause(&ld->consumers);
         copied = mr_ship_hand_out(ld, slot, NULL);
         mr_consumers_resume(&ld->consumers);

@@ -47,7 +47,9 @@ static int open_device(struct mr_loader *ld, struct mr_device *device)
     }
     ld->device = device ? device : ld->own_device;
     ld->device_info.size = sizeof ld->device_info;
-    return mr_device_query(ld->device, &ld->device_info);
+    int rc = mr_device_query(ld->device, &ld->device_info);
+    ld->ships = !ld->device_info.unified && !ld->opts.on_host;
+    return rc;
 }
 
 /* A batch sampler says how large batches are. */
@@ -110,11 +112,11 @@ static int create_ring(struct mr_loader *ld)
     bool unified = ld->device_info.unified;
     ld->ring.device = ld->device;
     ld->ring.host_kind = unified || !ld->opts.pin ? MR_PAGEABLE : MR_PINNED;
-    ld->ring.awaits_release = ld->backends.writes_device;
+    ld->ring.awaits_release = ld->backends.writes_device || ld->opts.on_host;
     ld->ring.n_places = ld->ring.n_slots;
     if (!ld->opts.in_order)
         ld->ring.n_places = MR_MAX(MR_PLACES_A_SLOT * ld->ring.n_slots, MR_MIN_PLACES);
-    int rc = mr_ring_create(&ld->ring, &ld->layout, ld->opts.batch_size, !unified);
+    int rc = mr_ring_create(&ld->ring, &ld->layout, ld->opts.batch_size, ld->ships);
     if (rc < 0)
         return rc;
     rc = mr_opening_create(ld);

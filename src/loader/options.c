@@ -98,6 +98,8 @@ static const struct mr_option table[] = {
 
     OPT("pin", 0, FLAG, pin, device, .initial = "1",
         .help = "Use page-locked memory for batches; without it copies are slower"),
+    OPT("on-host", 0, FLAG, on_host, device,
+        .help = "Leave batches in page-locked host memory, for programs that copy themselves"),
     OPT("blocking", 0, FLAG, blocking, device,
         .help = "Make workers wait for each copy, to see what that costs"),
     OPT("streams", 0, UINT32, streams, device, .initial = "1", .min = 1, .max = MR_MAX_STREAMS,

@@ -6,8 +6,9 @@
  *
  *   open      The consumer has released the batch before (open.h); `open_for` is t. Workers may
  *             write rows of batch t once the copy of the batch before has passed (host_busy), which
- *             they wait for, if need be one of them for all. If workers also write the device half
- *             (awaits_release), they wait for the consumer's work on the batch before, too.
+ *             they wait for, if need be one of them for all. If workers also write the device half,
+ *             or there is none, they wait for the consumer's work on the batch before, too
+ *             (awaits_release).
  *   written   Each worker subtracts its rows from rows_left. The one that brings it to 0 sees all
  *             rows written (acquire/release) and owns the slot: it completes the batch
  *             (complete.c). If the number of rows is found while they are made (plan.h), rows_left
@@ -37,7 +38,7 @@
 struct mr_ring {
     struct mr_device *device;
     enum mr_memory host_kind;
-    bool awaits_release;           /* workers write device halves, too */
+    bool awaits_release;           /* workers write where the consumer's work reads */
     struct mr_slot *_Atomic *slot; /* where batch t is made: [t % n_places] */
     uint32_t n_slots, n_places;    /* as many places as slots, if batches come in order (open.h) */
     struct mr_arrivals arrivals;   /* if not */

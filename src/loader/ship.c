@@ -180,7 +180,7 @@ void mr_ship(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
 
 int mr_ship_hand_out(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream)
 {
-    if (ld->device_info.unified)
+    if (!ld->ships)
         return 0;
     if (!stream)
         return mr_event_synchronize(slot->copied);

@@ -135,7 +135,7 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
                            .files = kinds->memory_bytes};
     m.grown = mr_counted(&grown->host_bytes) + mr_counted(&grown->device_bytes) +
               mr_counted(&grown->rows_bytes);
-    m.device = ld->device_info.unified ? 0 : ld->layout.slot_bytes + ld->layout.output_bytes;
+    m.device = ld->ships ? ld->layout.slot_bytes + ld->layout.output_bytes : 0;
     uint64_t ahead = ld->workers.n * ld->sizes.runs_per_worker * ld->sizes.run_rows;
     m.reads = ahead * ((ld->sizes.depth ? ld->sizes.sample_bytes : 0) + mr_run_row_bytes(ld));
     m.cache = ld->caching ? kinds->path_bytes - kinds->cached_bytes : 0;

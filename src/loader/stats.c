@@ -71,7 +71,7 @@ static void memory_held(const struct mr_loader *ld, struct mr_loader_stats *out)
     *(pageable ? &out->pageable_bytes : &out->pinned_bytes) = slots;
     uint64_t device, host;
     mr_backends_bytes(ld, n, &device, &host);
-    if (!ld->device_info.unified)
+    if (ld->ships)
         device += (ld->layout.slot_bytes + ld->layout.output_bytes) * n +
                   mr_counted(&ld->grown.device_bytes);
     out->device_bytes = device;

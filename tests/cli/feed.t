@@ -12,7 +12,7 @@ first batch after .*, then .* samples/s; from batch to batch: .* (re)
 ...
 bottleneck: [a-z]+: .* (re)
 # The same digest for any workers, prefetch, storage, cache; as two ranks; stopped in mid-epoch and resumed.
-$ digest() { millrace feed d -b 32 -s --seed 7 -e 2 -t 'random_crop(24,24),hflip(0.5),cast(f32)' --digest "$@" | sed -n 's/^digest: //p'; }; one=$(digest -w 1); for o in '-w 2' '-w 5' '-p 1' '-p 9' '--storage pread' '--cache host' '--read-ahead 3 --queue-depth 1' '--device sim:h2d=20' '--device sim:h2d=20 --no-pin -p 1' '--device sim --blocking' '--device sim --streams 3' '--device sim --device-transforms on'; do [ "$(digest $o)" = "$one" ] && echo "$o: same"; done
+$ digest() { millrace feed d -b 32 -s --seed 7 -e 2 -t 'random_crop(24,24),hflip(0.5),cast(f32)' --digest "$@" | sed -n 's/^digest: //p'; }; one=$(digest -w 1); for o in '-w 2' '-w 5' '-p 1' '-p 9' '--storage pread' '--cache host' '--read-ahead 3 --queue-depth 1' '--device sim:h2d=20' '--device sim:h2d=20 --no-pin -p 1' '--device sim --blocking' '--device sim --streams 3' '--device sim --on-host' '--device sim --device-transforms on'; do [ "$(digest $o)" = "$one" ] && echo "$o: same"; done
 -w 2: same
 -w 5: same
 -p 1: same
@@ -24,6 +24,7 @@ $ digest() { millrace feed d -b 32 -s --seed 7 -e 2 -t 'random_crop(24,24),hflip
 --device sim:h2d=20 --no-pin -p 1: same
 --device sim --blocking: same
 --device sim --streams 3: same
+--device sim --on-host: same
 --device sim --device-transforms on: same
 $ d() { millrace feed e -s --digest "$@" | sed -n 's/^digest: //p'; }; millrace synth digits e --n 2002 -q >/dev/null; [ "$(d --world 2 --rank 1 --digest-from $(d --world 2))" = "$(d)" ] && echo "two ranks: same"
 two ranks: same

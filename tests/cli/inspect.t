@@ -107,3 +107,7 @@ $ millrace synth photos q --n 2 --side 40 -q >/dev/null; printf 'file,a\033[2Jg\
 csv: t.csv: 1 picture (left out: text in column 'a?[2Jg?e')
 csv: t.csv: 1 picture (left out: text in column 'a?[2Jg?e'): 1 sample
 u001b[2J
+# Under a launcher one process speaks for all.
+$ env RANK=0 WORLD_SIZE=4 millrace inspect q/t.csv -n 0 | head -n 1; env RANK=3 WORLD_SIZE=4 millrace inspect q/t.csv
+millrace inspect: rank 0 of 4, from env; the others print nothing
+csv: t.csv: 1 picture (left out: text in column 'a?[2Jg?e')

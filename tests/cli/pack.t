@@ -114,3 +114,49 @@ $ millrace pack idx:d u --json | grep -e '"shards"' -e '"samples"' -e '"dataset"
   "dataset": "tar:u/shard-000000.tar",
   "samples": 300,
   "shards": 1,
+# Ranks share the work; together they are in the samples' order.
+$ for r in 2 0 3 1; do millrace pack idx:d ranks --shard-count 40 --rank $r --world 4 -q >/dev/null; done; millrace feed tar:ranks --digest -q | grep digest | cmp a -; ls ranks | grep -v idx
+XXH64SUMS-000-of-004
+XXH64SUMS-001-of-004
+XXH64SUMS-002-of-004
+XXH64SUMS-003-of-004
+pack-000-of-004.state
+pack-001-of-004.state
+pack-002-of-004.state
+pack-003-of-004.state
+shard-000-of-004-000000.tar
+shard-000-of-004-000001.tar
+shard-001-of-004-000000.tar
+shard-001-of-004-000001.tar
+shard-002-of-004-000000.tar
+shard-002-of-004-000001.tar
+shard-003-of-004-000000.tar
+shard-003-of-004-000001.tar
+$ env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 millrace pack idx:d ranks --shard-count 40
+millrace pack: rank 1 of 4, from openmpi; --rank and --world override that
+rank 1 of 4: already packed 75 samples into 2 shards \(.*\) in .*; open all ranks' shards as 'tar:ranks' (re)
+# A part that was killed goes on; other ranks' parts are left alone, those of another number of ranks are not mixed in.
+$ rm ranks/shard-001-of-004-000001.tar; for r in 1 2; do millrace pack idx:d ranks --shard-count 40 --rank $r --world 4 | cut -d '(' -f 1; done; millrace feed tar:ranks --digest -q | grep digest | cmp a -
+rank 1 of 4: packed 75 samples into 2 shards 
+1 shard kept from an earlier run
+rank 2 of 4: already packed 75 samples into 2 shards 
+$ millrace pack idx:d ranks --rank 1 --world 3; millrace pack idx:d ranks
+millrace pack: ranks: holds shards already; --force replaces them
+millrace pack: ranks: holds shards already; --force replaces them
+[1]
+$ for r in 0 1 2; do millrace pack idx:d ranks --rank $r --world 3 --force -q >/dev/null & done; wait; millrace feed tar:ranks --digest -q | grep digest | cmp a -; ls ranks | grep -c of-004
+0
+[1]
+$ millrace pack idx:d ranks --force -q >/dev/null; ls ranks | grep -c of-00; millrace feed tar:ranks --digest -q | grep digest | cmp a -
+0
+# More ranks than samples; a rank beyond them.
+$ millrace synth npy few.npy --n 2 --shape 3 -q >/dev/null; for r in 0 1 2; do millrace pack npy:few.npy few --rank $r --world 3 | head -n 1; done; ls few/*.tar
+rank 0 of 3: packed 1 sample into 1 shard \(.*\) in .*; open all ranks' shards as 'tar:few' (re)
+rank 1 of 3: packed 1 sample into 1 shard .* (re)
+rank 2 of 3: packed 0 samples into 0 shards .* (re)
+few/shard-000-of-003-000000.tar
+few/shard-001-of-003-000000.tar
+$ millrace pack idx:d few --rank 3 --world 3; millrace pack idx:d few --rank x
+millrace pack: --rank 3: expected 0..2
+millrace pack: --rank x: expected auto or a number, 0..1048576
+[2]

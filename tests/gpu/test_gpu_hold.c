@@ -20,7 +20,7 @@ static int get(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR
     return 0;
 }
 
-static struct mr_loader *open_loader(struct mr_device *dev, struct mr_dataset **ds)
+static struct mr_loader *open_loader(struct mr_device *dev, int on_host, struct mr_dataset **ds)
 {
     struct mr_callback_opts o;
     struct mr_loader_opts opts;
@@ -37,6 +37,7 @@ static struct mr_loader *open_loader(struct mr_device *dev, struct mr_dataset **
     opts.prefetch = 2;
     opts.workers = 4;
     opts.epochs = 0;
+    opts.on_host = on_host;
     must(mr_loader_open(*ds, NULL, NULL, dev, &opts, &ld));
     return ld;
 }
@@ -68,10 +69,10 @@ static uint64_t copy_late(struct mr_device *dev, struct mr_loader *ld, struct mr
     return wrong;
 }
 
-static void reopens_behind_all_streams(struct mr_device *dev)
+static void check_reopening(struct mr_device *dev, int on_host)
 {
     struct mr_dataset *ds = NULL;
-    struct mr_loader *ld = open_loader(dev, &ds);
+    struct mr_loader *ld = open_loader(dev, on_host, &ds);
     struct mr_stream *own = gpu_stream(dev, "own");
     for (int i = 0; i < 4; i++)
         check(copy_late(dev, ld, own, mr_stream_any(dev)) == 0);
@@ -80,6 +81,12 @@ static void reopens_behind_all_streams(struct mr_device *dev)
     mr_loader_close(ld);
     mr_stream_destroy(own);
     mr_dataset_close(ds);
+}
+
+static void reopens_behind_all_streams(struct mr_device *dev)
+{
+    check_reopening(dev, 0);
+    check_reopening(dev, 1);
 }
 
 #define FIND(pointer, symbol) *(void **)(void *)&(pointer) = dlsym(driver, symbol)
@@ -97,7 +104,7 @@ static void use_context(void *driver)
 
 /* Released during a capture: the slot is another's until the capture ends, and the capture holds.
  */
-static void survives_captures(struct mr_device *dev)
+static void check_captures(struct mr_device *dev, int on_host)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW), *native = NULL, *graph = NULL;
     int (*begin)(void *stream, int mode) = NULL;
@@ -108,7 +115,7 @@ static void survives_captures(struct mr_device *dev)
     FIND(destroy, "cuGraphDestroy");
     use_context(driver);
     struct mr_dataset *ds = NULL;
-    struct mr_loader *ld = open_loader(dev, &ds);
+    struct mr_loader *ld = open_loader(dev, on_host, &ds);
     struct mr_stream *own = gpu_stream(dev, "own"), *captured = gpu_stream(dev, "captured");
     unsigned char *far = gpu_take(dev, MR_DEVICE, BYTES);
     must(mr_stream_native(captured, &native));
@@ -129,6 +136,12 @@ static void survives_captures(struct mr_device *dev)
     mr_stream_destroy(captured);
     mr_dataset_close(ds);
     dlclose(driver);
+}
+
+static void survives_captures(struct mr_device *dev)
+{
+    check_captures(dev, 0);
+    check_captures(dev, 1);
 }
 
 int main(void)

@@ -93,8 +93,9 @@ static inline void run_take(struct run *run, struct mr_device *dev, struct mr_st
         if (info.unified)
             continue;
         back[f] = malloc(b->field[f].bytes + 1);
-        must(mr_copy_async(stream, back[f], MR_PAGEABLE, b->field[f].data, MR_DEVICE,
-                           b->field[f].bytes));
+        bool copied = b->field[f].data != b->field[f].host;
+        must(mr_copy_async(stream, back[f], MR_PAGEABLE, b->field[f].data,
+                           copied ? MR_DEVICE : MR_PINNED, b->field[f].bytes));
         must(mr_stream_synchronize(stream));
         data[f] = back[f];
     }

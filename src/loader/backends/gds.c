@@ -130,6 +130,8 @@ static const char *refusal(const struct mr_loader *ld)
         return "the chain changes which fields there are, which the host does";
     if (ld->layout.collates)
         return "the host collates samples";
+    if (ld->opts.on_host)
+        return "on_host keeps batches in host memory";
     return ld->device_info.unified ? "the device has no memory of its own" : NULL;
 }
 

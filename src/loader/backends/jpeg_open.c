@@ -18,6 +18,8 @@ static const char *why_not(struct mr_loader *ld, int f)
         return "the data set has no pictures";
     if (ld->device_info.unified || !ld->device->ops->jpeg_open)
         return "the device decodes no JPEG: cuda does, by nvJPEG";
+    if (ld->opts.on_host)
+        return "on_host keeps batches in host memory";
     if (ld->ds->ops->iterable)
         return "an iterable data set cannot give a picture again that the device refuses";
     if (ld->opts.cache == MR_CACHE_DEVICE)

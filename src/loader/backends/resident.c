@@ -41,6 +41,9 @@ static int check_device(const struct mr_loader *ld)
         return mr_error_set(MR_EOPTION,
                             "cache device: device %s has no memory of its own: use the cache host",
                             ld->device_info.name);
+    if (ld->opts.on_host)
+        return mr_error_set(MR_EOPTION, "cache device: on_host keeps batches in host memory: use "
+                                        "the cache host");
     if (ld->layout.rearranged)
         return mr_error_set(MR_EOPTION,
                             "cache device: \"%s\" changes which fields there are: use the cache "

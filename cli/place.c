@@ -1,5 +1,5 @@
 /* Which of how many ranks this run is: as the options say, else as the launcher does. */
-#include "feed/feed.h"
+#include "cli.h"
 
 #include <inttypes.h>
 #include <millrace/place.h>
@@ -22,25 +22,26 @@ static int parse(const char *option, const char *text, uint64_t least, uint64_t 
                         text, least, MOST);
 }
 
-int feed_place(struct feed_opts *opts)
+int cli_place(const char *rank_text, const char *world_text, uint32_t *out_rank,
+              uint32_t *out_world)
 {
     struct mr_place place = {.size = sizeof place};
     uint64_t rank, world;
-    int rc = parse("--rank", opts->rank_text, 0, &rank);
+    int rc = parse("--rank", rank_text, 0, &rank);
     if (rc < 0)
         return rc;
-    rc = parse("--world", opts->world_text, 1, &world);
+    rc = parse("--world", world_text, 1, &world);
     if (rc < 0)
         return rc;
     bool rank_given = rank != UINT64_MAX, world_given = world != UINT64_MAX;
-    bool asked = !(rank_given && world_given) && world != 1; /* --world 1: each process reads all */
+    bool asked = !(rank_given && world_given) && world != 1; /* --world 1: each process does all */
     rc = asked ? mr_place_query(&place) : 0;
     if (rc < 0)
         return rc;
-    opts->loader.world = world_given ? (uint32_t)world : asked ? place.world : 1;
-    opts->loader.rank = rank_given ? (uint32_t)rank : asked ? place.rank : 0;
+    *out_world = world_given ? (uint32_t)world : asked ? place.world : 1;
+    *out_rank = rank_given ? (uint32_t)rank : asked ? place.rank : 0;
     if (asked && place.launcher[0])
         cli_say("rank %" PRIu32 " of %" PRIu32 ", from %s; --rank and --world override that",
-                opts->loader.rank, opts->loader.world, place.launcher);
+                *out_rank, *out_world, place.launcher);
     return 0;
 }
