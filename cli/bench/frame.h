@@ -33,6 +33,7 @@ struct bench_column {
     int digits;
     const char *suffix; /* NULL: none */
     bool null;          /* in JSON a value that is unknown is null; else it is left out */
+    unsigned parts;     /* bit p: in the p-th table; 0: in all of them */
 };
 
 /* One line of the table. */
@@ -48,11 +49,12 @@ struct bench_row {
 struct bench_panel {
     const char *title, *x_label, *y_label;
     int x;                      /* column; -1: bars, one group a row */
-    int y[BENCH_MAX_SERIES], n; /* columns, each a series; or one for all bench->series names */
+    int y[BENCH_MAX_SERIES], n; /* columns, each a series; or one for all series' names */
     double unit;                /* values are divided by it; 0: 1 */
     struct plot_limit limit;
     bool log_x, log_y;
     enum plot_ticks ticks;
+    const char *const *series; /* names of its lines; NULL: bench->series */
 };
 
 struct bench {

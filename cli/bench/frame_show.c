@@ -23,13 +23,18 @@ static const char *cell_text(const struct bench_column *c, double v, char buf[CL
     }
 }
 
-static struct cli_table *create_table(const struct bench *b)
+static bool is_shown(const struct bench_column *c, int part)
+{
+    return c->head && (!c->parts || c->parts >> part & 1);
+}
+
+static struct cli_table *create_table(const struct bench *b, int part)
 {
     char heads[512];
     size_t used = 0;
     bool first = true;
     for (int c = 0; c < b->n_columns; c++) {
-        if (!b->columns[c].head || used >= sizeof heads)
+        if (!is_shown(&b->columns[c], part) || used >= sizeof heads)
             continue;
         used += (size_t)snprintf(heads + used, sizeof heads - used, "%s%s", first ? "" : "\t",
                                  b->columns[c].head);
@@ -48,7 +53,7 @@ static void add_row(const struct bench *b, struct cli_table *table, const struct
         const char *text = column->format != BENCH_TEXT ? cell_text(column, row->v[c], buf)
                            : row->text[c]               ? row->text[c]
                                                         : "";
-        if (!column->head || used >= sizeof line)
+        if (!is_shown(column, row->part) || used >= sizeof line)
             continue;
         used += (size_t)snprintf(line + used, sizeof line - used, "%s%s", first ? "" : "\t", text);
         first = false;
@@ -58,7 +63,7 @@ static void add_row(const struct bench *b, struct cli_table *table, const struct
 
 static void print_part(const struct bench *b, int part)
 {
-    struct cli_table *table = create_table(b);
+    struct cli_table *table = create_table(b, part);
     if (b->parts)
         printf("%s%s\n", part ? "\n" : "", b->parts[part]);
     for (int i = 0; i < b->n_rows; i++)
@@ -146,16 +151,28 @@ static int print_json(const struct bench *b)
     return cli_json_end_config(json, b->command->options, b->values);
 }
 
+static bool is_drawn(const struct bench *b, int p, const struct bench_row *row)
+{
+    return !row->left_out[0] && (!b->parts || row->part == p);
+}
+
+/* NULL: each line is a column. */
+static const char *const *names_of(const struct bench *b, int p)
+{
+    return b->panels[p].series ? b->panels[p].series : b->series;
+}
+
 /* The points of one series of a panel: those of a column, or of the rows that belong to the
  * line. */
 static struct plot_series points_of(const struct bench *b, int p, int k, double *x, double *y)
 {
     const struct bench_panel *panel = &b->panels[p];
-    int n = 0, column = b->series ? panel->y[0] : panel->y[k];
-    const char *name = b->series ? b->series[k] : panel->n > 1 ? b->columns[column].head : NULL;
+    const char *const *names = names_of(b, p);
+    int n = 0, column = names ? panel->y[0] : panel->y[k];
+    const char *name = names ? names[k] : panel->n > 1 ? b->columns[column].head : NULL;
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *row = &b->rows[i];
-        if (row->left_out[0] || (b->parts && row->part != p) || (b->series && row->series != k))
+        if (!is_drawn(b, p, row) || (names && row->series != k))
             continue;
         x[n] = panel->x < 0 ? 0 : row->v[panel->x];
         y[n++] = isnan(row->v[column]) ? -1 : row->v[column] / (panel->unit > 0 ? panel->unit : 1);
@@ -164,17 +181,18 @@ static struct plot_series points_of(const struct bench *b, int p, int k, double 
                                 y, n};
 }
 
+/* bars: room for the rows' names for each panel. */
 static int draw(const struct bench *b, double *points, const char **bars)
 {
     struct plot_series series[BENCH_MAX_PANELS][BENCH_MAX_SERIES];
     struct plot_panel panels[BENCH_MAX_PANELS];
     char device[160];
-    for (int i = 0, n = 0; i < b->n_rows; i++)
-        if (!b->rows[i].left_out[0])
-            bars[n++] = b->rows[i].name;
-    for (int p = 0; p < b->n_panels; p++) {
+    for (int p = 0; p < b->n_panels; p++, bars += b->n_rows) {
         const struct bench_panel *panel = &b->panels[p];
         int n = panel->n;
+        for (int i = 0, k = 0; i < b->n_rows; i++)
+            if (is_drawn(b, p, &b->rows[i]))
+                bars[k++] = b->rows[i].name;
         for (int k = 0; k < n; k++, points += 2 * b->n_rows)
             series[p][k] = points_of(b, p, k, points, points + b->n_rows);
         panels[p] = (struct plot_panel){panel->title,   panel->x_label,
@@ -195,7 +213,7 @@ int bench_show(const struct bench *b)
     if (b->plot) {
         size_t n = (size_t)b->n_rows;
         double *points = calloc(2 * n * BENCH_MAX_PANELS * BENCH_MAX_SERIES, sizeof *points);
-        const char **bars = calloc(n + 1, sizeof *bars);
+        const char **bars = calloc(n * BENCH_MAX_PANELS + 1, sizeof *bars);
         code = points && bars ? draw(b, points, bars) : cli_fail("out of memory");
         free(points);
         free(bars);

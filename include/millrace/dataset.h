@@ -415,6 +415,9 @@ struct mr_csv_opts {
     int allow_nan; /* 1: allow NaN, infinities, and empty cells as NaN */
     struct mr_picture_opts picture;
     enum mr_links links;
+    /* columns whose cells become fields of text, named as the columns: "a:b" or "[a,b]"; NULL:
+     * none */
+    const char *text;
 };
 MR_API void mr_csv_opts_fill(struct mr_csv_opts *opts, size_t size);
 static inline void mr_csv_opts_init(struct mr_csv_opts *opts)

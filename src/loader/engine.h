@@ -211,6 +211,7 @@ int mr_padding_plan(struct mr_loader *ld);
 int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds);
 /* May one more slot be made? Returns 0, MR_ELIMIT. */
 int mr_sizes_check_slot(struct mr_loader *ld);
+void mr_sizes_drop_slot(struct mr_loader *ld); /* ... which could not be made after all */
 /* What the ceiling leaves to the host cache; 0: there is no ceiling. Files of unknown size are not
  * in the sum: without this limit they could take the ceiling a second time. */
 uint64_t mr_sizes_cache_limit(const struct mr_loader *ld, const struct mr_files_kinds *kinds);

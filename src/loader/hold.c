@@ -150,16 +150,14 @@ static struct mr_slot *take_spare(struct mr_loader *ld)
     return slot;
 }
 
-static int make_slot(struct mr_loader *ld, struct mr_slot **out)
+/* What is counted already. */
+static int make_counted(struct mr_loader *ld, struct mr_slot **out)
 {
     struct mr_slot_memory *memory;
     struct mr_slot *slot;
     bool unified = ld->device_info.unified;
-    int rc = mr_sizes_check_slot(ld);
-    if (rc < 0)
-        return rc;
-    rc = mr_slot_memory_create(ld->device, ld->ring.shared, ld->ring.host_kind, &ld->layout, 1,
-                               ld->ships, &memory);
+    int rc = mr_slot_memory_create(ld->device, ld->ring.shared, ld->ring.host_kind, &ld->layout, 1,
+                                   ld->ships, &memory);
     if (rc < 0)
         return rc;
     rc = mr_slot_create(memory, 0, 1, &ld->layout, ld->opts.batch_size, &slot);
@@ -180,6 +178,17 @@ fail:
     mr_backends_slot_close(ld, slot);
     mr_ship_slot_end(slot);
     mr_slot_destroy(slot);
+    return rc;
+}
+
+static int make_slot(struct mr_loader *ld, struct mr_slot **out)
+{
+    int rc = mr_sizes_check_slot(ld);
+    if (rc < 0)
+        return rc;
+    rc = make_counted(ld, out);
+    if (rc < 0)
+        mr_sizes_drop_slot(ld);
     return rc;
 }
 

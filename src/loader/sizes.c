@@ -225,6 +225,15 @@ int mr_sizes_check_slot(struct mr_loader *ld)
     return mr_budget_reserve(&ld->share, claim) ? 0 : mr_budget_over(&ld->share, claim, parts);
 }
 
+/* Less than is reserved always fits. */
+void mr_sizes_drop_slot(struct mr_loader *ld)
+{
+    struct mr_files_kinds kinds;
+    mr_files_count(ld->ds->files, &kinds);
+    struct memory_sum m = sum_memory(ld, &kinds, atomic_load(&ld->ring.n_all));
+    (void)mr_budget_reserve(&ld->share, claimed(ld, &kinds, &m));
+}
+
 /* Without a ceiling of its own, a loader in a budget caches what it has reserved. */
 uint64_t mr_sizes_cache_limit(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {

@@ -59,6 +59,7 @@ cat >options <<'END'
 .svg c.svg d/train-images-idx3-ubyte y train idx:d -m softmax -e 1 -q -d cpu --test none --plot OUT
 .csv q.csv ck y predict ck idx:d -q -d cpu --csv OUT
 .svg c.svg - n bench hostmem -q -d sim --bytes 1MiB --repeats 1 --plot OUT
+.svg c.svg - n bench processes -q --python none --starts 1 --resident 1MiB --max 4KiB --time 1ms --items 8 --repeats 1 --plot OUT
 .html c.html - n bench streams -q -d sim:h2d=9,d2h=9,tflops=9 --size 16 -n 2 --repeats 1 --plot OUT
 .svg c.svg - n bench transfer -q -d sim --max 1KiB --repeats 1 --plot OUT
 .svg c.svg - n bench workers -q -d sim -w 1 --time 1ms --samples 64 -b 8 --plot OUT

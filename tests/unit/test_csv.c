@@ -48,6 +48,49 @@ static void text_is(const char *text, const char *options, const char *want)
     mr_dataset_close(ds);
 }
 
+/* Cells as they are: quotes undone, empty ones, numbers that are wanted as text. */
+static void columns_of_text_are_strings(void **state)
+{
+    (void)state;
+    static const char text[] = "file,caption,age,lang\na.jpg,\"a \"\"red\"\" car, parked\",30,de\n"
+                               "b.jpg,,7,\nc.jpg,\"two\nlines\",8,en\n";
+    static const char *const captions[] = {"a \"red\" car, parked", "", "two\nlines"};
+    static const char *const langs[] = {"de", "", "en"};
+    struct mr_dataset *ds = open_text(text, ",text=[lang,caption]");
+    assert_int_equal(mr_dataset_fields(ds), 4);
+    test_field_is(ds, 1, "label i64");
+    test_field_is(ds, 2, "lang string[<=2]");
+    test_field_is(ds, 3, "caption string[<=19]");
+    for (uint64_t i = 0; i < 3; i++) {
+        char got[32] = "";
+        uint64_t dim[MR_MAX_RANK];
+        assert_int_equal(mr_dataset_read_field(ds, i, 3, got, dim), 0);
+        assert_int_equal(dim[0], strlen(captions[i]));
+        assert_string_equal(got, captions[i]);
+        memset(got, 0, sizeof got);
+        assert_int_equal(mr_dataset_read_field(ds, i, 2, got, dim), 0);
+        assert_string_equal(got, langs[i]);
+    }
+    uint64_t fingerprint = mr_dataset_fingerprint(ds);
+    mr_dataset_close(ds);
+    ds = open_text("file,caption,age,lang\na.jpg,x,30,d\nb.jpg,,7,e\nc.jpg,y,8,en\n", ",text=lang");
+    struct mr_dataset *moved =
+        open_text("file,caption,age,lang\na.jpg,x,30,de\nb.jpg,,7,\nc.jpg,y,8,en\n", ",text=lang");
+    assert_true(mr_dataset_fingerprint(ds) != mr_dataset_fingerprint(moved));
+    assert_true(mr_dataset_fingerprint(ds) != fingerprint);
+    mr_dataset_close(ds);
+    mr_dataset_close(moved);
+    ds = open_text("a.jpg;x;12\nb.jpg;y;13\n", ",text=2:3");
+    test_field_is(ds, 1, "text2 string[<=1]");
+    test_field_is(ds, 2, "text3 string[<=2]");
+    mr_dataset_close(ds);
+    test_fails(fails(text, ",text=file"), MR_EOPTION, "text: column 'file' is the column of paths");
+    test_fails(fails(text, ",text=age,labels=age"), MR_EOPTION, "text: column 'age' appears twice");
+    test_fails(fails(text, ",text=nothing"), MR_EOPTION, "no column 'nothing'");
+    test_fails(fails("file,image\na.jpg,x\n", ",text=image"), MR_EFORMAT,
+               "text: column 'image': expected a name of 1 to");
+}
+
 /* A number that cannot be read makes a column text: that is told, unless columns were chosen. */
 static void columns_left_out_are_told(void **state)
 {
@@ -417,6 +460,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(points_labels_and_paths),
+        cmocka_unit_test(columns_of_text_are_strings),
         cmocka_unit_test(columns_left_out_are_told),
         cmocka_unit_test(columns_are_chosen),
         cmocka_unit_test(headers_and_delimiters_are_found),

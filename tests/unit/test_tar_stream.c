@@ -360,6 +360,35 @@ static void shards_are_read_again(void **state)
     }
 }
 
+/* What lies behind the end mark of an archive in a file is no part of it, be the mark one block or
+ * two, be another archive's members there or anything else; the list goes on with its next one. */
+static void files_end_at_their_mark(void **state)
+{
+    (void)state;
+    char uri[600];
+    for (int blocks = 1; blocks <= 2; blocks++) {
+        struct tar_text t = {0}, behind = archive(30, 50), next = archive(50, 60);
+        add_samples(&t, 0, 30);
+        tar_put(&t, NULL, 512 * (size_t)blocks);
+        tar_put(&t, behind.data, behind.n);
+        tar_put(&t, "no header", 9);
+        test_write("m-0.tar", t.data, t.n);
+        test_write("m-1.tar", next.data, next.n);
+        snprintf(uri, sizeof uri, "tar:%s/m-{0..1}.tar,index=none", test_dir);
+        struct run want = run_uri(uri, 1);
+        snprintf(uri, sizeof uri, "tar:%s/m-{0..1}.tar,stream", test_dir);
+        struct run got = run_uri(uri, 2);
+        assert_int_equal(got.rc, 0);
+        assert_int_equal(got.n, 40);
+        assert_same_rows(&want, &got);
+        run_free(&want);
+        run_free(&got);
+        tar_free(&t);
+        tar_free(&behind);
+        tar_free(&next);
+    }
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -374,6 +403,7 @@ int main(void)
         cmocka_unit_test(closing_does_not_wait_for_a_pipe),
         cmocka_unit_test(pipes_are_read_once),
         cmocka_unit_test(shards_are_read_again),
+        cmocka_unit_test(files_end_at_their_mark),
     };
     return cmocka_run_group_tests(tests, test_dir_make, test_dir_drop);
 }

@@ -28,6 +28,7 @@ struct reading {
     double *labels;         /* rows of n_labels; converted to the field's dtype at the end */
     bool whole, wide;       /* all are integers; some integer is not exact in f32 */
     struct mr_slice *names; /* class names */
+    struct mr_slice *texts; /* rows of n_texts */
 };
 
 /* ---- values ---- */
@@ -136,6 +137,8 @@ static int read_record(struct reading *r)
         return rc;
     if (r->names)
         r->names[i] = r->csv.cell[k->labels[0]];
+    for (size_t t = 0; t < k->n_texts; t++)
+        r->texts[i * k->n_texts + t] = r->csv.cell[k->texts[t]];
     return mr_photos_add(r->ds, r->root, r->csv.cell[k->path], r->o->path, r->csv.record_line);
 }
 
@@ -165,7 +168,7 @@ static int make_rows(struct reading *r)
 {
     const struct mr_csv_columns *k = &r->columns;
     uint64_t n = most_records(&r->csv);
-    void *points = NULL, *labels = NULL, *names = NULL;
+    void *points = NULL, *labels = NULL, *names = NULL, *texts = NULL;
     int rc = k->n_points ? rows(r, n, k->n_points * 2, sizeof *r->points, &points) : 0;
     if (rc < 0)
         return rc;
@@ -179,7 +182,9 @@ static int make_rows(struct reading *r)
     r->labels = labels;
     r->names = names;
     r->whole = true;
-    return 0;
+    rc = k->n_texts ? rows(r, n, k->n_texts, sizeof *r->texts, &texts) : 0;
+    r->texts = texts;
+    return rc;
 }
 
 /* Returns unused memory of the rows. */
@@ -245,6 +250,57 @@ static int finish_points(struct reading *r)
                                shrink(points, r->ds->n * spec.dim[0] * 2 * sizeof *points));
 }
 
+/* A column's name, which a field must have to itself. */
+static int name_field(const struct reading *r, size_t t, char name[MR_NAME_BYTES])
+{
+    const struct mr_csv_columns *k = &r->columns;
+    size_t c = k->texts[t];
+    char shown[80];
+    struct mr_slice of = k->name ? k->name[c] : (struct mr_slice){NULL, 0};
+    bool fits = of.length < MR_NAME_BYTES && (of.length > 0 || !k->name);
+    if (k->name)
+        snprintf(name, MR_NAME_BYTES, "%.*s", (int)MR_MIN(of.length, MR_NAME_BYTES), of.text);
+    else
+        snprintf(name, MR_NAME_BYTES, "text%zu", c + 1);
+    for (int f = 0; f < r->ds->n_fields; f++)
+        fits = fits && strcmp(r->ds->field[f].name, name) != 0;
+    return fits ? 0
+                : mr_error_set(MR_EFORMAT,
+                               "%s: text: %s: expected a name of 1 to %d bytes that no other field "
+                               "has",
+                               r->o->path, mr_csv_column_name(k, c, shown, sizeof shown),
+                               MR_NAME_BYTES - 1);
+}
+
+/* The cells of one column, end to end. */
+static int finish_text(struct reading *r, size_t t)
+{
+    struct mr_spec spec = {
+        .dtype = MR_U8, .rank = 1, .var_dims = 1, .kind = MR_KIND_STRING, .dim = {1}};
+    const struct mr_slice *cell = r->texts + t;
+    uint64_t n = r->ds->n, width = r->columns.n_texts, bytes = 0;
+    int rc = name_field(r, t, spec.name);
+    if (rc < 0)
+        return rc;
+    uint64_t *at = malloc((n + 1) * sizeof *at);
+    for (uint64_t i = 0; i < n; i++)
+        bytes += cell[i * width].length;
+    char *text = malloc(MR_MAX(bytes, 1u));
+    if (!at || !text) {
+        free(at);
+        free(text);
+        return mr_error_nomem(r->o->path, bytes + n * sizeof *at);
+    }
+    at[0] = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const struct mr_slice *c = &cell[i * width];
+        memcpy(text + at[i], c->text, c->length);
+        at[i + 1] = at[i] + c->length;
+        spec.dim[0] = MR_MAX(spec.dim[0], c->length);
+    }
+    return mr_photos_add_text(r->ds, &spec, text, at);
+}
+
 static int finish(struct reading *r)
 {
     int rc = r->points ? finish_points(r) : 0;
@@ -254,7 +310,10 @@ static int finish(struct reading *r)
         rc = finish_classes(r);
     if (rc < 0)
         return rc;
-    return r->labels ? finish_labels(r) : 0;
+    rc = r->labels ? finish_labels(r) : 0;
+    for (size_t t = 0; t < r->columns.n_texts && rc == 0; t++)
+        rc = finish_text(r, t);
+    return rc;
 }
 
 /* ---- opening ---- */
@@ -338,6 +397,7 @@ free_rows:
     free(r.points);
     free(r.labels);
     free(r.names);
+    free(r.texts);
 free_text:
     free(text);
 free_folder:
@@ -364,6 +424,8 @@ static const struct mr_option options_table[] = {
     {"labels", 0, MR_OPT_STRING, AT(labels), .meta = "COLUMNS",
      .help = "all (default): every column with a number in the first record that is not part of "
              "a point; none; or columns, a:b or [a,b]; a text column has names of classes"},
+    {"text", 0, MR_OPT_STRING, AT(text), .meta = "COLUMNS",
+     .help = "Columns, a:b or [a,b], each of which becomes a field of strings"},
     {"points", 0, MR_OPT_ENUM, AT(points), .choices = answers, .initial = "auto",
      .help = "Adjacent columns a_x and a_y are a point; yes: if there are none, all numbers in "
              "pairs"},

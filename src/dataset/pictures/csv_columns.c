@@ -19,6 +19,7 @@ void mr_csv_columns_free(struct mr_csv_columns *k)
     free(k->name);
     free(k->points);
     free(k->labels);
+    free(k->texts);
     *k = (struct mr_csv_columns){0};
 }
 
@@ -173,9 +174,10 @@ static int choose_points(struct mr_csv_columns *k, const struct mr_csv_opts *o,
                         csv->path, n);
 }
 
-/* "a:b" or "[a,b]": both delimiters without brackets, only commas inside them. */
-static int choose_named(struct mr_csv_columns *k, const char *text, const struct mr_csv *csv,
-                        bool *taken)
+/* "a:b" or "[a,b]": both delimiters without brackets, only commas inside them. option: their name.
+ * [out] column, n: appended to. */
+static int choose_named(const struct mr_csv_columns *k, const char *option, const char *text,
+                        const struct mr_csv *csv, bool *taken, size_t *column, size_t *n_columns)
 {
     size_t n = strlen(text);
     bool brackets = n >= 2 && text[0] == '[' && text[n - 1] == ']';
@@ -187,13 +189,22 @@ static int choose_named(struct mr_csv_columns *k, const char *text, const struct
         if (rc < 0)
             return rc;
         if (c == k->path || taken[c])
-            return mr_error_set(MR_EOPTION, "%s: labels: column '%.*s' %s", csv->path,
+            return mr_error_set(MR_EOPTION, "%s: %s: column '%.*s' %s", csv->path, option,
                                 (int)MR_MIN(length, 60), p,
                                 c == k->path ? "is the column of paths" : "appears twice");
         taken[c] = true;
-        k->labels[k->n_labels++] = c;
+        column[(*n_columns)++] = c;
         p += length + 1;
     }
+    return 0;
+}
+
+static int choose_labels(struct mr_csv_columns *k, const char *text, const struct mr_csv *csv,
+                         bool *taken)
+{
+    int rc = choose_named(k, "labels", text, csv, taken, k->labels, &k->n_labels);
+    if (rc < 0)
+        return rc;
     bool text_cell = kind_of(csv->cell[k->labels[0]]) == MR_CSV_TEXT;
     k->text_labels = k->n_labels == 1 && text_cell;
     return 0;
@@ -216,7 +227,9 @@ static int choose(struct mr_csv_columns *k, const struct mr_csv_opts *o, const s
 {
     const char *labels = o->labels && o->labels[0] ? o->labels : "all";
     bool all = strcmp(labels, "all") == 0, none = strcmp(labels, "none") == 0;
-    int rc = all || none ? 0 : choose_named(k, labels, csv, taken);
+    int rc = all || none ? 0 : choose_labels(k, labels, csv, taken);
+    if (rc == 0 && o->text && o->text[0])
+        rc = choose_named(k, "text", o->text, csv, taken, k->texts, &k->n_texts);
     if (rc < 0)
         return rc;
     rc = choose_points(k, o, csv, taken);
@@ -238,8 +251,9 @@ int mr_csv_columns_choose(struct mr_csv_columns *k, const struct mr_csv_opts *o,
     bool *taken = calloc(k->n, sizeof *taken);
     k->points = calloc(k->n, sizeof *k->points);
     k->labels = calloc(k->n, sizeof *k->labels);
-    rc = taken && k->points && k->labels ? choose(k, o, csv, taken)
-                                         : mr_error_nomem(csv->path, k->n * sizeof(size_t));
+    k->texts = calloc(k->n, sizeof *k->texts);
+    bool room = taken && k->points && k->labels && k->texts;
+    rc = room ? choose(k, o, csv, taken) : mr_error_nomem(csv->path, k->n * sizeof(size_t));
     free(taken);
     return rc;
 }

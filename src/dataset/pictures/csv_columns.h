@@ -11,6 +11,7 @@ struct mr_csv_columns {
     size_t path;
     size_t n_points, *points; /* x, y, x, y, ... */
     size_t n_labels, *labels;
+    size_t n_texts, *texts;
     /* for labels=all: columns left out because their first cell is text */
     size_t n_text, first_text;
     bool text_labels; /* the only label is a class name */

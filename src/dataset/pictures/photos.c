@@ -40,6 +40,16 @@ fail:
     return rc;
 }
 
+int mr_photos_add_text(struct mr_dataset *ds, const struct mr_spec *spec, char *text, uint64_t *at)
+{
+    int rc = mr_photos_add_field(ds, spec, text);
+    if (rc < 0)
+        free(at);
+    else
+        photos(ds)->field[ds->n_fields - 1].at = at;
+    return rc;
+}
+
 /* ---- names ---- */
 
 bool mr_photos_named(const char *name, size_t length)
@@ -316,9 +326,14 @@ fail:
 
 void mr_photos_hash(struct mr_dataset *ds)
 {
-    for (int f = 1; f < ds->n_fields; f++)
-        ds->fingerprint =
-            mr_hash(ds->fingerprint, photos(ds)->field[f].rows, ds->n * photos(ds)->field[f].bytes);
+    const struct mr_photos *p = photos(ds);
+    for (int f = 1; f < ds->n_fields; f++) {
+        const uint64_t *at = p->field[f].at;
+        uint64_t bytes = at ? at[ds->n] : ds->n * p->field[f].bytes;
+        ds->fingerprint = mr_hash(ds->fingerprint, p->field[f].rows, bytes);
+        if (at)
+            ds->fingerprint = mr_hash(ds->fingerprint, at, (ds->n + 1) * sizeof *at);
+    }
     for (uint64_t k = 0; k < ds->n_classes; k++)
         ds->fingerprint =
             mr_hash(ds->fingerprint, ds->class[k].name, strlen(ds->class[k].name) + 1);
@@ -332,12 +347,21 @@ int mr_photos_locate(const struct mr_dataset *ds, uint64_t index,
     return 1;
 }
 
+static void give(const struct mr_photos *p, uint64_t index, int f, struct mr_sample *out)
+{
+    const uint64_t *at = p->field[f].at;
+    uint64_t from = at ? at[index] : index * p->field[f].bytes;
+    out->field[f].data = (const char *)p->field[f].rows + from;
+    if (at)
+        out->field[f].dim[0] = at[index + 1] - from;
+}
+
 int mr_photos_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
                      struct mr_sample *out)
 {
     const struct mr_photos *p = photos(ds);
     for (int f = 1; f < ds->n_fields; f++)
-        out->field[f].data = (const char *)p->field[f].rows + index * p->field[f].bytes;
+        give(p, index, f, out);
     return mr_sample_decode(ds, mr_files_name(ds->files, p->first + (int)index), in, out);
 }
 
@@ -348,15 +372,17 @@ int mr_photos_get_field(const struct mr_dataset *ds, uint64_t index, int f, stru
     (void)owned;
     if (!p->field[f].rows)
         return 0;
-    out->field[f].data = (const char *)p->field[f].rows + index * p->field[f].bytes;
+    give(p, index, f, out);
     return 1;
 }
 
 void mr_photos_close(struct mr_dataset *ds)
 {
     struct mr_photos *p = photos(ds);
-    for (int f = 0; f < MR_MAX_FIELDS; f++)
+    for (int f = 0; f < MR_MAX_FIELDS; f++) {
         free(p->field[f].rows);
+        free(p->field[f].at);
+    }
     free(p->class);
     free(p->class_text);
 }

@@ -19,6 +19,8 @@ struct mr_photos {
     struct {
         void *rows; /* malloc'd, `bytes` per sample; NULL for the picture */
         uint64_t bytes;
+        uint64_t
+            *at; /* text: malloc'd, where in `rows` sample i's begins, and i + 1's; else NULL */
     } field[MR_MAX_FIELDS];
     struct mr_class *class;
     char *class_text; /* class names */
@@ -30,6 +32,9 @@ void mr_photos_declare(struct mr_dataset *ds, const struct mr_picture_opts *opts
 /* Adds a field of n rows. Takes ownership of `rows`, malloc'd, even on failure. Returns 0 or
  * MR_EMISUSE (too many fields). */
 int mr_photos_add_field(struct mr_dataset *ds, const struct mr_spec *spec, void *rows);
+
+/* The same for a field of text; at: n + 1 places in `text`. */
+int mr_photos_add_text(struct mr_dataset *ds, const struct mr_spec *spec, char *text, uint64_t *at);
 
 /* Forbids links that lead outside root for pictures added from now on, until mr_files_no_root();
  * links: enum mr_links. Has no effect for remote stores, which have no links. Returns 0 or

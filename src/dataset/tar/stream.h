@@ -6,7 +6,7 @@
  * sample, which is read when the data set is opened.
  *
  * An item (iterable.h) is a block that holds what the index of an archive has for a sample, and the
- * contents: see struct head in stream.c. So decoding is the other tar data set's.
+ * contents: see struct mr_tar_item in stream_private.h. So decoding is the other tar data set's.
  */
 #ifndef MR_DATASET_TAR_STREAM_H
 #define MR_DATASET_TAR_STREAM_H
