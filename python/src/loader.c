@@ -1,5 +1,6 @@
 /* millrace._core.Loader */
 #include "field.h"
+#include "source.h"
 #include "stats.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -165,21 +166,57 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *named)
 
 /* ---- closing ---- */
 
-static void shut(struct loader *l)
+/* Takes what a loader uses over, closes it, and lets go. With the GIL. */
+static void finish(struct loader *used)
 {
-    if (l->engine) {
+    if (used->engine) {
         Py_BEGIN_ALLOW_THREADS;
-        core_engine_close(l->engine);
+        core_engine_close(used->engine);
+        core_engine_put(used->engine);
         Py_END_ALLOW_THREADS;
     }
-    mr_transform_destroy(l->chain);
+    mr_transform_destroy(used->chain);
+    if (used->dataset)
+        core_dataset_unuse(used->dataset);
+    Py_XDECREF(used->dataset);
+    Py_XDECREF(used->sampler);
+}
+
+static void *finish_elsewhere(void *arg)
+{
+    struct loader *used = arg;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    finish(used);
+    PyGILState_Release(gil);
+    free(used);
+    return NULL;
+}
+
+/* A worker that collects garbage may meet its own loader, and cannot wait for itself. */
+static int hand_over(const struct loader *l)
+{
+    pthread_t thread;
+    struct loader *used = malloc(sizeof *used);
+    if (used) {
+        *used = *l;
+        if (pthread_create(&thread, NULL, finish_elsewhere, used) == 0)
+            return pthread_detach(thread);
+    }
+    free(used);
+    return 0; /* no thread: the loader, and all that it uses, stays until the process ends */
+}
+
+static void shut(struct loader *l)
+{
+    struct loader used = *l;
     l->chain = NULL;
-    PyObject *dataset = l->dataset, *sampler = l->sampler;
     l->dataset = l->sampler = NULL;
-    if (dataset)
-        core_dataset_unuse(dataset);
-    Py_XDECREF(dataset);
-    Py_XDECREF(sampler);
+    if (used.engine)
+        atomic_fetch_add(&used.engine->refs, 1);
+    if (core_source_thread)
+        hand_over(&used);
+    else
+        finish(&used);
 }
 
 static int loader_clear(PyObject *self)

@@ -16,6 +16,8 @@ struct gil {
 };
 
 /* Threads that have no state of ours: those of Python, and those that begin a pass. */
+_Thread_local int core_source_thread;
+
 static struct gil gil_take(void *state)
 {
     struct gil gil = {.kept = state};
@@ -40,6 +42,7 @@ int core_source_init(void *user, uint32_t worker, void **state)
     *state = NULL;
     if (worker == MR_NO_WORKER || PyGILState_GetThisThreadState())
         return 0; /* a thread of Python's */
+    core_source_thread = 1;
     *state = PyThreadState_New(source->interpreter);
     return *state ? 0 : mr_error_set(-ENOMEM, "a thread state of Python: out of memory");
 }

@@ -14,6 +14,9 @@ struct core_source {
     struct mr_spec field[MR_MAX_FIELDS];
 };
 
+/* 1 on a loader's thread. */
+extern _Thread_local int core_source_thread;
+
 /* The library's callbacks, for mr_callback_opts and mr_iterable_opts; user is a core_source. */
 int core_source_init(void *user, uint32_t worker, void **state);
 void core_source_exit(void *user, uint32_t worker, void *state);
