@@ -1,21 +1,24 @@
 /*
  * color_jitter and to_gray, matching torchvision's operations on tensors: u8 is truncated to an
  * integer after each step, as there; f32 is clamped to 0..1. All sums are f32, in a fixed order.
+ * With like=pillow the u8 results are those of Pillow, which torchvision calls for PIL images.
  */
-#include "transform/transform.h"
+#include "transform/color.h"
 
 #include <math.h>
 #include <string.h>
 
-#define BLOCK 256
+#define BLOCK MR_COLOR_BLOCK
+
+static const char *const likes[] = {"tensor", "pillow", NULL};
 
 /* Images of three channels at any strides, counted in elements. */
 struct colors {
-    bool u8;
+    bool u8, pillow;
     uint64_t images, pixels, image_step, channel_step, pixel_step;
 };
 
-static int find_colors(struct mr_op *op, const struct mr_spec *spec, int layout)
+static int find_colors(struct mr_op *op, const struct mr_spec *spec, int layout, int like)
 {
     int rc = mr_op_find_axes(op, spec, layout);
     if (rc)
@@ -26,14 +29,18 @@ static int find_colors(struct mr_op *op, const struct mr_spec *spec, int layout)
         return mr_op_misfit(op, spec, "three channels only; not for");
     if (spec->dtype != MR_U8 && spec->dtype != MR_F32)
         return mr_op_misfit(op, spec, "u8 and f32 only; not for");
+    if (like && spec->dtype != MR_U8)
+        return mr_op_misfit(op, spec, "like=pillow: u8 only; not for");
     return 0;
 }
 
-static struct colors colors_of(const struct mr_op *op, const uint64_t *dim)
+static struct colors colors_of(const struct mr_op *op, const uint64_t *dim, int like)
 {
     struct mr_pixels p = mr_pixels_of(op, dim);
-    struct colors c = {
-        .u8 = op->in.dtype == MR_U8, .pixels = p.h * p.w, .image_step = 3 * p.h * p.w};
+    struct colors c = {.u8 = op->in.dtype == MR_U8,
+                       .pillow = like,
+                       .pixels = p.h * p.w,
+                       .image_step = 3 * p.h * p.w};
     bool behind = op->image.w + 1 < op->in.rank;
     c.images = behind ? p.outer : p.outer / 3;
     c.channel_step = behind ? 1 : c.pixels;
@@ -71,6 +78,10 @@ static void store(const struct colors *c, void *image, uint64_t at, size_t n, fl
 /* ITU-R 601's luma with torchvision's digits. */
 static void gray_of(const struct colors *c, size_t n, float x[3][BLOCK], float *out)
 {
+    if (c->pillow) {
+        mr_pillow_gray(n, x, out);
+        return;
+    }
     for (size_t i = 0; i < n; i++)
         out[i] = 0.2989f * x[0][i] + 0.587f * x[1][i] + 0.114f * x[2][i];
     for (size_t i = 0; i < n && c->u8; i++)
@@ -140,11 +151,12 @@ static float mean_gray(const struct colors *c, const void *image)
         for (size_t i = 0; i < n; i++)
             sum += gray[i];
     }
-    return (float)(sum / (double)MR_MAX(c->pixels, 1));
+    double mean = sum / (double)MR_MAX(c->pixels, 1);
+    return c->pillow ? (float)floor(mean + 0.5) : (float)mean;
 }
 
 /* In place. */
-static void run_step(const struct colors *c, enum step step, float factor, void *image)
+static void run_step(const struct colors *c, enum step step, double factor, void *image)
 {
     float x[3][BLOCK], other[BLOCK], mean = step == CONTRAST ? mean_gray(c, image) : 0;
     for (size_t i = 0; i < BLOCK; i++)
@@ -154,25 +166,34 @@ static void run_step(const struct colors *c, enum step step, float factor, void 
         load(c, image, at, n, x);
         if (step == SATURATION)
             gray_of(c, n, x, other);
-        if (step == BRIGHTNESS)
-            brighten(n, factor, x);
+        if (step == HUE && c->pillow)
+            mr_pillow_turn_hues(n, factor, x);
         else if (step == HUE)
-            turn_hues(c, n, factor, x);
+            turn_hues(c, n, (float)factor, x);
+        else if (c->pillow)
+            mr_pillow_blend(n, (float)factor, other, x);
+        else if (step == BRIGHTNESS)
+            brighten(n, (float)factor, x);
         else
-            blend(n, factor, other, x);
+            blend(n, (float)factor, other, x);
         store(c, image, at, n, x);
     }
 }
 
 struct jitter_args {
-    double amount[N_STEPS];
-    int layout;
+    struct mr_doubles amount[N_STEPS]; /* one number: either way; two: the range of factors */
+    int layout, like;
 };
 
-#define AMOUNT_OPTION(step, title, most, text)                                                     \
+#define AMOUNT_OPTION(step, title, text)                                                           \
     {                                                                                              \
-        .name = title, .type = MR_OPT_DOUBLE,                                                      \
-        .offset = offsetof(struct jitter_args, amount[step]), .max = (most), .help = text          \
+        .name = title, .type = MR_OPT_DOUBLES,                                                     \
+        .offset = offsetof(struct jitter_args, amount[step]), .help = text                         \
+    }
+#define LIKE_OPTION(T)                                                                             \
+    {                                                                                              \
+        .name = "like", .type = MR_OPT_ENUM, .offset = offsetof(T, like), .initial = "tensor",     \
+        .choices = likes, .help = "whose results: torchvision's on tensors, or Pillow's (u8 only)" \
     }
 #define LAYOUT_OPTION(T)                                                                           \
     {                                                                                              \
@@ -181,17 +202,48 @@ struct jitter_args {
     }
 
 static const struct mr_option jitter_options[] = {
-    AMOUNT_OPTION(BRIGHTNESS, "brightness", 100, "a factor of 1 - this (0 at least) to 1 + this"),
-    AMOUNT_OPTION(CONTRAST, "contrast", 100, "the same, about the mean luma"),
-    AMOUNT_OPTION(SATURATION, "saturation", 100, "the same, about each pixel's luma"),
-    AMOUNT_OPTION(HUE, "hue", 0.5, "part of the circle that hues turn by at most, either way"),
+    AMOUNT_OPTION(BRIGHTNESS, "brightness",
+                  "a factor of 1 - this (0 at least) to 1 + this; a:b: of a to b"),
+    AMOUNT_OPTION(CONTRAST, "contrast", "the same, about the mean luma"),
+    AMOUNT_OPTION(SATURATION, "saturation", "the same, about each pixel's luma"),
+    AMOUNT_OPTION(HUE, "hue",
+                  "part of the circle that hues turn by at most, either way; a:b: from a to b"),
+    LIKE_OPTION(struct jitter_args),
     LAYOUT_OPTION(struct jitter_args),
     {0},
 };
 
+/* The range of a step's factor. */
+static void range_of(const struct jitter_args *a, enum step step, double *low, double *high)
+{
+    const struct mr_doubles *given = &a->amount[step];
+    double amount = given->n > 0 ? given->v[0] : 0, middle = step == HUE ? 0 : 1;
+    *low = given->n == 2 ? amount : step == HUE ? -amount : MR_MAX(0, 1 - amount);
+    *high = given->n == 2 ? given->v[1] : middle + amount;
+}
+
+static bool range_fits(const struct jitter_args *a, enum step step)
+{
+    double low, high, least = step == HUE ? -0.5 : 0, most = step == HUE ? 0.5 : 101;
+    range_of(a, step, &low, &high);
+    return a->amount[step].n <= 2 && low >= least && low <= high && high <= most;
+}
+
+static int jitter_check(const struct mr_op *op)
+{
+    for (int k = 0; k < N_STEPS; k++)
+        if (!range_fits(op->args, (enum step)k))
+            return mr_op_error(op, MR_EOPTION,
+                               "%s: expected a number, 0 to %s, or a range a:b of %s",
+                               op->ops->positional[k], k == HUE ? "0.5" : "100",
+                               k == HUE ? "turns, -0.5 to 0.5" : "factors, 0 to 101");
+    return 0;
+}
+
 static int jitter_infer(struct mr_op *op, struct mr_spec *spec)
 {
-    return find_colors(op, spec, ((const struct jitter_args *)op->args)->layout);
+    const struct jitter_args *a = op->args;
+    return find_colors(op, spec, a->layout, a->like);
 }
 
 static double between(uint32_t random, double a, double b)
@@ -215,7 +267,7 @@ static void choose_order(uint32_t random, int order[N_STEPS])
 static int jitter_apply(const struct mr_op *op, struct mr_op_call *call)
 {
     const struct jitter_args *a = op->args;
-    struct colors c = colors_of(op, call->in_dim);
+    struct colors c = colors_of(op, call->in_dim, a->like);
     size_t size = c.u8 ? 1 : 4;
     int order[N_STEPS];
     uint32_t more[4];
@@ -224,25 +276,26 @@ static int jitter_apply(const struct mr_op *op, struct mr_op_call *call)
     mr_op_draw(op, call->at, 1, more);
     choose_order(more[0], order);
     for (int k = 0; k < N_STEPS; k++) {
-        double amount = a->amount[order[k]];
-        double factor = order[k] == HUE
-                            ? between(call->random[HUE], -amount, amount)
-                            : between(call->random[order[k]], MR_MAX(0, 1 - amount), 1 + amount);
-        for (uint64_t i = 0; i < c.images && amount > 0; i++)
-            run_step(&c, (enum step)order[k], (float)factor,
-                     (char *)call->out + i * c.image_step * size);
+        enum step step = (enum step)order[k];
+        double low, high, still = step == HUE ? 0 : 1;
+        range_of(a, step, &low, &high);
+        double factor = between(call->random[step], low, high);
+        bool changes = low != still || high != still;
+        for (uint64_t i = 0; i < c.images && changes; i++)
+            run_step(&c, step, factor, (char *)call->out + i * c.image_step * size);
     }
     return 0;
 }
 
 const struct mr_op_ops mr_op_color_jitter = {
     .name = "color_jitter",
-    .arguments = "brightness[,contrast,saturation,hue][,layout=]",
+    .arguments = "brightness[,contrast,saturation,hue][,like=][,layout=]",
     .summary = "random brightness, contrast, saturation and hue, in random order",
     .options = jitter_options,
     .positional = (const char *const[]){"brightness", "contrast", "saturation", "hue", NULL},
     .args_bytes = sizeof(struct jitter_args),
     .random = true,
+    .check = jitter_check,
     .infer = jitter_infer,
     .apply = jitter_apply,
 };
@@ -250,7 +303,7 @@ const struct mr_op_ops mr_op_color_jitter = {
 /* to_gray([p]) */
 struct gray_args {
     double p;
-    int layout;
+    int layout, like;
 };
 
 static const struct mr_option gray_options[] = {
@@ -260,13 +313,15 @@ static const struct mr_option gray_options[] = {
      .initial = "1",
      .max = 1,
      .help = "probability"},
+    LIKE_OPTION(struct gray_args),
     LAYOUT_OPTION(struct gray_args),
     {0},
 };
 
 static int gray_infer(struct mr_op *op, struct mr_spec *spec)
 {
-    return find_colors(op, spec, ((const struct gray_args *)op->args)->layout);
+    const struct gray_args *a = op->args;
+    return find_colors(op, spec, a->layout, a->like);
 }
 
 static void make_gray(const struct colors *c, void *image)
@@ -285,7 +340,7 @@ static void make_gray(const struct colors *c, void *image)
 static int gray_apply(const struct mr_op *op, struct mr_op_call *call)
 {
     const struct gray_args *a = op->args;
-    struct colors c = colors_of(op, call->in_dim);
+    struct colors c = colors_of(op, call->in_dim, a->like);
     size_t size = c.u8 ? 1 : 4;
     memcpy(call->out_dim, call->in_dim, sizeof(uint64_t[MR_MAX_RANK]));
     memcpy(call->out, call->in, c.images * c.image_step * size);
@@ -296,7 +351,7 @@ static int gray_apply(const struct mr_op *op, struct mr_op_call *call)
 
 const struct mr_op_ops mr_op_to_gray = {
     .name = "to_gray",
-    .arguments = "[p][,layout=]",
+    .arguments = "[p][,like=][,layout=]",
     .summary = "three equal channels of luma, with probability p (1)",
     .options = gray_options,
     .positional = (const char *const[]){"p", NULL},

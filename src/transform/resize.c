@@ -5,6 +5,7 @@
 #include <string.h>
 
 static const char *const filters[] = {"bilinear", "bicubic", "nearest", NULL};
+static const char *const orders[] = {"across", "pillow13", NULL};
 
 #define SIZE_OPTION(T, member, text)                                                               \
     {                                                                                              \
@@ -18,10 +19,25 @@ static const char *const filters[] = {"bilinear", "bicubic", "nearest", NULL};
      .initial = "bilinear",                                                                        \
      .choices = filters,                                                                           \
      .help = "how pixels are resampled"},                                                          \
+        {.name = "order",                                                                          \
+         .type = MR_OPT_ENUM,                                                                      \
+         .offset = offsetof(T, order),                                                             \
+         .initial = "across",                                                                      \
+         .choices = orders,                                                                        \
+         .help =                                                                                   \
+             "of the passes for u8; pillow13: down first where that version of Pillow does so"},   \
     {                                                                                              \
         .name = "layout", .type = MR_OPT_ENUM, .offset = offsetof(T, layout), .initial = "auto",   \
         .choices = mr_layout_choices, .help = "where height and width are"                         \
     }
+
+/* Pillow 13's rule: down first if the height loses more than twice as many pixels as the width. */
+static bool is_down_first(int order, const struct mr_cut *cut)
+{
+    int64_t across = (int64_t)cut->clip_w - (int64_t)cut->size_w,
+            down = (int64_t)cut->clip_h - (int64_t)cut->size_h;
+    return order && down > 0 && down > 2 * across;
+}
 
 static int no_complex(const struct mr_op *op, const struct mr_spec *spec)
 {
@@ -32,7 +48,7 @@ static int no_complex(const struct mr_op *op, const struct mr_spec *spec)
 /* resize(size) or resize(height,width) */
 struct resize_args {
     uint64_t height, width, max; /* width 0: height is the shorter side's */
-    int filter, layout;
+    int filter, order, layout;
 };
 
 static const struct mr_option resize_options[] = {
@@ -116,13 +132,14 @@ static int resize_window(const struct mr_op *op, const struct mr_at *at, uint64_
     out->out_h = out->size_h;
     out->filter = op->follows ? MR_FILTER_NEAREST : a->filter;
     out->resamples = out->out_w != width || out->out_h != height;
+    out->down_first = is_down_first(a->order, out);
     return 0;
 }
 
 const struct mr_op_ops mr_op_resize = {
     .name = "resize",
     .several = MR_SEVERAL_IMAGES,
-    .arguments = "size|height,width[,filter=][,max=][,layout=]",
+    .arguments = "size|height,width[,filter=][,max=][,order=][,layout=]",
     .summary = "another size, antialiased; one number: the shorter side's",
     .options = resize_options,
     .positional = (const char *const[]){"height", "width", "filter", NULL},
@@ -138,7 +155,7 @@ const struct mr_op_ops mr_op_resize = {
 struct rrc_args {
     uint64_t size, width;
     double scale_min, scale_max, ratio_min, ratio_max;
-    int filter, layout;
+    int filter, order, layout;
 };
 
 #define RANGE_OPTION(member, value, most, text)                                                    \
@@ -259,13 +276,15 @@ static int rrc_window(const struct mr_op *op, const struct mr_at *at, uint64_t w
     out->size_h = out->out_h = a->size;
     out->filter = op->follows ? MR_FILTER_NEAREST : a->filter;
     out->resamples = out->clip_w != out->out_w || out->clip_h != out->out_h;
+    out->down_first = is_down_first(a->order, out);
     return 0;
 }
 
 const struct mr_op_ops mr_op_random_resized_crop = {
     .name = "random_resized_crop",
     .several = MR_SEVERAL_IMAGES,
-    .arguments = "size[,scale_min,scale_max,ratio_min,ratio_max][,filter=][,width=][,layout=]",
+    .arguments =
+        "size[,scale_min,scale_max,ratio_min,ratio_max][,filter=][,width=][,order=][,layout=]",
     .summary = "a random part of random size and shape, resized to size x size",
     .options = rrc_options,
     .positional = (const char *const[]){"size", "scale_min", "scale_max", "ratio_min", "ratio_max",

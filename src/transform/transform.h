@@ -52,6 +52,7 @@ struct mr_cut {
     uint64_t x0, y0, out_w, out_h;
     int filter; /* enum mr_filter */
     bool resamples;
+    bool down_first; /* u8: down, then across */
 };
 
 enum mr_filter { MR_FILTER_BILINEAR, MR_FILTER_BICUBIC, MR_FILTER_NEAREST };

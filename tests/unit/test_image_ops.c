@@ -15,6 +15,7 @@ struct image_vector {
     const char *in, *out; /* hex */
 };
 #include "image_vectors.h"
+#include "pillow_vectors.h"
 
 enum { MAX_BYTES = 1 << 16 };
 
@@ -89,13 +90,12 @@ static void turn(const unsigned char *in, unsigned char *out, uint64_t channels,
                    in + (back ? i * channels + c : c * pixels + i) * size, size);
 }
 
-static void test_agrees_with_torchvision(void **state)
+static void agree(const struct image_vector *vectors, size_t n_vectors)
 {
-    (void)state;
     static unsigned char in[MAX_BYTES], want[MAX_BYTES], got[MAX_BYTES], turned[MAX_BYTES],
         again[MAX_BYTES];
-    for (size_t k = 0; k < MR_COUNT(image_vectors); k++) {
-        const struct image_vector *v = &image_vectors[k];
+    for (size_t k = 0; k < n_vectors; k++) {
+        const struct image_vector *v = &vectors[k];
         size_t size = mr_dtype_size(v->dtype);
         struct mr_spec spec = {.name = "image", .dtype = v->dtype, .rank = 3}, nhwc = spec;
         memcpy(spec.dim, v->dim, sizeof v->dim);
@@ -113,6 +113,18 @@ static void test_agrees_with_torchvision(void **state)
         mr_transform_destroy(chain);
         mr_transform_destroy(other);
     }
+}
+
+static void test_agrees_with_torchvision(void **state)
+{
+    (void)state;
+    agree(image_vectors, MR_COUNT(image_vectors));
+}
+
+static void test_agrees_with_pillow(void **state)
+{
+    (void)state;
+    agree(pillow_vectors, MR_COUNT(pillow_vectors));
 }
 
 /* A clip is changed as its frames are, each in the same way. */
@@ -305,7 +317,9 @@ static void test_misfits_are_refused(void **state)
     static const char *const texts[] = {
         "gaussian_blur(4)", "gaussian_blur",      "gaussian_blur(3,0,1)",
         "rotate(200)",      "color_jitter(-1)",   "color_jitter(hue=0.6)",
-        "erase(2)",         "erase(scale_min=0)", "vflip(1.5)"};
+        "erase(2)",         "erase(scale_min=0)", "vflip(1.5)",
+        "rotate(2:1)",      "color_jitter(2:1)",  "color_jitter(hue=-0.6:0)",
+        "rotate(1:2:3)",    "to_gray(like=me)",   "resize(9,order=down)"};
     static const struct {
         const char *chain;
         struct mr_spec spec;
@@ -314,6 +328,8 @@ static void test_misfits_are_refused(void **state)
         {"to_gray", {.name = "image", .dtype = MR_F64, .rank = 3, .dim = {8, 8, 3}}},
         {"rotate(9)", {.name = "image", .dtype = MR_I64, .rank = 3, .dim = {8, 8, 3}}},
         {"vflip", {.name = "image", .dtype = MR_U8, .rank = 1, .dim = {8}}},
+        {"to_gray(like=pillow)", {.name = "image", .dtype = MR_F32, .rank = 3, .dim = {8, 8, 3}}},
+        {"rotate(9,like=pillow)", {.name = "image", .dtype = MR_F32, .rank = 3, .dim = {8, 8, 3}}},
     };
     struct mr_transform *chain;
     assert_int_equal(mr_transform_create(&chain), 0);
@@ -345,6 +361,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_agrees_with_torchvision),
+        cmocka_unit_test(test_agrees_with_pillow),
         cmocka_unit_test(test_clips_are_their_frames),
         cmocka_unit_test(test_points_follow_pixels),
         cmocka_unit_test(test_points_follow_the_picture),
