@@ -21,6 +21,7 @@ if(TARGET millrace-video)
 endif()
 if(TARGET millrace-record)
   install(TARGETS millrace-record LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/millrace COMPONENT program)
+  install(FILES ${record_python} DESTINATION ${CMAKE_INSTALL_LIBDIR}/millrace/record-python COMPONENT program)
 endif()
 install(DIRECTORY include/millrace TYPE INCLUDE COMPONENT library FILES_MATCHING PATTERN "*.h")
 

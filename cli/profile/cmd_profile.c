@@ -12,6 +12,7 @@ static const char *const range_ends[] = {"stop", "repeat", NULL};
 static const char *const waits[] = {"primary", "all", NULL};
 static const char *const graph_traces[] = {"node", "graph", NULL};
 static const char *const apis[] = {"some", "all", NULL};
+static const char *const on_off[] = {"on", "off", NULL};
 
 #define OPTION(name, key, type, member, initial, ...)                                              \
     {                                                                                              \
@@ -54,6 +55,11 @@ static const struct mr_option table[] = {
            .help =
                "CUDA calls to record. some: launches, copies, synchronisation, allocation, loading "
                "of code; all: queries and CUPTI's records of waiting, too, which costs more"),
+    OPTION("python-ranges", 0, MR_OPT_ENUM, python_ranges, "on", .choices = on_off,
+           .help = "In Python programs, make NVTX ranges of PyTorch's DataLoader, backward passes "
+                   "and optimizer steps (domain python), as long as --trace has nvtx. They come by "
+                   "a sitecustomize module in front of PYTHONPATH, so python -I, -E and -S have "
+                   "none"),
     OPTION("osrt-threshold", 0, MR_OPT_DURATION, osrt_threshold_ns, "1us", .unit = "ns",
            .help = "Shortest operating system call to record"),
     OPTION("cuda-flush-interval", 0, MR_OPT_DURATION, flush_ns, "500ms", .min = 1e6, .max = 36e11,

@@ -11,10 +11,12 @@ struct profile_options {
     struct cli_common common;
     char *trace, *capture_range, *output, *merge;
     int capture_range_end, force, stats, gpu_metrics, keep_parts, wait, graph_trace, api;
+    int python_ranges;
     uint64_t duration_ns, delay_ns, osrt_threshold_ns, flush_ns, metrics_hz;
 };
 
 enum { PROFILE_WAIT_PRIMARY, PROFILE_WAIT_ALL };
+enum { PROFILE_RANGES_ON, PROFILE_RANGES_OFF };
 
 #define PROFILE_NOTES 32
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define MODULE_FILE "libmillrace-record.so"
+#define PYTHON_HOOK "record-python/sitecustomize.py"
 
 /* As the recorder knows them. */
 static const struct {
@@ -45,29 +46,38 @@ int profile_traces(const char *text, uint32_t *out_bits)
     return CLI_OK;
 }
 
-int profile_find_module(char *path, size_t bytes)
+/* A file of ours: beside the library, or in the folder of modules. */
+static bool find_own(const char *name, char *path, size_t bytes)
 {
     static const char *const folders[] = {"", "millrace/", "../lib/millrace/"};
-    const char *given = getenv("MILLRACE_RECORD_MODULE");
     const char *(*const library)(void) = mr_version;
     char real[PATH_MAX];
     Dl_info info;
     void *here;
     memcpy(&here, &library, sizeof here);
+    if (!dladdr(here, &info) || !info.dli_fname || !realpath(info.dli_fname, real))
+        return false;
+    int front = (int)(strrchr(real, '/') - real) + 1;
+    for (size_t i = 0; i < CLI_COUNT(folders); i++) {
+        int n = snprintf(path, bytes, "%.*s%s%s", front, real, folders[i], name);
+        if (n > 0 && (size_t)n < bytes && access(path, R_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+int profile_find_module(char *path, size_t bytes)
+{
+    const char *given = getenv("MILLRACE_RECORD_MODULE");
+    char real[PATH_MAX];
     if (given && given[0]) {
         if (!realpath(given, real))
             return cli_fail("MILLRACE_RECORD_MODULE: %s: %s", given, strerror(errno));
         snprintf(path, bytes, "%s", real);
         return CLI_OK;
     }
-    if (dladdr(here, &info) && info.dli_fname && realpath(info.dli_fname, real)) {
-        int front = (int)(strrchr(real, '/') - real) + 1;
-        for (size_t i = 0; i < CLI_COUNT(folders); i++) {
-            int n = snprintf(path, bytes, "%.*s%s" MODULE_FILE, front, real, folders[i]);
-            if (n > 0 && (size_t)n < bytes && access(path, R_OK) == 0)
-                return CLI_OK;
-        }
-    }
+    if (find_own(MODULE_FILE, path, bytes))
+        return CLI_OK;
     return cli_fail("the recorder " MODULE_FILE
                     " was not found beside the library nor in ../lib/millrace; "
                     "MILLRACE_RECORD_MODULE=FILE names it");
@@ -233,25 +243,50 @@ static bool inject_nvtx(const struct profile_run *run)
     return setenv("NVTX_INJECTION64_PATH", run->module, 1) == 0;
 }
 
+/* The variable's list with ours in front. */
+static bool set_front(const char *variable, const char *ours)
+{
+    const char *own = getenv(variable);
+    size_t bytes = strlen(ours) + (own ? strlen(own) : 0) + 2;
+    char *both = malloc(bytes);
+    if (!both)
+        return false;
+    snprintf(both, bytes, "%s%s%s", ours, own && own[0] ? ":" : "", own ? own : "");
+    bool ok = setenv(variable, both, 1) == 0;
+    free(both);
+    return ok;
+}
+
 /* The dynamic linker takes a list with spaces or colons between, and complains to the program's
  * output of what it does not find. */
 static bool preload(const struct profile_run *run)
 {
-    const char *own = getenv("LD_PRELOAD");
     if (strpbrk(run->module, " :")) {
         cli_warn("operating system calls are not recorded: LD_PRELOAD cannot hold %s, which has a "
                  "space or a colon; set MILLRACE_RECORD_MODULE=FILE to a copy elsewhere",
                  run->module);
         return true;
     }
-    size_t bytes = strlen(run->module) + (own ? strlen(own) : 0) + 2;
-    char *both = malloc(bytes);
-    if (!both)
-        return false;
-    snprintf(both, bytes, "%s%s%s", run->module, own && own[0] ? ":" : "", own ? own : "");
-    bool ok = setenv("LD_PRELOAD", both, 1) == 0;
-    free(both);
-    return ok;
+    return set_front("LD_PRELOAD", run->module);
+}
+
+/* Each Python of the program runs the sitecustomize that it finds first (recorder/python). */
+static bool hook_python(void)
+{
+    char path[4200];
+    if (!find_own(PYTHON_HOOK, path, sizeof path)) {
+        cli_warn("Python programs have no automatic ranges: " PYTHON_HOOK
+                 " was not found beside the recorder");
+        return true;
+    }
+    *strrchr(path, '/') = 0;
+    if (strchr(path, ':')) {
+        cli_warn("Python programs have no automatic ranges: PYTHONPATH cannot hold %s, which has "
+                 "a colon",
+                 path);
+        return true;
+    }
+    return set_front("PYTHONPATH", path);
 }
 
 int profile_environment(struct profile_run *run)
@@ -275,6 +310,8 @@ int profile_environment(struct profile_run *run)
         ok = inject_cuda(run);
     if (ok && (run->traced & TRACE_NVTX || strncmp(o->capture_range, "nvtx:", 5) == 0))
         ok = inject_nvtx(run);
+    if (ok && run->traced & TRACE_NVTX && o->python_ranges == PROFILE_RANGES_ON)
+        ok = hook_python();
     if (ok && run->traced & TRACE_OSRT)
         ok = preload(run);
     return ok ? CLI_OK : cli_fail("out of memory");

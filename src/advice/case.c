@@ -123,9 +123,9 @@ static int loader_by_name(struct mr_case *c)
                            : !mine || !is_loader(mr_case_string(c, range->text)))
             continue;
         mr_intervals_add(&c->loader, range->start_ns, range->end_ns);
-        if (c->loader_name[0] == 0)
-            snprintf(c->loader_name, sizeof c->loader_name, "%.78s",
-                     mr_case_string(c, range->text));
+        const char *text = mr_case_string(c, range->text);
+        if (c->loader_name[0] == 0 || strncmp(c->loader_name, text, strlen(text)) == 0)
+            snprintf(c->loader_name, sizeof c->loader_name, "%.78s", text);
         c->loader_how = MR_LOADER_RANGES;
         c->millrace |= ours;
     }

@@ -284,6 +284,18 @@ static struct worth weigh(const struct search *s, const struct group *g)
     return w;
 }
 
+/* The ranges that millrace profile makes in Python programs: a batch is a step, unless several
+ * loaders take turns within one. */
+static const struct group *python_group(const struct search *s)
+{
+    const struct group *loader = named_group(s, "python@DataLoader", false, 2);
+    const struct group *step = named_group(s, "python@optimizer step", false, 2);
+    struct worth w = loader ? weigh(s, loader) : (struct worth){0};
+    if (w.cover > 0 && w.fed >= MIN_FED)
+        return loader;
+    return step && weigh(s, step).cover > 0 ? step : NULL;
+}
+
 static const struct group *known_group(const struct search *s)
 {
     static const char *const names[] = {
@@ -295,7 +307,7 @@ static const struct group *known_group(const struct search *s)
         if (g && weigh(s, g).cover > 0)
             return g;
     }
-    return NULL;
+    return python_group(s);
 }
 
 static bool is_epoch(const struct search *s, const struct group *g)

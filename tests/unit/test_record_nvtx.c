@@ -12,6 +12,10 @@
 
 int InitializeInjectionNvtx2(nvtx_get_export *get_export);
 int InitializeInjectionNvtx(const void *tables);
+struct mr_record_range;
+struct mr_record_range *mr_record_range(const char *domain, const char *text);
+uint64_t mr_record_push(struct mr_record_range *range);
+void mr_record_pop(uint64_t id);
 
 /* ---- a copy of NVTX, as a program holds it ---- */
 
@@ -381,11 +385,37 @@ static int run_untraced(void)
     return 0;
 }
 
+static void *pop_elsewhere(void *id)
+{
+    mr_record_pop(*(const uint64_t *)id);
+    return NULL;
+}
+
+/* Without NVTX. Popped in another order than pushed, on another thread, and once too often. */
+static int run_direct(void)
+{
+    pthread_t other;
+    struct mr_record_range *a = mr_record_range("python", "a"), *b = mr_record_range(NULL, "b");
+    EXPECT(a && b && mr_record_range("", "b") && !mr_record_range("python", NULL));
+    uint64_t first = mr_record_push(a), second = mr_record_push(b), third = mr_record_push(a);
+    EXPECT(first && second && third && first != third);
+    mr_record_pop(first);
+    EXPECT(pthread_create(&other, NULL, pop_elsewhere, &second) == 0);
+    pthread_join(other, NULL);
+    mr_record_pop(third);
+    mr_record_pop(second);
+    mr_record_pop(second);
+    mr_record_pop(0);
+    EXPECT(mr_record_push(NULL) == 0);
+    return 0;
+}
+
 static const struct record_mode modes[] = {
     {"ranges", run_ranges},     {"unbalanced", run_unbalanced}, {"deep", run_deep},
     {"fork", run_fork},         {"capture", run_capture},       {"walk", run_walk},
     {"busy", run_busy_exit},    {"signals", run_signals},       {"refused", run_refused},
     {"untraced", run_untraced}, {"growing", run_fork_growing},  {"open", run_open},
+    {"direct", run_direct},
 };
 
 /* ---- the tests ---- */
@@ -448,6 +478,24 @@ static void test_unbalanced(void **state)
         assert_true(range.start_ns > 0 && range.end_ns == 0);
     }
     assert_int_equal(range.tid, across_range.end_tid);
+}
+
+static void test_direct(void **state)
+{
+    (void)state;
+    struct mr_part_range a, b;
+    assert_int_equal(record_run("MODE=direct", TRACE, NULL), 0);
+    const struct part_look *look = &looks[0];
+    assert_int_equal(look->n[MR_PART_RANGE], 3);
+    assert_int_equal(ranges_named(look, "a", &a), 2);
+    assert_int_equal(ranges_named(look, "b", &b), 1);
+    assert_string_equal(text_of(look, a.domain), "python");
+    assert_int_equal(b.domain, 0);
+    assert_int_equal(b.type, MR_RANGE_PUSH_POP);
+    assert_int_equal(b.tid, look->header.pid);
+    /* The two "a" were put in the order of their pops: the last is the inner one. */
+    assert_true(a.start_ns > b.start_ns && a.end_ns < b.end_ns);
+    assert_int_equal(part_look_note(look, "warning", NULL), 2); /* elsewhere, too often */
 }
 
 /* All that this process has to say is a range that never ends. */
@@ -609,6 +657,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_ranges),
         TEST(test_unbalanced),
+        TEST(test_direct),
         TEST(test_only_an_open_range),
         TEST(test_deeper_than_the_stack),
         TEST(test_fork),

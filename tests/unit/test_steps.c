@@ -118,6 +118,50 @@ static void names_with_numbers(void **state)
     unlink(PATH);
 }
 
+static void make_python(struct make *m, const char *text, uint64_t start, uint64_t end)
+{
+    make_range_of(m, "python", MR_RANGE_PUSH_POP, text, start, end);
+}
+
+/* What millrace profile makes by itself: a batch is a step however irregular it comes, or, with two
+ * loaders that take turns, what the optimizer ends. Names that the program gave come first. */
+static void python_ranges(void **state)
+{
+    static const struct {
+        int loaders;
+        bool own;
+        uint64_t expected;
+        const char *how;
+    } cases[] = {{1, false, 20, "from one NVTX range \"DataLoader\" to the next"},
+                 {2, false, 20, "from one NVTX range \"optimizer step\" to the next"},
+                 {1, true, 10, "from one NVTX range \"step\" to the next"}};
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct make m;
+        make_begin(&m, PATH);
+        for (uint64_t i = 0, at = 1000000; i < 20; at += 1000000 * (1 + i % 4), i++) {
+            for (int n = 0; n < cases[c].loaders; n++)
+                make_python(&m, "DataLoader", at + (uint64_t)n * 100000,
+                            at + (uint64_t)n * 100000 + 90000);
+            make_kernel(&m, 7, i % 2 ? "odd" : "even", at + 300000, at + 600000);
+            make_python(&m, "backward", at + 400000, at + 500000);
+            make_python(&m, "optimizer step", at + 600000, at + 700000);
+            make_kernel(&m, 7, "adam", at + 650000, at + 690000);
+            if (cases[c].own && i % 2 == 0)
+                make_range(&m, "step", at, at + 900000);
+        }
+        make_end(&m);
+        struct mr_recording *rec = make_load(PATH);
+        struct mr_steps steps = steps_of(rec, NULL);
+        assert_int_equal(steps.method, MR_STEPS_KNOWN);
+        assert_string_equal(steps.how, cases[c].how);
+        assert_int_equal(steps.n, cases[c].expected);
+        mr_steps_free(&steps);
+        mr_recording_close(rec);
+        unlink(PATH);
+    }
+}
+
 /* To the end from here; and inside of ranges; a range that is not there is said so. */
 static void windows(void **state)
 {
@@ -763,6 +807,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_known_name),
         cmocka_unit_test(names_with_numbers),
+        cmocka_unit_test(python_ranges),
         cmocka_unit_test(pauses),
         cmocka_unit_test(last_turn),
         cmocka_unit_test(last_turn_after_a_pause),

@@ -177,6 +177,20 @@ struct nvtx_domain *nvtx_domain_find(const char *name)
     return kept ? domain : NULL;
 }
 
+struct nvtx_name *nvtx_name_keep(const char *domain, const char *text)
+{
+    struct nvtx_domain *found = nvtx_domain_of(nvtx_domain_find(domain));
+    struct nvtx_text *kept = nvtx_text_keep(text);
+    if (!kept || (domain && !found->name)) /* without memory */
+        return NULL;
+    record_lock(&names);
+    struct nvtx_name *name = take(sizeof *name);
+    if (name)
+        *name = (struct nvtx_name){found, kept};
+    record_unlock(&names);
+    return name;
+}
+
 static struct nvtx_category *find_category(struct nvtx_domain *domain, uint32_t category)
 {
     struct nvtx_category *found = atomic_load_explicit(

@@ -358,11 +358,19 @@ static void begin(void)
     record_on_finish(nvtx_ranges_finish);
 }
 
+bool nvtx_begin(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (!record_ever_wants(MR_TRACE_NVTX) && !record_captures_range())
+        return false;
+    pthread_once(&once, begin);
+    return true;
+}
+
 /* Called once by each copy of NVTX in the process; 0 makes all its functions empty. */
 RECORD_EXPORT int InitializeInjectionNvtx2(nvtx_get_export *get_export);
 RECORD_EXPORT int InitializeInjectionNvtx2(nvtx_get_export *get_export)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     const struct nvtx_callbacks *callbacks = get_export ? get_export(NVTX_EXPORT_CALLBACKS) : NULL;
     const struct nvtx_version *version = get_export ? get_export(NVTX_EXPORT_VERSION) : NULL;
     if (!record_ever_wants(MR_TRACE_NVTX) && !record_captures_range())
@@ -371,7 +379,7 @@ RECORD_EXPORT int InitializeInjectionNvtx2(nvtx_get_export *get_export)
         record_note("no_nvtx", 0, "the program's NVTX speaks another protocol than version 3's");
         return 0;
     }
-    pthread_once(&once, begin);
+    nvtx_begin();
     if (version && version->bytes >= sizeof *version && version->set)
         version->set(3);
     bool core = attach(callbacks, NVTX_CORE, core_functions,

@@ -125,6 +125,12 @@ struct nvtx_domain {
     _Atomic(struct nvtx_category *) categories[N_CATEGORY_LISTS];
 };
 
+/* A range's name, with its domain. */
+struct nvtx_name {
+    struct nvtx_domain *domain;
+    struct nvtx_text *text;
+};
+
 /* A message as it was given: of the three at most one is used. */
 #define MAX_WIDE 4096
 struct nvtx_message {
@@ -135,6 +141,9 @@ struct nvtx_message {
 
 extern _Thread_local volatile bool record_nvtx_busy;
 
+/* nvtx.c: sets everything up once; whether ranges are recorded in this process. */
+bool nvtx_begin(void);
+
 /* record_nvtx_names.c */
 void nvtx_message_read(struct nvtx_message *message, int type, union nvtx_text_of text);
 uint32_t nvtx_message_number(const struct nvtx_message *message);
@@ -143,6 +152,8 @@ uint32_t nvtx_text_number(struct nvtx_text *text);
 struct nvtx_domain *
 nvtx_domain_find(const char *name); /* made when it is new; NULL without memory */
 struct nvtx_domain *nvtx_domain_of(void *handle);
+/* domain: NULL: the default one. NULL without memory. */
+struct nvtx_name *nvtx_name_keep(const char *domain, const char *text);
 void nvtx_category_name(struct nvtx_domain *domain, uint32_t category, const char *name);
 uint32_t nvtx_category_number(struct nvtx_domain *domain, uint32_t category);
 void nvtx_names_begin(void); /* reads which range opens the capture */
@@ -155,6 +166,9 @@ void nvtx_mark(struct nvtx_domain *domain, const struct nvtx_attributes *attribu
 int nvtx_push(struct nvtx_domain *domain, const struct nvtx_attributes *attributes,
               const struct nvtx_message *message);
 int nvtx_pop(struct nvtx_domain *domain);
+/* A push that returns the range's number (0: no room), and the pop of that one. */
+uint64_t nvtx_push_id(struct nvtx_domain *domain, const struct nvtx_message *message);
+void nvtx_pop_id(uint64_t id);
 uint64_t nvtx_start(struct nvtx_domain *domain, const struct nvtx_attributes *attributes,
                     const struct nvtx_message *message);
 void nvtx_end(uint64_t id);

@@ -15,6 +15,7 @@
 struct open {
     struct mr_part_range range;
     struct nvtx_domain *domain;
+    uint64_t id;   /* see push() */
     int32_t level; /* among this domain's ranges of the thread */
     bool wanted, captures;
 };
@@ -27,6 +28,7 @@ struct thread {
     uint32_t n_beyond; /* pushes on top for which there was no room */
     /* open ranges of the process that was forked, which are its own to write */
     uint32_t n_inherited;
+    uint64_t n_pushed; /* of those that had room */
     struct open *open;
 };
 
@@ -210,26 +212,44 @@ static uint32_t find_open(const struct thread *thread, const struct nvtx_domain 
     return thread->n;
 }
 
+/* Its number is open->id, which no other thread gives; 0: there was no room. */
+static bool push(struct open *open, struct nvtx_domain *domain,
+                 const struct nvtx_attributes *attributes, const struct nvtx_message *message)
+{
+    struct thread *thread = my_thread();
+    if (!thread)
+        return false;
+    open_range(open, MR_RANGE_PUSH_POP, domain, attributes, message);
+    lock_thread(thread);
+    uint32_t outer = find_open(thread, domain);
+    open->level = outer < thread->n ? thread->open[outer].level + 1 : 0;
+    bool fits = !thread->n_beyond && reserve_one(thread);
+    open->id = fits ? ++thread->n_pushed << 24 | record_tid() : 0;
+    if (fits)
+        thread->open[thread->n++] = *open;
+    else
+        thread->n_beyond++;
+    unlock_thread(thread);
+    if (!fits && open->captures)
+        atomic_fetch_sub(&n_capturing, 1);
+    return true;
+}
+
 int nvtx_push(struct nvtx_domain *domain, const struct nvtx_attributes *attributes,
               const struct nvtx_message *message)
 {
     struct open open;
-    struct thread *thread = my_thread();
-    if (!thread)
-        return -1;
-    open_range(&open, MR_RANGE_PUSH_POP, domain, attributes, message);
-    lock_thread(thread);
-    uint32_t outer = find_open(thread, domain);
-    open.level = outer < thread->n ? thread->open[outer].level + 1 : 0;
-    bool fits = !thread->n_beyond && reserve_one(thread);
-    if (fits)
-        thread->open[thread->n++] = open;
-    else
-        thread->n_beyond++;
-    unlock_thread(thread);
-    if (!fits && open.captures)
-        atomic_fetch_sub(&n_capturing, 1);
-    return open.level;
+    return push(&open, domain, attributes, message) ? open.level : -1;
+}
+
+uint64_t nvtx_push_id(struct nvtx_domain *domain, const struct nvtx_message *message)
+{
+    struct open open;
+    if (!push(&open, domain, NULL, message))
+        return 0;
+    if (!open.id) /* nobody will pop it */
+        mine->n_beyond--;
+    return open.id;
 }
 
 /* A pop that finds nothing to end. */
@@ -240,6 +260,17 @@ static int miss(struct thread *thread)
     else
         atomic_fetch_add_explicit(&n_unbalanced, 1, memory_order_relaxed);
     return -1;
+}
+
+/* Its level. */
+static int remove_open(struct thread *thread, uint32_t i, uint64_t now)
+{
+    lock_thread(thread);
+    struct open open = thread->open[i];
+    memmove(thread->open + i, thread->open + i + 1, (--thread->n - i) * sizeof open);
+    unlock_thread(thread);
+    close_range(&open, now);
+    return open.level;
 }
 
 int nvtx_pop(struct nvtx_domain *domain)
@@ -255,12 +286,20 @@ int nvtx_pop(struct nvtx_domain *domain)
     uint32_t i = find_open(thread, domain);
     if (i == thread->n)
         return miss(thread);
-    lock_thread(thread);
-    struct open open = thread->open[i];
-    memmove(thread->open + i, thread->open + i + 1, (--thread->n - i) * sizeof open);
-    unlock_thread(thread);
-    close_range(&open, now);
-    return open.level;
+    return remove_open(thread, i, now);
+}
+
+void nvtx_pop_id(uint64_t id)
+{
+    uint64_t now = record_now();
+    struct thread *thread = my_thread();
+    uint32_t i = thread ? thread->n : 0;
+    while (i > 0 && thread->open[i - 1].id != id)
+        i--;
+    if (i > 0)
+        remove_open(thread, i - 1, now);
+    else if (thread)
+        miss(thread);
 }
 
 /* ---- starts and ends, on any threads ---- */
