@@ -25,7 +25,7 @@ struct parts {
     struct mr_shm *shm;
     struct mr_shm_pool *pool;
     struct mr_shm_ring *ring;
-    _Atomic long *sum; /* of all that consumers saw, in the block, too */
+    long *sum; /* of all that consumers saw, in the block, too */
 };
 
 static int fail(void)
@@ -66,7 +66,7 @@ static int consume(const struct parts *p)
         long sum = 0;
         for (int k = 0; k < FLOATS; k++)
             sum += (long)x[k];
-        *p->sum += sum;
+        __atomic_fetch_add(p->sum, sum, __ATOMIC_RELAXED);
         mr_shm_pool_give(p->pool, handle);
     }
 }

@@ -1,5 +1,6 @@
 """The engine: data sets, samplers, loaders, batches. For millrace's own modules; it may change."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
@@ -52,6 +53,18 @@ class Dataset:
         read: Callable[[int], object],
         rewind: Callable[[int], object] | None,
         *,
+        name: str = "python",
+        version: int = 0,
+    ) -> Dataset: ...
+    @classmethod
+    def workers(
+        cls,
+        n: int,
+        fields: Sequence[_SpecLike],
+        start: Callable[[int, int], int],
+        *,
+        workers: int = 0,
+        timeout: float = 0,
         name: str = "python",
         version: int = 0,
     ) -> Dataset: ...
@@ -183,3 +196,55 @@ class Field:
 
 def place() -> tuple[int, int, int, int, int, str]: ...
 def _end() -> None: ...
+
+_Cell = int | float | str | None
+_Table = tuple[str, str | None, list[tuple[str, str]], list[tuple[_Cell, ...]]]
+
+@final
+class Recording:
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], /) -> Recording: ...
+    @staticmethod
+    def reports() -> list[tuple[str, str]]: ...
+    def report(
+        self,
+        name: str,
+        limit: int = 0,
+        sort: str | None = None,
+        from_ns: int = 0,
+        to_ns: int = 0,
+        range: str | None = None,
+        step: str | None = None,
+        link_gbps: float = 0,
+    ) -> _Table: ...
+    def analyze(
+        self,
+        step: str | None = None,
+        range: str | None = None,
+        link_gbps: float = 0,
+        cores: int = 0,
+    ) -> tuple[str, list[dict[str, Any]]]: ...
+    def timeline(
+        self,
+        path: str | os.PathLike[str],
+        format: int,
+        from_ns: int = 0,
+        to_ns: int = 0,
+        title: str | None = None,
+        whole: bool = False,
+    ) -> int: ...
+    def diff(self, after: Recording, threshold: float, /) -> tuple[int, _Table]: ...
+    def close(self) -> None: ...
+
+def trace_start() -> None: ...
+def trace_stop(path: str | os.PathLike[str] = ..., /) -> int: ...
+def trace_name(text: str, /) -> int: ...
+def trace_time() -> int: ...
+def trace_span(name: int, start_ns: int, /) -> None: ...
+def worker_run(
+    fd: int,
+    fields: Sequence[_SpecLike],
+    fetch: Callable[[int, int, list[int], list[int], int], Sequence[object]],
+    /,
+) -> None: ...
+def workers_end() -> None: ...

@@ -91,6 +91,16 @@ PyObject *core_uints_make(const uint64_t values[], Py_ssize_t n);
 /* Reads a sequence of ints. [out] out: malloc'd. Returns 0, or -1 with an exception. */
 int core_uints_read(PyObject *values, uint64_t **out, uint64_t *n);
 
+/* ---- recording.c ---- */
+
+/* Adds the type Recording. */
+int core_recording_init(PyObject *module);
+
+/* ---- trace.c ---- */
+
+/* Adds the functions trace_...(). */
+int core_trace_init(PyObject *module);
+
 /* ---- types ---- */
 
 extern PyType_Spec core_dataset_spec, core_sampler_spec, core_loader_spec, core_batch_spec,

@@ -2,6 +2,7 @@
 #include "field.h"
 #include "source.h"
 #include "view.h"
+#include "workers.h"
 #include <errno.h>
 #include <stdlib.h>
 
@@ -67,10 +68,14 @@ static int dataset_clear(PyObject *self)
     return 0;
 }
 
+/* What a loader's threads use is not garbage, even if the loader is: a collection, perhaps on such
+ * a thread, would clear the function that the thread calls. */
 static int dataset_traverse(PyObject *self, visitproc visit, void *arg)
 {
     struct dataset *d = (struct dataset *)self;
     Py_VISIT(Py_TYPE(self));
+    if (d->users > 0)
+        return 0;
     Py_VISIT(d->keeps);
     if (d->source) {
         Py_VISIT(d->source->fetch);
@@ -263,6 +268,40 @@ static PyObject *dataset_python(PyObject *class, PyObject *args, PyObject *named
     return finish(d, mr_dataset_open_callback(&opts, &d->ds));
 }
 
+static PyObject *dataset_workers(PyObject *class, PyObject *args, PyObject *named)
+{
+    static char *names[] = {"n", "fields", "start", "workers", "timeout", "name", "version", NULL};
+    struct mr_workers_opts opts;
+    mr_workers_opts_init(&opts);
+    unsigned long long n, version = 0;
+    double timeout_s = 0;
+    PyObject *fields, *start;
+    opts.name = "python";
+    opts.changes = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, named, "KOO|$IdsK:workers", names, &n, &fields, &start,
+                                     &opts.workers, &timeout_s, &opts.name, &version))
+        return NULL;
+    struct dataset *d = create((PyTypeObject *)class);
+    if (!d)
+        return NULL;
+    if (source_create(d, fields, start, NULL) < 0) {
+        Py_DECREF((PyObject *)d);
+        return NULL;
+    }
+    opts.n = n;
+    opts.version = version;
+    opts.timeout_ns = timeout_s > 0 ? (uint64_t)(timeout_s * 1e9) : 0;
+    opts.n_fields = d->source->n_fields;
+    memcpy(opts.field, d->source->field, sizeof opts.field);
+    opts.start = core_workers_start;
+    opts.user = d->source;
+    int rc;
+    Py_BEGIN_ALLOW_THREADS; /* start takes the GIL */
+    rc = mr_dataset_open_workers(&opts, &d->ds);
+    Py_END_ALLOW_THREADS;
+    return finish(d, rc);
+}
+
 static PyObject *dataset_iterable(PyObject *class, PyObject *args, PyObject *named)
 {
     static char *names[] = {"fields", "read", "rewind", "name", "version", NULL};
@@ -439,6 +478,9 @@ static PyMethodDef methods[] = {
     {"python", CALL(dataset_python), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
      "python(n, fields, fetch, *, name, version, changes): samples that Python makes: "
      "fetch(epoch, seed, indices, positions, worker) gives an item for each index."},
+    {"workers", CALL(dataset_workers), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+     "workers(n, fields, start, *, workers, timeout, name, version): samples that processes make: "
+     "start(worker, fd) starts one that calls worker_run(), and returns its pid."},
     {"iterable", CALL(dataset_iterable), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
      "iterable(fields, read, rewind, *, name, version): samples one after the other: read(number) "
      "gives one or raises StopIteration."},

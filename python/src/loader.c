@@ -1,5 +1,5 @@
 /* millrace._core.Loader */
-#include "field.h"
+#include "opening.h"
 #include "source.h"
 #include "stats.h"
 #include <errno.h>
@@ -20,72 +20,6 @@ struct loader {
 
 /* ---- opening ---- */
 
-static int set_option(const struct core *core, struct mr_loader_opts *opts, PyObject *name,
-                      PyObject *value)
-{
-    if (value == Py_None)
-        return 0;
-    const char *name_text = PyUnicode_AsUTF8AndSize(name, NULL);
-    PyObject *text = !name_text            ? NULL
-                     : PyBool_Check(value) ? PyUnicode_FromString(value == Py_True ? "1" : "0")
-                                           : PyObject_Str(value);
-    const char *value_text = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-    int rc = -1;
-    if (value_text) {
-        rc = mr_options_set(mr_loader_options(), opts, "loader:", name_text, value_text);
-        if (rc < 0)
-            core_fail(core, rc, NULL);
-    }
-    Py_XDECREF(text);
-    return rc;
-}
-
-static int set_options(const struct core *core, struct mr_loader_opts *opts, PyObject *options)
-{
-    PyObject *items = PyMapping_Items(options);
-    Py_ssize_t n = items ? PyList_Size(items) : -1;
-    int rc = n < 0 ? -1 : 0;
-    for (Py_ssize_t i = 0; rc == 0 && i < n; i++) {
-        PyObject *pair = PyList_GetItem(items, i);
-        rc = set_option(core, opts, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
-    }
-    Py_XDECREF(items);
-    return rc;
-}
-
-/* What a loader is opened from. */
-struct parts {
-    struct mr_dataset *ds;
-    struct mr_sampler *sampler;
-    const char *transform, *device;
-    struct mr_loader_opts opts;
-};
-
-/* Opens all but the data set. Without the GIL. */
-static int open_engine(const struct parts *parts, struct mr_transform **chain,
-                       struct core_engine **out)
-{
-    struct core_device *device = NULL;
-    struct mr_loader *loader;
-    int rc = 0;
-    if (parts->transform && parts->transform[0]) {
-        rc = mr_transform_create(chain);
-        if (rc == 0)
-            rc = mr_transform_add(*chain, parts->transform);
-    }
-    if (rc == 0 && parts->device && strcmp(parts->device, "cpu") != 0)
-        rc = core_device_get(parts->device, &device);
-    if (rc == 0)
-        rc = mr_loader_open(parts->ds, parts->sampler, *chain, core_device_of(device), &parts->opts,
-                            &loader);
-    if (rc < 0) {
-        core_device_put(device);
-        return rc;
-    }
-    *out = core_engine_create(loader, device);
-    return *out ? 0 : mr_error_set(MR_EMISUSE, "loader: the interpreter is ending");
-}
-
 static const struct mr_spec *get_field(const void *of, int f)
 {
     return mr_loader_field(of, f);
@@ -103,15 +37,15 @@ static int describe(struct loader *l)
     return l->fields ? 0 : -1;
 }
 
-static int start(struct loader *l, struct parts *parts, PyObject *options)
+static int start(struct loader *l, struct core_parts *parts, PyObject *options)
 {
     const struct core *core = core_of((PyObject *)l);
     const char *state = parts->opts.state;
-    int rc = set_options(core, &parts->opts, options);
+    int rc = core_options_set(core, &parts->opts, options);
     if (rc == 0) {
         parts->opts.state = state;
         Py_BEGIN_ALLOW_THREADS;
-        rc = open_engine(parts, &l->chain, &l->engine);
+        rc = core_engine_open(parts, &l->chain, &l->engine);
         Py_END_ALLOW_THREADS;
         if (rc < 0)
             core_fail(core, rc, NULL);
@@ -121,7 +55,7 @@ static int start(struct loader *l, struct parts *parts, PyObject *options)
 }
 
 /* Takes the data set and the sampler into use. */
-static int take(struct loader *l, PyObject *dataset, PyObject *sampler, struct parts *parts)
+static int take(struct loader *l, PyObject *dataset, PyObject *sampler, struct core_parts *parts)
 {
     const struct core *core = core_of((PyObject *)l);
     if (sampler != Py_None && !PyObject_TypeCheck(sampler, core->sampler)) {
@@ -148,7 +82,7 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *named)
     if (!l)
         return NULL;
     l->pid = getpid();
-    struct parts parts = {NULL};
+    struct core_parts parts = {NULL};
     mr_loader_opts_init(&parts.opts);
     PyObject *dataset, *sampler = Py_None, *options = NULL, *none = PyDict_New();
     int ok =

@@ -1,6 +1,7 @@
 /* The module millrace._core. */
 #include "field.h"
 #include "view.h"
+#include "workers.h"
 #include <stdlib.h>
 
 struct core *core_of(PyObject *self)
@@ -49,6 +50,9 @@ static PyObject *end(PyObject *module, PyObject *unused)
 static PyMethodDef functions[] = {
     {"place", place, METH_NOARGS,
      "place(): (rank, world, local rank, local world, restarts, launcher), by the environment."},
+    {"worker_run", core_worker_run, METH_VARARGS,
+     "worker_run(fd, fields, fetch): makes samples in a worker process until its parent is done."},
+    {"workers_end", core_workers_end, METH_NOARGS, "workers_end(): no worker is started any more."},
     {"_end", end, METH_NOARGS, "Closes all loaders."},
     {NULL, NULL, 0, NULL}};
 
@@ -88,7 +92,8 @@ static int module_exec(PyObject *module)
 {
     struct core *core = PyModule_GetState(module);
     if (core_view_init() < 0 || core_errors_init(module, core) < 0 ||
-        core_spec_init(module, core) < 0 || add_types(module, core) < 0 || register_end(module) < 0)
+        core_spec_init(module, core) < 0 || add_types(module, core) < 0 ||
+        core_recording_init(module) < 0 || core_trace_init(module) < 0 || register_end(module) < 0)
         return -1;
     return PyModule_AddStringConstant(module, "version", mr_version());
 }

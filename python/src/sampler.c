@@ -211,11 +211,11 @@ static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *named
 
 /* ---- the rest ---- */
 
+/* Not the callable, which a loader's threads may be in: see dataset_traverse(). */
 static int sampler_traverse(PyObject *self, visitproc visit, void *arg)
 {
     struct sampler *s = (struct sampler *)self;
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(s->batches);
     Py_VISIT(s->latest);
     return 0;
 }

@@ -288,7 +288,7 @@ def test_samplers():
 
 
 def test_cycles_are_collected():
-    """fetch refers to what refers to the loader."""
+    """What refers to a loader in use by its own fetch() stays until the loader is closed."""
 
     class Owner:
         def __init__(self) -> None:
@@ -298,13 +298,27 @@ def test_cycles_are_collected():
             return fetch(*call)
 
     owner = Owner()
-    assert owner.loader.next() is not None
+    engine = owner.loader
+    assert engine.next() is not None
     gone = weakref.ref(owner)
-    threads = len(os.listdir("/proc/self/task"))
     del owner
     gc.collect()
+    assert gone() is not None
+    engine.close()
+    del engine
+    gc.collect()
     assert gone() is None
-    assert len(os.listdir("/proc/self/task")) < threads
+
+
+def test_garbage_is_closed():
+    """A loader that is part of a cycle, but not of one through its own fetch()."""
+    threads = len(os.listdir("/proc/self/task"))
+    box: list[object] = [loader(python_set(100000))]
+    box.append(box)
+    assert len(os.listdir("/proc/self/task")) > threads
+    del box
+    gc.collect()
+    assert len(os.listdir("/proc/self/task")) == threads
 
 
 def test_nothing_leaks():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
+import weakref
 
 import millrace
 import numpy as np
@@ -164,6 +166,61 @@ def test_close_while_another_thread_waits():
     block.set()
     closer.join(10)
     assert not closer.is_alive()
+
+
+class Cycle:
+    """Garbage that only a collection finds, with all that it refers to."""
+
+    def __init__(self, *kept: object) -> None:
+        self.kept = (self, *kept)
+
+
+def abandon(kind: str, go: threading.Event, collected: threading.Event, calls: list[int]):  # type: ignore[no-untyped-def]
+    """Leaves a running loader as garbage, whose callable collects garbage once `go` is set."""
+
+    def collect() -> None:
+        calls[0] += 1
+        time.sleep(0.001)
+        if go.is_set() and not collected.is_set():
+            gc.collect()
+            collected.set()
+
+    def own_fetch(*args):  # type: ignore[no-untyped-def]
+        collect()
+        return fetch(*args)
+
+    def own_batches(epoch: int) -> list[list[int]]:
+        collect()
+        return [[epoch % 7, 1], [2]]
+
+    options = {"epochs": 0, "prefetch": 64, "batch_size": 2}
+    if kind == "fetch":
+        made = c.Loader(c.Dataset.python(100, FIELDS, own_fetch), options=options)
+    else:
+        sampler = c.Sampler("batches", 100, batches=own_batches, max_batch=2)
+        made = c.Loader(c.Dataset.python(100, FIELDS, fetch), sampler=sampler, options=options)
+    made.next()
+    return weakref.ref(Cycle(made))
+
+
+@pytest.mark.parametrize("kind", ["fetch", "batches"])
+def test_collected_on_its_own_thread(kind: str):
+    """A worker's collection meets the loader that it works for, and the function that it is in."""
+    for _ in range(10):
+        go, collected, calls = threading.Event(), threading.Event(), [0]
+        gc.disable()
+        try:
+            garbage = abandon(kind, go, collected, calls)
+            assert garbage() is not None
+            go.set()
+            assert collected.wait(30)
+            assert garbage() is None
+            before = -1
+            while before != calls[0]:  # another thread closes it
+                before = calls[0]
+                time.sleep(0.05)
+        finally:
+            gc.enable()
 
 
 def test_cancelled():

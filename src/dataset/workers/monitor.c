@@ -133,7 +133,9 @@ static void fail_early(struct mr_process_pool *p, uint32_t i, int rc, bool final
     if (!final && w->n_early < MAX_EARLY)
         return;
     w->retry_ns = 0;
-    mr_log(MR_LOG_WARNING, "%s: going on without worker %u: %s", p->user.name, i, mr_last_error());
+    if (rc != MR_ECANCELLED)
+        mr_log(MR_LOG_WARNING, "%s: going on without worker %u: %s", p->user.name, i,
+               mr_last_error());
     if (!none_left(p))
         return;
     mr_error_keep(rc, &p->broken_by);
@@ -146,7 +148,7 @@ static void restart(struct mr_process_pool *p, uint32_t i)
 {
     int rc = start_process(p, i);
     if (rc < 0)
-        fail_early(p, i, rc, false);
+        fail_early(p, i, rc, rc == MR_ECANCELLED);
 }
 
 static void bury(struct mr_process_pool *p, uint32_t i)

@@ -1,0 +1,80 @@
+/*
+ * Worker processes that make Python's samples.
+ *
+ * In the parent, the library starts a process by calling Python: on the thread that opens the data
+ * set, and later, when a worker has died, on a thread of its own. In a worker, rows are written as
+ * those of Dataset.python() are (source.h).
+ */
+#include "workers.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* Python is ending: no thread may wait for the GIL. */
+static atomic_int ending;
+
+/* ---- the parent ---- */
+
+int core_workers_start(void *user, uint32_t worker, int fd, int64_t *out_pid)
+{
+    struct core_source *source = user;
+    if (atomic_load(&ending))
+        return mr_error_set(MR_ECANCELLED, "Python is ending");
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *pid = PyObject_CallFunction(source->fetch, "Ii", (unsigned)worker, fd);
+    long long value = pid ? PyLong_AsLongLong(pid) : -1;
+    int rc = 0;
+    if (value == -1 && PyErr_Occurred())
+        rc = core_catch(PyErr_ExceptionMatches(source->core->cancelled) ? MR_ECANCELLED
+                                                                        : MR_ECALLBACK);
+    Py_XDECREF(pid);
+    PyGILState_Release(gil);
+    if (rc == 0)
+        *out_pid = value;
+    return rc;
+}
+
+PyObject *core_workers_end(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    atomic_store(&ending, 1);
+    Py_RETURN_NONE;
+}
+
+/* ---- a worker ---- */
+
+static int run(int fd, struct core_source *source)
+{
+    struct mr_worker_opts opts;
+    mr_worker_opts_init(&opts);
+    opts.get_run = core_source_run;
+    opts.init = core_source_init;
+    opts.exit = core_source_exit;
+    opts.user = source;
+    int rc;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = mr_worker_run(fd, &opts);
+    Py_END_ALLOW_THREADS;
+    return rc;
+}
+
+PyObject *core_worker_run(PyObject *module, PyObject *args)
+{
+    int fd;
+    PyObject *fields, *fetch;
+    if (!PyArg_ParseTuple(args, "iOO:worker_run", &fd, &fields, &fetch))
+        return NULL;
+    struct core_source *source = calloc(1, sizeof *source);
+    if (!source)
+        return PyErr_NoMemory();
+    source->core = PyModule_GetState(module);
+    source->interpreter = PyInterpreterState_Get();
+    source->fetch = fetch;
+    source->n_fields = core_specs_read(fields, source->field);
+    int rc = source->n_fields < 0 ? 0 : run(fd, source);
+    int ok = source->n_fields >= 0 && rc >= 0;
+    if (rc < 0)
+        core_fail(source->core, rc, NULL);
+    free(source);
+    return ok ? Py_BuildValue("") : NULL;
+}
