@@ -10,8 +10,11 @@ from ._core import BadSamples, Cancelled, Error, FormatError, Spec
 TYPE_CHECKING = False  # typing's, whose import would take a fifth of the time
 
 if TYPE_CHECKING:
+    from ._processes import WorkerDied, WorkerTimeout
     from ._profile import profile, range
     from ._recording import Finding, Recording, Table, Timeline, open
+    from ._shared import shared_list
+    from ._worker import get_worker_info
 
 __version__ = _core.version
 
@@ -21,9 +24,13 @@ _LAZY = {
     "Recording": "._recording",
     "Table": "._recording",
     "Timeline": "._recording",
+    "WorkerDied": "._processes",
+    "WorkerTimeout": "._processes",
+    "get_worker_info": "._worker",
     "open": "._recording",
     "profile": "._profile",
     "range": "._profile",
+    "shared_list": "._shared",
 }
 
 # Not millrace.open and millrace.range: `import *` would hide Python's own.
@@ -37,8 +44,12 @@ __all__ = [
     "Spec",
     "Table",
     "Timeline",
+    "WorkerDied",
+    "WorkerTimeout",
     "__version__",
+    "get_worker_info",
     "profile",
+    "shared_list",
 ]
 
 

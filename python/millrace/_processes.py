@@ -1,0 +1,320 @@
+"""Worker processes that make samples in Python, as a data set of the engine.
+
+A pool sends its recipe to the workers once, in a sealed memfd. The engine hands out runs of
+samples, and workers write their fields where the loader reads them (millrace/workers.h). What is
+no tensor travels by a side memory: see _arena.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import pickle
+import signal
+import sys
+import weakref
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from . import _arena, _core, _pickle, _start, _worker
+from ._worker import WorkerInfo, get_worker_info
+
+__all__ = ["Pool", "Recipe", "WorkerDied", "WorkerInfo", "get_worker_info", "prepare"]
+
+_log = logging.getLogger("millrace")
+_METHODS = ("forkserver", "fork", "spawn")
+_KEPT_DEATHS = 256
+
+prepare = _start.prepare
+
+
+class Recipe(Protocol):
+    """What workers do. Picklable, or inherited by fork. `seed` and `dataset` are optional."""
+
+    fields: Sequence[Any]  # of a row; with objects: one field, a u64
+    objects: bool  # fetch() gives any Python objects, and a row is the ticket of one
+
+    def start(self, info: Any) -> None:
+        """Called once in each worker, before its first sample."""
+
+    def fetch(self, epoch: int, seed: int, indices: list[int], positions: list[int],
+              worker: int) -> Sequence[object]:
+        """Makes some samples: an item for each index; an exception as an item is a bad sample."""
+        ...
+
+
+class WorkerDied(RuntimeError):
+    """A worker process ended while it made a sample."""
+
+    def __init__(self, text: str, where: _arena.Where, status: int | None) -> None:
+        super().__init__(text, where, status)
+        self.where = where
+        self.status = status  # as of os.waitpid(); None: unknown
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class WorkerTimeout(WorkerDied, TimeoutError):  # pyright: ignore[reportUnsafeMultipleInheritance]
+    """A worker process was killed because a sample took too long."""
+
+
+class _Death:
+    """A worker that ended while it was making samples."""
+
+    def __init__(self, worker: int, pid: int, status: int | None, run: _arena.Run,
+                 stack: str) -> None:
+        self.worker, self.pid, self.status, self.run, self.stack = worker, pid, status, run, stack
+
+    def _how(self) -> str:
+        if self.status is None:
+            return "ended"
+        if os.WIFEXITED(self.status):
+            return "ended with exit code %d" % os.WEXITSTATUS(self.status)
+        number = os.WTERMSIG(self.status)
+        try:
+            name = signal.Signals(number).name
+        except ValueError:
+            name = "signal %d" % number
+        return "was killed by %s%s" % (name, ", perhaps for lack of memory" * (name == "SIGKILL"))
+
+    def error(self, epoch: int, index: int, timeout: float) -> WorkerDied:
+        """The exception for one of its samples."""
+        where = _arena.Where(index, epoch, self.worker, self.pid, "", 0)
+        if self.stack:
+            text = "%s: took longer than %g s; the worker was at:\n%s" % (
+                where, timeout, self.stack.rstrip())
+            return WorkerTimeout(text, where, self.status)
+        return WorkerDied("%s: the process %s during this sample" % (where, self._how()), where,
+                          self.status)
+
+
+def _cuda_is_up() -> bool:
+    """Whether this process has initialized CUDA, which does not survive a fork."""
+    torch = sys.modules.get("torch")
+    if torch is not None and getattr(torch, "cuda", None) and torch.cuda.is_initialized():
+        return True
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink("/proc/self/fd/" + fd).startswith("/dev/nvidia-uvm"):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _method(context: object) -> str | None:
+    """The start method that a program asked for; None: it did not."""
+    if context is None:
+        return None
+    get = getattr(context, "get_start_method", None)
+    name = get() if get is not None else context
+    if name not in _METHODS:
+        raise ValueError("multiprocessing_context: %r: expected one of %s, or a context of "
+                         "multiprocessing" % (context, ", ".join(map(repr, _METHODS))))
+    return str(name)
+
+
+class _Plan:
+    """How the workers of a pool are started, and what they are sent."""
+
+    def __init__(self, recipe: Recipe, method: str | None) -> None:
+        self.place = _worker.place()
+        self.fd, self.main = -1, False
+        self.lists: list[Any] = []
+        self.starter: _start.Starter
+        if method == "fork":
+            self.starter = _start.Fork(recipe)
+            return
+        try:
+            modules = self._seal(recipe)
+        except Exception as error:
+            self.starter = self._fallback(recipe, method, error)
+            return
+        self.starter = _start.Spawn() if method == "spawn" else _start.ForkServer(modules)
+
+    def _seal(self, recipe: Recipe) -> set[str]:
+        sealed = _pickle.dump_sealed(recipe)
+        self.fd, self.lists = sealed.fd, sealed.lists
+        self.main = bool(sealed.modules & {"__main__", "__mp_main__"})
+        if self.main and not _worker.has_main(self.place):
+            self.close()
+            raise pickle.PicklingError("it is defined in an interactive session; install "
+                                               "cloudpickle")
+        return sealed.modules
+
+    def _fallback(self, recipe: Recipe, method: str | None, error: Exception) -> _start.Starter:
+        """What is done with a recipe that does not pickle."""
+        dataset = getattr(recipe, "dataset", None)
+        path, cause = _pickle.find_refusal(recipe, "recipe")
+        if dataset is not None and path.startswith("recipe.dataset"):
+            path = path[len("recipe.") :]
+        text = "%s cannot be pickled (%s)" % (path, str(cause) or type(cause).__name__)
+        if method is not None or _cuda_is_up():
+            why = "and a process that has initialized CUDA cannot be forked"
+            raise TypeError("worker processes: %s, %s; make it in worker_init_fn or in "
+                            "__setstate__, or leave it out in __getstate__" % (
+                                text, why if method is None else
+                                "which start method %r needs" % method)) from error
+        _log.warning("%s; its worker processes are forked instead, which is unsafe if other "
+                     "threads hold locks", text)
+        return _start.Fork(recipe)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+class _Starts:
+    """Starts the workers of a pool, again when they died. Refers to nothing that owns it."""
+
+    def __init__(self, plan: _Plan, side: _arena.Side, workers: int, timeout: float) -> None:
+        self.plan, self.side, self.workers, self.timeout = plan, side, workers, timeout
+        self.pids: dict[int, int] = {}
+        self.deaths: list[_Death] = []
+        self.failed: BaseException | None = None  # why the last start failed
+        self.owner = os.getpid()
+        self.aborted = False
+        _live.add(self)
+
+    def __call__(self, worker: int, fd: int) -> int:
+        """Called by the library, on a thread of its own, too."""
+        if self.aborted or self.side.fd < 0:
+            raise _core.Cancelled("worker processes: the pool was aborted")
+        if worker in self.pids:
+            self.deaths.append(self.death(worker, self.pids[worker]))
+            del self.deaths[:-_KEPT_DEATHS]
+        plan = self.plan
+        lists = [shared._fd for shared in plan.lists]
+        files = _worker.Files(fd, self.side.fd, plan.fd, lists)
+        setup = _worker.Setup(worker, self.workers, self.timeout, plan.place, plan.main)
+        try:
+            pid = self.pids[worker] = plan.starter.start(setup, files)
+        except BaseException as error:
+            self.failed = error
+            raise
+        return pid
+
+    def death(self, worker: int, pid: int) -> _Death:
+        """How a worker died."""
+        run, stack = self.side.run(worker), self.side.stack(worker)
+        status = self.plan.starter.status(pid) if run.indices else None
+        return _Death(worker, pid, status, run, stack)
+
+    def abort(self) -> None:
+        """Kills the workers; no others are started."""
+        if os.getpid() != self.owner:
+            return
+        self.aborted = True
+        for pid in self.pids.values():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+    def close(self) -> None:
+        """Closes files."""
+        self.plan.close()
+        self.side.close()
+
+    def __del__(self) -> None:  # the last to refer to this may be the data set
+        self.close()
+
+
+_live: weakref.WeakSet[_Starts] = weakref.WeakSet()
+
+
+def _end() -> None:
+    """At the interpreter's end: loaders, which are closed next, do not wait for samples."""
+    _core.workers_end()
+    for starts in list(_live):
+        starts.abort()
+
+
+atexit.register(_end)
+
+
+class Pool:
+    """Worker processes, and the data set whose samples they make.
+
+    recipe: what they do. n: samples. workers: processes. context: "forkserver" (None: this, and
+    fork for a recipe that does not pickle), "fork", "spawn", or a multiprocessing context, of
+    which the start method is used. timeout: s; a worker that takes longer for the up to 32 samples
+    that it makes at a time is killed; 0: none. name, version: see _core.Dataset.python().
+    Raises TypeError for a recipe that does not pickle where it must, ValueError, OSError, and
+    RuntimeError if a worker, importing the program, comes here.
+    """
+
+    def __init__(self, recipe: Recipe, n: int, *, workers: int, context: object = None,
+                 timeout: float = 0, name: str = "python", version: int = 0) -> None:
+        _start.check_main()
+        if workers < 1:
+            raise ValueError("workers: %d: expected 1 or more processes" % workers)
+        plan = _Plan(recipe, _method(context))
+        try:
+            self._starts = _Starts(plan, _arena.Side(workers), workers, timeout)
+        except BaseException:
+            plan.close()
+            raise
+        try:
+            self.dataset: _core.Dataset = _core.Dataset.workers(
+                n, recipe.fields, self._starts, workers=workers, timeout=timeout, name=name,
+                version=version)
+        except BaseException as error:
+            self._starts.close()
+            raise self._starts.failed or error from None
+        self.method: str = plan.starter.method
+
+    @property
+    def pids(self) -> list[int]:
+        """The workers' process ids."""
+        pids = self._starts.pids
+        return [pids[worker] for worker in sorted(pids)]
+
+    def take(self, ticket: int) -> object:
+        """The object of a row's ticket, once; with objects only. Raises ValueError.
+
+        Numpy arrays and CPU tensors of 4 KiB or more are views of memory that the worker uses
+        again when they are gone; a forked child must not use them longer than its parent.
+        """
+        return self._starts.side.take(ticket)
+
+    def drop(self) -> None:
+        """Frees the objects that nobody took. No loader may be reading from the data set."""
+        self._starts.side.drop()
+
+    def error(self, epoch: int, index: int) -> BaseException | None:
+        """Why a sample failed: its exception, with the worker's traceback as its cause.
+
+        WorkerDied or WorkerTimeout if the worker did not survive it. None: unknown; the newest 256
+        of each worker are known.
+        """
+        starts = self._starts
+        if starts.side.fd < 0:
+            return None
+        for death in reversed(starts.deaths):
+            if death.run == (epoch, [index]):
+                return death.error(epoch, index, starts.timeout)
+        found = starts.side.error(epoch, index)
+        if found is not None:
+            return found
+        for worker, pid in list(starts.pids.items()):  # that died now
+            if starts.side.run(worker) == (epoch, [index]):
+                return starts.death(worker, pid).error(epoch, index, starts.timeout)
+        return None
+
+    def abort(self) -> None:
+        """Ends the workers now, in the midst of samples; those that are waited for fail.
+
+        For a KeyboardInterrupt and other exceptions: a loader's close() waits for the samples that
+        are being made. The pool can only be closed then.
+        """
+        self._starts.abort()
+
+    def close(self) -> None:
+        """Ends the workers. Objects that were taken stay valid. Loaders must be closed before."""
+        if os.getpid() == self._starts.owner:
+            self.dataset.close()
+        self._starts.close()
