@@ -15,13 +15,21 @@ if TYPE_CHECKING:
     from ._recording import Finding, Recording, Table, Timeline, open
     from ._shared import shared_list
     from ._worker import get_worker_info
+    from .errors import LoaderTimeout, NotNative
+    from .loader import DataLoader
+    from .stats import BadSample, Stats
 
 __version__ = _core.version
 
 # A public name: the module that has it, imported at its first use.
 _LAZY = {
+    "BadSample": ".stats",
+    "DataLoader": ".loader",
     "Finding": "._recording",
+    "LoaderTimeout": ".errors",
+    "NotNative": ".errors",
     "Recording": "._recording",
+    "Stats": ".stats",
     "Table": "._recording",
     "Timeline": "._recording",
     "WorkerDied": "._processes",
@@ -35,13 +43,18 @@ _LAZY = {
 
 # Not millrace.open and millrace.range: `import *` would hide Python's own.
 __all__ = [
+    "BadSample",
     "BadSamples",
     "Cancelled",
+    "DataLoader",
     "Error",
     "Finding",
     "FormatError",
+    "LoaderTimeout",
+    "NotNative",
     "Recording",
     "Spec",
+    "Stats",
     "Table",
     "Timeline",
     "WorkerDied",

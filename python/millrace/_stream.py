@@ -1,0 +1,94 @@
+"""Iterable data sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._arguments import Settings
+from ._collate import default_collate, default_convert
+from ._maker import NUMBERS, Maker, moved, open_ticket_engine, processes
+from ._recipe import Stream
+from ._run import ObjectRun, Place, Run, StreamRun
+from ._source import parse_sample
+
+
+class StreamSource:
+    """An iterable data set: each worker iterates its copy."""
+
+    mode = "objects"
+    n: int | None = None
+
+    def __init__(self, settings: Settings, dataset: Any, collate_fn: Any, why: list[str]) -> None:
+        self.settings, self.python, self.why = settings, dataset, why
+        self.path = "python-processes" if processes(settings) else "python-threads"
+        alone = settings.alone
+        default = default_convert if alone else default_collate
+        self.collate = collate_fn or default(settings.as_)
+        if settings.transform:
+            raise ValueError("transform= is for native and map-style sets, not for iterable ones")
+        self.makers: list[Maker] = []
+
+    def open(self, at: Place, epochs: int) -> Run:
+        s = self.settings
+        workers = processes(s)
+        n = max(workers, 1)
+        data = at.data or {"done": [0] * n, "turn": 0, "states": [None] * n}
+        if len(data["done"]) != n:
+            raise ValueError(
+                f"the state was made with {len(data['done'])} workers, this loader has {n}; each "
+                "worker iterates its own copy of an iterable set, so the number can't change"
+            )
+        if at.data or workers == 0:  # threads: iterators share nothing
+            self.close()
+        if not self.makers:
+            for w in range(n):
+                resume = (at.epoch, data["done"][w], data["states"][w])
+                recipe = self._recipe(w, n, resume if data["states"][w] is not None else None)
+                self.makers.append(Maker(s, recipe, NUMBERS, min(workers, 1)))
+        pairs = zip(self.makers, data["done"], strict=True)
+        runs = [self._run(maker, at, done) for maker, done in pairs]
+        return StreamRun(runs, at, data["turn"])
+
+    def _run(self, maker: Maker, at: Place, done: int) -> ObjectRun:
+        s = self.settings
+        options = {"workers": 1, "prefetch": s.prefetch_factor or 2}
+        engine = open_ticket_engine(s, maker, at.epoch, done, True, options)
+        return ObjectRun(engine, at, moved(s, maker.take), maker.leave, first=done)
+
+    def _recipe(self, worker: int, workers: int, resume: Any) -> Stream:
+        s = self.settings
+        return Stream(
+            self.python,
+            self.collate,
+            batch_size=s.batch_size,
+            drop_last=s.drop_last,
+            rank=s.rank,
+            world=s.world,
+            remainder=s.remainder,
+            seed=s.seed,
+            worker=worker,
+            workers=workers,
+            resume=resume,
+            worker_init_fn=s.worker_init_fn,
+        )
+
+    def switch(self, error: BaseException) -> bool:
+        return False
+
+    def error(self, error: BaseException, epoch: int) -> BaseException | None:
+        index = parse_sample(error)
+        found = (maker.error(epoch, index) for maker in self.makers if index is not None)
+        return next((error for error in found if error is not None), None)
+
+    def describe(self) -> list[str]:
+        kind = f"{type(self.python).__module__}.{type(self.python).__qualname__}"
+        return [f"data set: {kind}, iterable: each worker iterates its own copy"]
+
+    def abort(self) -> None:
+        for maker in self.makers:
+            maker.abort()
+
+    def close(self) -> None:
+        for maker in self.makers:
+            maker.close()
+        self.makers = []

@@ -1,0 +1,23 @@
+"""Exceptions of the Python part. Those of the engine are in millrace._core."""
+
+from __future__ import annotations
+
+
+class NotNative(ValueError):
+    """path="native" was asked for, and the data set or an argument needs Python.
+
+    reasons: one line for each thing that has no native twin.
+    """
+
+    def __init__(self, reasons: list[str]) -> None:
+        self.reasons = list(reasons)
+        text = "; ".join(self.reasons)
+        super().__init__(f'{text}; use path="auto", or do that step behind the loader')
+
+
+class LoaderTimeout(RuntimeError, TimeoutError):
+    """No batch came within `timeout` seconds: a RuntimeError, as torch's, and a TimeoutError."""
+
+
+class SampleMismatch(ValueError):
+    """A sample has another structure, shape or type than the first ones."""

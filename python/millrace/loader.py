@@ -1,0 +1,458 @@
+"""millrace.DataLoader: torch's DataLoader, with the engine behind it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import logging
+import os
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from . import _arguments as arguments
+from ._arguments import Path, Settings
+from ._closing import close_elsewhere
+from ._iterator import LoaderIterator
+from ._idle import EmptyRun
+from ._lengths import batches, divide, is_default_collate
+from ._python import PythonSource
+from ._run import Place, Run
+from ._seeding import draw_seed
+from ._source import Source, is_iterable_set, is_uri, make_order, native_source
+from ._stream import StreamSource
+from ._views import EpochBatches, EpochSampler
+from .errors import NotNative
+from .stats import BadSample, Stats
+
+log = logging.getLogger("millrace")
+_open_loaders: weakref.WeakSet[DataLoader] = weakref.WeakSet()
+_FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
+
+
+class DataLoader:
+    """Batches of `dataset`, in torch's form. The first 18 arguments are torch's.
+
+    dataset: what torch's DataLoader takes; or a millrace URI ("folder:photos/"); or arrays: a numpy
+    array, a torch tensor, a TensorDataset, a tuple or dict of arrays with one row a sample.
+    num_workers: on the native path threads, 0: one a core. For Python samples processes; 0: one
+    thread of the engine in this process. multiprocessing_context="threads": that many threads of
+    this process; __getitem__ is then called by several at once.
+    timeout: seconds until next() raises LoaderTimeout, a RuntimeError; 0: never.
+    path: "auto", "native" (NotNative is raised where Python is needed), "python".
+    transform: text of native ops ("normalize(0.13,0.31)"), run on what the data set gives.
+    device: "cuda", "cuda:1", "cpu" or "sim:..."; batches arrive on torch's current stream.
+    seed: of the order and of random samples. None: drawn as torch does, from `generator` or the
+    global one; with several ranks 0. epochs: how many one `for` loop gives, each in a new order; 0:
+    endless. rank, world: this process's share; default torch.distributed's, then the launcher's,
+    but 0 of 1 with your own sampler or an iterable set. remainder: "pad" or "drop": what happens to
+    the samples that the ranks can't share equally.
+    bad: "fail", "skip" or "replace" samples that raise; max_bad: at most so many.
+    max_memory: bytes of the engine's buffers. as_: "torch", "numpy", "jax" or "dlpack"; default
+    torch where installed, else numpy. seed_samples: whether random, numpy and torch are seeded for
+    each Python sample; default: if the first samples draw numbers.
+
+    Each `for` loop is the next epoch. Iterators are independent of each other, as torch's are.
+    Raises ValueError and TypeError where torch does.
+    """
+
+    _ready = False
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[list[Any]] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool | None = None,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        path: Path = "auto",
+        transform: str | None = None,
+        device: Any = None,
+        seed: int | None = None,
+        epochs: int = 1,
+        rank: int | None = None,
+        world: int | None = None,
+        remainder: str = "pad",
+        bad: str = "fail",
+        max_bad: int | float | str | None = None,
+        max_memory: int | str | None = None,
+        as_: str | None = None,
+        seed_samples: bool | None = None,
+    ) -> None:
+        arguments.check_numbers(num_workers, timeout, prefetch_factor, persistent_workers)
+        self.num_workers, self.timeout = num_workers, timeout
+        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
+        self.multiprocessing_context = arguments.check_context(multiprocessing_context, num_workers)
+        iterable = is_iterable_set(dataset)
+        arguments.check_order(iterable, batch_size, shuffle, sampler, batch_sampler, drop_last)
+        arguments.check_choice("path", path, ("auto", "native", "python"))
+        arguments.check_choice("remainder", remainder, ("pad", "drop"))
+        arguments.check_choice("bad", bad, ("fail", "skip", "replace"))
+        if epochs < 0:
+            raise ValueError(f"epochs={epochs}: expected at least 0")
+        own_order = sampler is not None or batch_sampler is not None or iterable
+        rank, world = arguments.place(rank, world, not own_order)
+        as_ = arguments.library(as_)
+        if seed is None:
+            seed = draw_seed(generator) if world == 1 else 0
+        on_device = arguments.device_text(device, as_)
+        self._settings = Settings(
+            batch_size=None if batch_sampler is not None else batch_size,
+            alone=batch_size is None and batch_sampler is None,
+            shuffle=bool(shuffle),
+            num_workers=num_workers,
+            drop_last=drop_last,
+            timeout=timeout,
+            prefetch_factor=prefetch_factor,
+            in_order=in_order,
+            path=path,
+            transform=transform,
+            device=on_device,
+            pinned=arguments.pinned_for(pin_memory, on_device),
+            seed=seed,
+            rank=rank,
+            world=world,
+            remainder=remainder,
+            bad=bad,
+            max_bad=max_bad,
+            max_memory=max_memory,
+            as_=as_,
+            seed_samples=seed_samples,
+            threads=num_workers or 1,
+            context=self.multiprocessing_context,
+            worker_init_fn=worker_init_fn,
+        )
+        self.dataset = dataset
+        self.batch_size, self.drop_last = self._settings.batch_size, drop_last
+        self.collate_fn, self.generator = collate_fn, generator
+        self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
+        self.worker_init_fn, self.in_order = worker_init_fn, in_order
+        self.persistent_workers = num_workers > 0 and persistent_workers is not False
+        self.epoch = 0
+        self._epochs = epochs
+        self._pid = os.getpid()
+        self._iterable = iterable
+        self._given = (sampler, batch_sampler, bool(shuffle))
+        self._why: list[str] = []
+        self._source_: Source | None = None
+        self._idle: Run | None = None
+        self._last: weakref.ref[LoaderIterator] | None = None
+        self._resume: Place | None = None
+        self._place: Place | None = None  # where the latest iterator was dropped
+        self._runs: list[Run] = []
+        self._old_bad: list[BadSample] = []
+        self._old_stats: dict[str, Any] = {}
+        self._told = self._closed = False
+        self._choose()
+        self._set_samplers(sampler, batch_sampler)
+        self._ready = True
+        _open_loaders.add(self)
+
+    # ---- the path ----
+
+    def _choose(self) -> None:
+        """Takes the native path if there is one; else it is known why there is none."""
+        s = self._settings
+        reasons = self._why
+        if s.path == "python":
+            reasons.append('path="python"')
+        elif self.collate_fn is not None and not is_default_collate(self.collate_fn):
+            reasons.append("collate_fn: batches are made by Python")
+        elif self._iterable:
+            reasons.append(f"{type(self.dataset).__qualname__}: an iterable data set")
+        if not reasons:
+            self._source_ = native_source(s, self.dataset, self._given, reasons)
+        if self._source_ is None and (is_uri(self.dataset) or s.path == "native"):
+            raise NotNative(reasons)
+
+    def _set_samplers(self, sampler: Any, batch_sampler: Any) -> None:
+        n = None if self._iterable else self._dataset_length()
+        if sampler is None:
+            if self._settings.shuffle and n == 0:
+                raise ValueError(
+                    "num_samples should be a positive integer value, but got num_samples=0"
+                )
+            sampler = EpochSampler(self, n, self._settings.shuffle)
+        if batch_sampler is None and self.batch_size is not None:
+            batch_sampler = EpochBatches(self, sampler, self.batch_size, self.drop_last)
+        self.sampler, self.batch_sampler = sampler, batch_sampler
+
+    def _dataset_length(self) -> int | None:
+        if self._source_ is not None:
+            return self._source_.n
+        return len(self.dataset) if hasattr(self.dataset, "__len__") else None
+
+    @property
+    def _source(self) -> Source:
+        """The data set's source. Python samples are looked at when they are first needed."""
+        if self._source_ is None:
+            s, why = self._settings, self._why
+            collate = None if is_default_collate(self.collate_fn) else self.collate_fn
+            if self._iterable:
+                source: Source = StreamSource(s, self.dataset, collate, why)
+            else:
+                source = PythonSource(s, self.dataset, self._given, collate, why)
+            self._source_ = source
+        return self._source_
+
+    @property
+    def path(self) -> str:
+        """ "native", "python-threads" or "python-processes"."""
+        if self._source_ is not None:
+            return self._source_.path
+        threads = self.num_workers == 0 or self._settings.context == "threads"
+        return "python-threads" if threads else "python-processes"
+
+    @property
+    def why(self) -> list[str]:
+        """What keeps this loader from the native path; [] if it is on it."""
+        return list(self._why)
+
+    @property
+    def seed(self) -> int:
+        """Of the order and of random samples."""
+        return self._settings.seed
+
+    def explain(self) -> str:
+        """The path and why, how samples are made, the share of this rank: a few lines of text."""
+        s = self._settings
+        lines = [f"path: {self.path}", *(f"why: {reason}" for reason in self._why)]
+        lines += self._source.describe()
+        lines.append(f"order: {'shuffled, ' if s.shuffle else ''}seed {s.seed}")
+        lines.append(f"rank {s.rank} of {s.world}, batches of {s.batch_size} as {s.as_}")
+        return "\n".join(lines)
+
+    # ---- iteration ----
+
+    def __iter__(self) -> LoaderIterator:
+        self._check_open()
+        arguments.warn_pin_memory(self.pin_memory, self.pin_memory_device)
+        at, self._resume = self._resume or Place(self.epoch, 0), None
+        left = self._epochs - 1
+        self._place = None
+        run, self._idle = self._idle, None
+        if run is not None and not (at == Place(at.epoch, 0) and run.begin(at.epoch)):
+            self._forget(run)
+            run = None
+        if run is None:
+            run = self._open(at, left)
+        self.epoch = at.epoch + max(self._epochs, 1)
+        iterator = LoaderIterator(self, run, at, left)
+        self._last = weakref.ref(iterator)
+        return iterator
+
+    def _open(self, at: Place, left: int) -> Run:
+        self._tell()
+        if self._given[:2] == (None, None) and self._dataset_length() == 0:
+            return EmptyRun(at.epoch)
+        run = self._source.open(at, left + 1)
+        self._runs.append(run)
+        return run
+
+    def _tell(self) -> None:
+        """The one log line."""
+        if self._told:
+            return
+        self._told = True
+        why = f" ({'; '.join(self._why)})" if self._why else ""
+        log.info("DataLoader: %s path%s", self.path, why)
+
+    def _finished(self, iterator: LoaderIterator, run: Run, epoch: int) -> None:
+        """An iterator is at its end: its run may serve the next one."""
+        if not self.persistent_workers and self.num_workers and self.path == "python-processes":
+            self._forget(run)
+            self._source.close()
+        elif self._idle is None and getattr(run, "endless", False):
+            self._idle = run
+        else:
+            self._forget(run)
+
+    def _left(self, iterator: LoaderIterator, run: Run) -> None:
+        """An iterator was dropped before its end: a state still continues there."""
+        if self._closed:
+            run.close()
+            return
+        if iterator.fresh and self.epoch == iterator.epoch + max(self._epochs, 1):
+            self.epoch = iterator.epoch  # of which nothing was used
+        if self._last is not None and self._last() in (iterator, None):
+            with contextlib.suppress(ValueError):
+                self._place = run.place()
+        self._forget(run)
+
+    def _forget(self, run: Run) -> None:
+        """Closes a run; keeps what it counted."""
+        if run in self._runs:
+            self._runs.remove(run)
+            if not self._closed:
+                with contextlib.suppress(ValueError):  # another thread has closed the engine
+                    self._old_stats = run.stats() or self._old_stats
+                    self._old_bad += run.bad()
+        run.close()
+
+    def _interrupted(self, run: Run) -> None:
+        """Ctrl-C: the workers end, too. A later loop starts new ones."""
+        self._source.abort()
+        self._forget(run)
+        self._source.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError("the loader is closed")
+        if self._pid != os.getpid():  # a forked child: the parent's threads and workers aren't here
+            self._pid, self._idle, self._runs, self._last = os.getpid(), None, [], None
+            self._source_ = None
+            self._why = []
+            self._choose()
+
+    def __len__(self) -> int:
+        """Batches of a `for` loop on this rank. TypeError where it is not known, as torch."""
+        if self._epochs == 0:
+            raise TypeError("epochs=0: an endless loader has no length")
+        return self._epochs * self._epoch_length()
+
+    def _epoch_length(self) -> int:
+        s = self._settings
+        sampler: Any = self._given[0]
+        batch_sampler: Any = self._given[1]
+        if self._iterable:
+            return batches(len(self.dataset), s)
+        if batch_sampler is not None:
+            return divide(len(batch_sampler), s.world, s.remainder == "pad")
+        if sampler is not None:
+            return batches(len(sampler), s)
+        n = self._dataset_length()
+        if n is None:
+            raise TypeError("the number of samples is not known before the end")
+        return batches(n, s)
+
+    # ---- state ----
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next loop is this epoch (from 0); an iterator that gave no batch yet begins with it,
+        as torch's samplers do. Loops count up by themselves."""
+        if epoch < 0:
+            raise ValueError(f"epoch={epoch}: expected at least 0")
+        self.epoch, self._place = epoch, None
+        iterator = self._last() if self._last is not None else None
+        if iterator is None or not iterator.fresh or self._closed:
+            return
+        if iterator.epoch != epoch:
+            iterator.restart(epoch)
+        self.epoch = epoch + max(self._epochs, 1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place behind the last batch of the latest iterator, as JSON can hold it: for a loader
+        of the same data set and order; other numbers of workers, ranks and batch sizes are fine."""
+        iterator = self._last() if self._last is not None else None
+        at = self._resume or self._place or Place(self.epoch, 0)
+        if self._resume is None and iterator is not None:
+            at = iterator.place()
+        return {
+            "millrace": 1,
+            "seed": self.seed,
+            "epoch": at.epoch,
+            "position": at.position,
+            "unit": "batches" if self._given[1] is not None else "samples",
+            "engine": json.loads(at.engine) if at.engine else None,
+            "mode": self._source_.mode if self._source_ is not None else "",
+            "random": at.random,
+            "data": at.data,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next loop continues there. The state's seed becomes this loader's.
+
+        Raises ValueError for a state of another kind; the loop, for one of other data.
+        """
+        if not isinstance(state, dict) or state.get("millrace") != 1:
+            raise ValueError("the state is none of millrace.DataLoader.state_dict()")
+        if (state["unit"] == "batches") != (self._given[1] is not None):
+            raise ValueError("of the state and this loader only one has a batch sampler")
+        self._check_open()
+        self._reset(int(state["seed"]))
+        same = self._source_ is not None and self._source_.mode == state["mode"] == "native"
+        engine = json.dumps(state["engine"]) if state["engine"] and same else None
+        self.epoch, self._last = int(state["epoch"]), None
+        self._resume = Place(
+            self.epoch, int(state["position"]), engine, state["random"], state["data"]
+        )
+
+    def _reset(self, seed: int) -> None:
+        """Another seed: orders and workers are made again."""
+        if self._idle is not None:
+            self._forget(self._idle)
+            self._idle = None
+        if seed == self._settings.seed:
+            return
+        self._settings.seed = seed
+        if self._source_ is not None and self._source_.mode == "native":
+            order = make_order(self._settings, self._source_.n, self._given)
+            self._source_.order = order  # type: ignore[attr-defined]
+        elif self._source_ is not None:
+            self._source_.close()
+            self._source_ = None
+
+    # ---- what happened ----
+
+    def stats(self) -> Stats:
+        """Counters and rates of the latest run; see Stats."""
+        return Stats(self._runs[-1].stats() if self._runs else self._old_stats)
+
+    def bad(self) -> list[BadSample]:
+        """The samples that could not be made, so far."""
+        return self._old_bad + [item for run in self._runs for item in run.bad()]
+
+    # ---- the end ----
+
+    def close(self) -> None:
+        """Stops threads and workers. Batches stay valid. Iterators raise ValueError from now on."""
+        if self._closed:
+            return
+        iterator = self._last() if self._last is not None else None
+        if self._pid == os.getpid():
+            for run in list(self._runs):
+                self._forget(run)
+            if self._source_ is not None:
+                self._source_.close()
+        if iterator is not None:
+            iterator.close()
+        self._closed = True
+        self._idle = None
+
+    def __enter__(self) -> DataLoader:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if self._ready and not self._closed:
+            close_elsewhere(self.close)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._ready and name in _FIXED:
+            raise ValueError(
+                f"{name} attribute should not be set after {type(self).__name__} is initialized"
+            )
+        super().__setattr__(name, value)
+
+
+@atexit.register
+def _close_all() -> None:
+    """Threads of the engine must not need the GIL when the interpreter has ended."""
+    for loader in list(_open_loaders):
+        loader.close()

@@ -1,0 +1,66 @@
+"""Data sets for the tests of DataLoader: in a module, for worker processes to unpickle them."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+
+class Squares:
+    """n samples: an f32 array of 3 squares and the index."""
+
+    def __init__(self, n=100):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, index):
+        if not 0 <= index < self.n:
+            raise IndexError(index)
+        return np.full(3, index * index, np.float32), index
+
+
+class Raising(Squares):
+    """Some samples raise."""
+
+    def __init__(self, n=100, bad=(7,), error=KeyError):
+        super().__init__(n)
+        self.bad, self.error = bad, error
+
+    def __getitem__(self, index):
+        if index in self.bad:
+            raise self.error(f"no picture {index}")
+        return super().__getitem__(index)
+
+
+class Draws(Squares):
+    """Samples with random numbers of all three generators."""
+
+    def __getitem__(self, index):
+        import torch
+
+        return random.random(), np.random.rand(), torch.rand(2)
+
+
+class Ragged(Squares):
+    def __getitem__(self, index):
+        return np.zeros(index % 4 + 1, np.float32)
+
+
+class LateRagged(Squares):
+    """Shapes that differ, but not between the samples that are looked at first."""
+
+    def __getitem__(self, index):
+        return np.zeros(5 if index == 42 else 3, np.float32)
+
+
+class Unpicklable(Squares):
+    def __init__(self, n=100):
+        super().__init__(n)
+        self.numbers = (i for i in range(n))
+
+
+def total(batch):
+    return sum(index for _, index in batch)
