@@ -188,6 +188,8 @@ static PyGetSetDef attributes[] = {
 #define CALL(function) (PyCFunction)(void (*)(void))(function)
 
 static PyMethodDef methods[] = {
+    {"capsule", core_field_capsule, METH_NOARGS,
+     "capsule(): an unversioned DLPack capsule, used in the stream that next() was called with."},
     {"__dlpack__", CALL(core_field_dlpack), METH_VARARGS | METH_KEYWORDS,
      "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None): a capsule."},
     {"__dlpack_device__", field_dlpack_device, METH_NOARGS, "DLPack's device: (type, id)."},

@@ -38,7 +38,7 @@ int core_engine_open(const struct core_parts *parts, struct mr_transform **chain
                      struct core_engine **out)
 {
     struct core_device *device = NULL;
-    struct mr_loader *loader;
+    struct mr_loader *loader = NULL;
     int rc = 0;
     if (parts->transform && parts->transform[0]) {
         rc = mr_transform_create(chain);

@@ -17,5 +17,7 @@ void core_field_device(const struct core_field *field, int *type, int *id);
 
 /* __dlpack__ */
 PyObject *core_field_dlpack(PyObject *self, PyObject *args, PyObject *named);
+/* capsule() */
+PyObject *core_field_capsule(PyObject *self, PyObject *unused);
 
 #endif
