@@ -116,7 +116,7 @@ def _cloud_pickler() -> Any:
     """A pickler that sends functions and classes of __main__ by value; None: not installed."""
     if importlib.util.find_spec("cloudpickle") is None:
         return None
-    import cloudpickle  # type: ignore[import-untyped]
+    import cloudpickle
 
     return type("_CloudPickler", (_Hooks, cloudpickle.CloudPickler), {})
 

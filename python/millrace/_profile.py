@@ -52,22 +52,32 @@ _span_name = functools.lru_cache(maxsize=4096)(_core.trace_name)
 
 def _wrap(context: AbstractContextManager[object, None], function: _F) -> _F:
     """The function with each of its calls inside of the context."""
+    made: Any
     if inspect.iscoroutinefunction(function):
+
         @functools.wraps(function)
-        async def inside(*args: Any, **kwargs: Any) -> Any:
+        async def of_coroutine(*args: Any, **kwargs: Any) -> Any:
             with context:
                 return await function(*args, **kwargs)
+
+        made = of_coroutine
     elif inspect.isgeneratorfunction(function):
+
         @functools.wraps(function)
-        def inside(*args: Any, **kwargs: Any) -> Any:
+        def of_generator(*args: Any, **kwargs: Any) -> Any:
             with context:
                 return (yield from function(*args, **kwargs))
+
+        made = of_generator
     else:
+
         @functools.wraps(function)
-        def inside(*args: Any, **kwargs: Any) -> Any:
+        def of_function(*args: Any, **kwargs: Any) -> Any:
             with context:
                 return function(*args, **kwargs)
-    return cast(_F, inside)
+
+        made = of_function
+    return cast(_F, made)
 
 
 class range:

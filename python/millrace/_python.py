@@ -88,7 +88,7 @@ class PythonSource(EngineSource):
         except ImportError:
             pickler = pickle
         try:
-            return pickler.dumps(self.python, protocol=5)  # type: ignore[no-any-return]
+            return pickler.dumps(self.python, protocol=5)
         except Exception:
             return None
 

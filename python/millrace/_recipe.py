@@ -35,6 +35,7 @@ class Recipe(Protocol):
         self, epoch: int, seed: int, indices: list[int], positions: list[int], worker: int
     ) -> list[Any]:
         """One item for each index: a row, an object, or an Exception for a bad sample."""
+        ...
 
 
 class BadItem(NamedTuple):

@@ -125,6 +125,7 @@ class Listed(Plan):
             with mmap.mmap(self._map, 0, prot=mmap.PROT_READ) as view:
                 self._cached = pickle.loads(view[8:])
             self._version = version
+        assert self._cached is not None
         return self._cached
 
     def __getstate__(self) -> dict[str, Any]:

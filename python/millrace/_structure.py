@@ -98,13 +98,13 @@ def structure_of(samples: Sequence[object]) -> Structure | str:
     return first
 
 
-def leaf_of(value: object) -> tuple[str, tuple[int, ...]] | None:
+def leaf_of(value: Any) -> tuple[str, tuple[int, ...]] | None:
     """dtype and shape of a leaf that the engine can hold; None: of another object."""
     kind = type(value)
     if kind in _NUMBERS:
         return _NUMBERS[kind], ()
     if kind in _TEXTS:
-        size = len(value.encode() if isinstance(value, str) else bytes(value))  # type: ignore
+        size = len(value.encode() if isinstance(value, str) else bytes(value))
         return _TEXTS[kind], (max(TEXT_BYTES, 4 * size),)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
