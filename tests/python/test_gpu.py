@@ -47,7 +47,9 @@ def test_the_host_does_not_wait_for_the_stream() -> None:
     ready = torch.cuda.Event()
     with millrace.DataLoader(data(), batch_size=BATCH, device="cuda") as loader:
         batches = iter(loader)
-        check(*next(batches))
+        x, y = next(batches)
+        check(x, y)
+        x.sum().item()  # loads its kernels
         with torch.cuda.stream(stream):
             torch.cuda._sleep(SLEEP_CYCLES)
             ready.record()
