@@ -249,7 +249,7 @@ static int run(void *options, int n_args, char **args)
     if (o->sheet && (n < 4 || strcasecmp(o->sheet + n - 4, ".png")))
         return cli_misuse("--sheet %s: expected a name that ends in .png: that is what is written",
                           o->sheet);
-    bool mine;
+    bool mine = false;
     int code = speaks(&mine);
     if (code != CLI_OK || !mine)
         return code;
