@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
-import pickle
 from typing import Any
 
 from . import _core
 from ._arguments import Settings
 from ._collate import default_collate, default_convert
 from ._maker import NUMBERS, Maker, moved, open_ticket_engine, processes
-from ._recipe import Batches, Frozen, Rows, sample_of
+from ._recipe import Batches, Rows, sample_of
 from ._run import ListedRun, ObjectRun, Place, Run
 from ._samplers import Listed, Order, Plan, Share
 from ._seeding import kept_random_state
@@ -63,10 +61,10 @@ class PythonSource(EngineSource):
             why = "" if keys else "samples are known by key only"
         if why and s.seed_samples is not None:
             return None, seeded, why
-        self._frozen = self._freeze()
+        tried = self._tried()
         with kept_random_state() as state:
             try:
-                samples = [sample_of(self.python, key) for key in keys[: 1 if why else None]]
+                samples = [sample_of(tried, key) for key in keys[: 1 if why else None]]
             except Exception as error:
                 return None, seeded, why or f"sample {keys[0]}: {error}"
             if s.seed_samples is None:
@@ -74,27 +72,20 @@ class PythonSource(EngineSource):
         found = why or structure_of(samples)
         return (None, seeded, found) if isinstance(found, str) else (found, seeded, "")
 
-    _frozen: bytes | None = None
-
-    def _freeze(self) -> bytes | None:
-        """The data set as workers get it: before samples that were made here opened its files."""
+    def _tried(self) -> Any:
+        """What samples are tried on: with processes a copy, as a worker has it, since a sample that
+        is made here may open files that the workers' data set must not have open."""
         context = self.settings.context
         if not processes(self.settings):
-            return None
+            return self.python
         if context is not None and context.get_start_method() == "fork":
-            return None
-        try:
-            pickler: Any = importlib.import_module("cloudpickle")
-        except ImportError:
-            pickler = pickle
-        try:
-            return pickler.dumps(self.python, protocol=5)
-        except Exception:
-            return None
+            return self.python
+        from . import _pickle
 
-    def _dataset(self) -> Any:
-        frozen, self._frozen = self._frozen, None
-        return self.python if frozen is None else Frozen(frozen)
+        try:
+            return _pickle.copy_of(self.python)
+        except Exception:
+            return self.python
 
     # ---- runs ----
 
@@ -121,7 +112,7 @@ class PythonSource(EngineSource):
         assert self.structure is not None
         s = self.settings
         recipe = Rows(
-            self._dataset(),
+            self.python,
             self.structure,
             seeded=self.seeded,
             seed=s.seed,
@@ -178,7 +169,7 @@ class PythonSource(EngineSource):
         alone = s.alone
         default = default_convert(s.as_) if alone else default_collate(s.as_)
         return Batches(
-            self._dataset(),
+            self.python,
             plan,
             self.collate_fn or default,
             alone=alone,

@@ -8,7 +8,6 @@ objects: the engine only orders them.
 from __future__ import annotations
 
 import itertools
-import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -55,16 +54,6 @@ class Made(NamedTuple):
     state: Any = None
 
 
-class Frozen:
-    """A pickled data set that becomes itself again where it is unpickled, or inherited."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def __reduce__(self) -> Any:
-        return pickle.loads, (self.data,)
-
-
 class _Start:
     """What every recipe does first in a worker process."""
 
@@ -75,8 +64,6 @@ class _Start:
     def start(self, info: Any) -> None:
         if info is None:
             return
-        if isinstance(self.dataset, Frozen):
-            self.dataset = pickle.loads(self.dataset.data)
         seed_all(mix(self.seed, info.id))
         if self.worker_init_fn is not None:
             self.worker_init_fn(info.id)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 
 import pytest
+
+# A job in the background of a script has SIGINT ignored, and hands that on to the programs of tests.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def run(code: str, timeout: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 
+import numpy
 import pytest
 from loader_sets import Draws, LateRagged, Raising, Squares, Unpicklable, total
 
@@ -226,3 +227,30 @@ except KeyboardInterrupt:
 
 def test_ctrl_c_ends_the_workers(clean):
     assert clean(CTRL_C) == "interrupted []\n"
+
+
+class Held(Squares):
+    """Its samples say whether the array is still the one that all share."""
+
+    def __init__(self) -> None:
+        super().__init__(40)
+        self.names = millrace.shared_list(f"name {i}" for i in range(40))
+        self.array = numpy.arange(40 * 1024).reshape(40, 1024)
+        self.opened = False
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        assert self.names[index] == f"name {index}"
+        if not self.opened:  # by the first sample of a process
+            self.opened = True
+            self.array += 1
+        return self.array[index, 0], type(self.names).__name__ == "SharedList"
+
+
+def test_trying_samples_changes_nothing():
+    """Nor are arrays and shared lists copied into each worker."""
+    dataset = Held()
+    with millrace.DataLoader(dataset, 4, num_workers=2, as_="numpy") as loader:
+        for number, (values, shared) in enumerate(loader):
+            rows = numpy.arange(4 * number, 4 * number + 4)
+            assert (values == rows * 1024 + 1).all() and shared.all()
+    assert not dataset.opened and dataset.array[0, 0] == 0
