@@ -1,5 +1,6 @@
 /* Loaders and their batches, with counts of who uses them. No function here needs the GIL. */
 #include "lease.h"
+#include "source.h"
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -78,6 +79,33 @@ void core_engine_put(struct core_engine *engine)
     destroy(engine);
 }
 
+/* Behind the stream that used it or, if that is being captured, behind all streams. */
+static int release(struct core_lease *lease)
+{
+    struct core_engine *engine = lease->engine;
+    int rc = mr_loader_release(engine->loader, &lease->batch, lease->used);
+    if (rc < 0 && lease->used)
+        rc = mr_loader_release(engine->loader, &lease->batch,
+                               mr_stream_any(core_device_of(engine->device)));
+    return rc;
+}
+
+static void free_late(struct core_engine *engine)
+{
+    while (engine->late) {
+        struct core_lease *lease = engine->late;
+        engine->late = lease->next;
+        free(lease);
+    }
+}
+
+static void release_late(struct core_engine *engine)
+{
+    for (struct core_lease *lease = engine->late; lease; lease = lease->next)
+        release(lease);
+    free_late(engine);
+}
+
 struct mr_loader *core_engine_enter(struct core_engine *engine)
 {
     if (is_forked(engine)) /* it says so itself */
@@ -85,6 +113,8 @@ struct mr_loader *core_engine_enter(struct core_engine *engine)
     pthread_mutex_lock(&engine->lock);
     struct mr_loader *loader = engine->closing ? NULL : engine->loader;
     engine->calls += loader != NULL;
+    if (loader && engine->late && !core_source_thread)
+        release_late(engine);
     pthread_mutex_unlock(&engine->lock);
     return loader;
 }
@@ -141,6 +171,7 @@ void core_engine_close(struct core_engine *engine)
         return;
     unlist(engine);
     mr_loader_close(loader);
+    free_late(engine);
     pthread_mutex_lock(&engine->lock);
     engine->loader = NULL;
     pthread_cond_broadcast(&engine->idle);
@@ -238,37 +269,32 @@ static void take_off(struct core_lease *lease)
         lease->next->before = lease->before;
 }
 
-/* Behind the stream that used it or, if that is being captured, behind all streams. */
-static void release(struct core_lease *lease)
-{
-    struct core_engine *engine = lease->engine;
-    int rc = mr_loader_release(engine->loader, &lease->batch, lease->used);
-    if (rc < 0 && lease->used)
-        mr_loader_release(engine->loader, &lease->batch,
-                          mr_stream_any(core_device_of(engine->device)));
-}
-
-static void give_back(struct core_lease *lease)
+/* Returns whether the lease can be freed: one whose batch could not be released here is late. */
+static int give_back(struct core_lease *lease)
 {
     struct core_engine *engine = lease->engine;
     if (is_forked(engine)) /* the parent gives its own copy back */
-        return;
+        return 1;
     pthread_mutex_lock(&engine->lock);
     take_off(lease);
-    if (!engine->closing)
-        release(lease);
+    int is_late = !engine->closing && release(lease) < 0 && core_source_thread;
+    if (is_late) {
+        lease->next = engine->late;
+        engine->late = lease;
+    }
     pthread_mutex_unlock(&engine->lock);
     if (lease->keeper)
         lease->keeper->deleter(lease->keeper);
     core_engine_put(engine);
+    return !is_late;
 }
 
 void core_lease_put(struct core_lease *lease)
 {
     if (!lease || atomic_fetch_sub(&lease->refs, 1) != 1)
         return;
-    if (lease->engine)
-        give_back(lease);
+    if (lease->engine && !give_back(lease))
+        return;
     free(lease->own);
     free(lease);
 }

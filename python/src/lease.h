@@ -59,6 +59,7 @@ struct core_engine {
     unsigned calls; /* in progress, which use the loader */
     struct core_device *device;
     struct core_lease *leases;
+    struct core_lease *late; /* that ended on the loader's own threads, which may not release */
     struct core_engine *next, *before; /* all that are open */
 };
 

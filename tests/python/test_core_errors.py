@@ -223,6 +223,24 @@ def test_collected_on_its_own_thread(kind: str):
             gc.enable()
 
 
+def test_batches_that_end_on_the_loaders_own_threads():
+    """A worker's collection frees batches; their slots are used again."""
+
+    def collects(*args):  # type: ignore[no-untyped-def]
+        gc.collect(0)
+        return fetch(*args)
+
+    options = {"epochs": 0, "prefetch": 2, "batch_size": 4, "max_memory": 200_000, "workers": 1}
+    made = c.Loader(c.Dataset.python(100, FIELDS, collects), options=options)
+    gc.disable()
+    try:
+        for _ in range(1000):
+            Cycle(made.next())
+    finally:
+        gc.enable()
+    made.close()
+
+
 def test_cancelled():
     l = loader(python_set())
     assert l.next() is not None
