@@ -207,8 +207,9 @@ static int next_tick(const struct mr_process_pool *p, uint64_t now)
     return ns == UINT64_MAX ? -1 : (int)(ns / 1000000);
 }
 
-/* Waits for an end, a request or the time, and buries who ended. */
-static void watch(struct mr_process_pool *p, int timeout_ms)
+/* Waits for an end, the time or, if it listens, for the request to close, which stays readable.
+ * Buries who ended. */
+static void watch(struct mr_process_pool *p, bool listens, int timeout_ms)
 {
     struct pollfd fd[MR_MAX_WORKER_PROCESSES + 1];
     uint32_t worker[MR_MAX_WORKER_PROCESSES], n = 0;
@@ -217,7 +218,6 @@ static void watch(struct mr_process_pool *p, int timeout_ms)
             worker[n] = i;
             fd[n++] = (struct pollfd){.fd = p->worker[i].pidfd, .events = POLLIN};
         }
-    bool listens = !atomic_load(&p->closing);
     fd[n] = (struct pollfd){.fd = p->wake, .events = POLLIN};
     if (poll(fd, listens ? n + 1 : n, timeout_ms) <= 0)
         return;
@@ -252,7 +252,7 @@ static void end_all(struct mr_process_pool *p)
                 if (p->worker[i].pidfd >= 0)
                     kill_process(&p->worker[i]);
         }
-        watch(p, 20);
+        watch(p, false, 20);
     }
     for (uint32_t i = 0; i < p->n; i++)
         if (p->worker[i].pidfd >= 0)
@@ -269,7 +269,7 @@ static void *monitor_main(void *arg)
                 restart(p, i);
         if (p->timeout_ns > 0)
             kill_slow(p, now);
-        watch(p, next_tick(p, now));
+        watch(p, true, next_tick(p, now));
     }
     end_all(p);
     return NULL;
