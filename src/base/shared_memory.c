@@ -58,12 +58,12 @@ static int add(struct mr_shared_memory *m, uint64_t bytes, struct mr_shared_bloc
     if (ftruncate(m->fd, (off_t)end) < 0)
         return mr_error_errno(errno, "%s: %llu bytes of shared memory", m->what,
                               (unsigned long long)bytes);
+    m->end = end; /* a sealed file gets no shorter */
     rc = mr_memfd_map(m->what, m->fd, at, end - at, &data);
     if (rc < 0)
         return rc;
     if (bytes >= HUGE_PAGE)
         madvise(data, end - at, MADV_HUGEPAGE); /* where the system lets shared memory have them */
-    m->end = end;
     *out = m->block[m->n++] = (struct mr_shared_block){data, end - at, at};
     m->users++;
     return 0;

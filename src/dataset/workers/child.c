@@ -261,15 +261,28 @@ static void finish(struct mr_shared_job *job)
         mr_futex_wake(&job->state, 1);
 }
 
+/* Its samples cannot be made here. */
+static void refuse(struct mr_shared_job *job, int rc, uint64_t errors)
+{
+    for (uint32_t i = 0; i < job->n; i++) {
+        job->row[i].rc = rc;
+        keep_text(job, i, errors);
+    }
+    finish(job);
+}
+
 /* Until the parent is done or gone. */
 static int work(struct child *c, struct call *call)
 {
     while (!atomic_load(&c->head->closed) && !parent_ended(c)) {
         struct mr_shared_job *job;
         while (!atomic_load(&c->head->closed) && (job = take(c))) {
+            uint64_t errors = mr_error_count();
             int rc = cover(c, &job);
-            if (rc < 0)
+            if (rc < 0) {
+                refuse(job, rc, errors);
                 return rc;
+            }
             prepare(c, job, call);
             make(c, job, call);
             finish(job);

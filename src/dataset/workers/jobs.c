@@ -91,6 +91,7 @@ static uint64_t staged(const struct mr_process_pool *p, const struct piece *piec
 static void post(struct mr_process_pool *p, const struct wanted *w, const struct piece *piece)
 {
     struct mr_shared_job *job = mr_process_pool_job(p, piece->job);
+    atomic_store(&job->owner, MR_JOB_IDLE); /* of a lost job it is still the worker that died */
     for (uint32_t i = 0; i < piece->n; i++) {
         const struct mr_sample_context *c = &w->context[piece->from + i];
         job->row[i] = (struct mr_shared_row){

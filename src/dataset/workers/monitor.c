@@ -43,8 +43,10 @@ static int start_process(struct mr_process_pool *p, uint32_t i)
     if (w->pidfd < 0) {
         rc = mr_error_errno(errno, "%s: worker %u, process %lld: pidfd_open", p->user.name, i,
                             (long long)pid);
-        kill((pid_t)pid, SIGKILL);
-        waitpid((pid_t)pid, NULL, 0);
+        if (rc != -ESRCH) {
+            kill((pid_t)pid, SIGKILL);
+            waitpid((pid_t)pid, NULL, 0);
+        }
         return rc;
     }
     w->pid = pid;
@@ -77,9 +79,11 @@ static void release_jobs(struct mr_process_pool *p, uint32_t i, const struct mr_
     for (uint32_t j = 0; j < p->n_jobs; j++) {
         struct mr_shared_job *job = mr_process_pool_job(p, j);
         uint32_t posted = MR_JOB_POSTED;
+        /* The state first: an owner that is i + 1 after that was it before the worker died. */
+        uint32_t state = atomic_load(&job->state);
         if (atomic_load(&job->owner) != i + 1)
             continue;
-        if (atomic_load(&job->state) == MR_JOB_POSTED) {
+        if (state == MR_JOB_POSTED) {
             p->death[j] = *death;
             atomic_compare_exchange_strong(&job->state, &posted, MR_JOB_LOST);
         }
