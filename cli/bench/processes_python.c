@@ -60,9 +60,11 @@ static int start(const char *name, struct processes_python *python)
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
         return mr_error_set(-errno, "socketpair: %s", strerror(errno));
-    char *script = strndup((const char *)bench_processes_py, bench_processes_py_bytes);
+    char *script = calloc(1, bench_processes_py_bytes + 1); /* it has no end of its own */
     char *program = strdup(name);
     pid_t pid = -ENOMEM;
+    if (script)
+        memcpy(script, bench_processes_py, bench_processes_py_bytes);
     if (script && program)
         pid = processes_fork(launch, &(struct launch){program, script, pair[1], pair[0]});
     free(script);
