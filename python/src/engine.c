@@ -101,9 +101,18 @@ static void free_late(struct core_engine *engine)
 
 static void release_late(struct core_engine *engine)
 {
-    for (struct core_lease *lease = engine->late; lease; lease = lease->next)
-        release(lease);
-    free_late(engine);
+    struct core_lease *late = engine->late;
+    engine->late = NULL;
+    while (late) {
+        struct core_lease *lease = late;
+        late = lease->next;
+        if (release(lease) == 0) {
+            free(lease);
+            continue;
+        }
+        lease->next = engine->late; /* on one of its own threads still */
+        engine->late = lease;
+    }
 }
 
 struct mr_loader *core_engine_enter(struct core_engine *engine)
@@ -113,7 +122,7 @@ struct mr_loader *core_engine_enter(struct core_engine *engine)
     pthread_mutex_lock(&engine->lock);
     struct mr_loader *loader = engine->closing ? NULL : engine->loader;
     engine->calls += loader != NULL;
-    if (loader && engine->late && !core_source_thread)
+    if (loader && engine->late)
         release_late(engine);
     pthread_mutex_unlock(&engine->lock);
     return loader;

@@ -202,25 +202,32 @@ static void leave(PyObject *self)
     core_engine_leave(((struct loader *)self)->engine);
 }
 
-/* Waits for a batch, and for signals. Returns what mr_loader_next() does, or INT_MIN with an
- * exception. */
-static int wait_for(struct mr_loader *loader, struct mr_stream *stream, uint64_t timeout_ns,
-                    struct mr_batch *batch)
+/* Waits for a batch, and for signals, whose handlers may close the loader: *loader is NULL then,
+ * and the call has left it. Returns what mr_loader_next() does, or INT_MIN with an exception. */
+static int wait_for(const struct core *core, struct core_engine *engine, struct mr_loader **loader,
+                    struct mr_stream *stream, uint64_t timeout_ns, struct mr_batch *batch)
 {
     for (;;) {
         uint64_t slice = timeout_ns < SLICE_NS ? timeout_ns : SLICE_NS;
         int rc;
         Py_BEGIN_ALLOW_THREADS;
-        rc = mr_loader_next_for(loader, stream, slice, batch);
+        rc = mr_loader_next_for(*loader, stream, slice, batch);
         Py_END_ALLOW_THREADS;
         if (rc != -ETIMEDOUT)
             return rc;
-        if (PyErr_CheckSignals() < 0)
+        char late[512];
+        PyOS_snprintf(late, sizeof late, "%s", mr_last_error());
+        core_engine_leave(engine);
+        int failed = PyErr_CheckSignals() < 0;
+        *loader = core_engine_enter(engine);
+        if (!*loader && !failed)
+            core_fail(core, mr_error_set(MR_ECANCELLED, "the loader is being closed"), NULL);
+        if (failed || !*loader)
             return INT_MIN;
         if (timeout_ns != UINT64_MAX)
             timeout_ns -= slice;
         if (timeout_ns == 0) {
-            PyErr_SetString(PyExc_TimeoutError, mr_last_error());
+            PyErr_SetString(PyExc_TimeoutError, late);
             return INT_MIN;
         }
     }
@@ -257,12 +264,12 @@ static int read_timeout(PyObject *object, uint64_t *out)
     return 0;
 }
 
-static PyObject *next_batch(PyObject *self, struct mr_loader *loader, struct mr_stream *stream,
+static PyObject *next_batch(PyObject *self, struct mr_loader **loader, struct mr_stream *stream,
                             uint64_t timeout_ns)
 {
     struct core_engine *engine = ((struct loader *)self)->engine;
     struct mr_batch batch = {.size = sizeof batch};
-    int rc = wait_for(loader, stream, timeout_ns, &batch);
+    int rc = wait_for(core_of(self), engine, loader, stream, timeout_ns, &batch);
     if (rc == INT_MIN)
         return NULL;
     if (rc == 0)
@@ -287,8 +294,9 @@ static PyObject *loader_next(PyObject *self, PyObject *args, PyObject *named)
         return NULL;
     PyObject *batch = NULL;
     if (read_stream((struct loader *)self, stream_object, &stream) == 0)
-        batch = next_batch(self, loader, stream, timeout_ns);
-    leave(self);
+        batch = next_batch(self, &loader, stream, timeout_ns);
+    if (loader)
+        leave(self);
     return batch;
 }
 

@@ -38,7 +38,7 @@ static PyObject *batches_of(struct sampler *s, uint64_t epoch)
 
 static uint64_t n_batches(void *user, uint64_t epoch)
 {
-    PyGILState_STATE gil = PyGILState_Ensure();
+    PyGILState_STATE gil = core_gil_ensure();
     PyObject *all = batches_of(user, epoch);
     uint64_t n = all ? (uint64_t)PyList_Size(all) : (uint64_t)core_catch(MR_ECALLBACK);
     Py_XDECREF(all);
@@ -64,7 +64,7 @@ static int write_items(PyObject *batch, uint64_t max, struct mr_batch_item *item
 static int batch_items(void *user, uint64_t epoch, uint64_t batch, uint64_t max,
                        struct mr_batch_item *items)
 {
-    PyGILState_STATE gil = PyGILState_Ensure();
+    PyGILState_STATE gil = core_gil_ensure();
     PyObject *all = batches_of(user, epoch);
     int rc;
     if (!all)

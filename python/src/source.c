@@ -18,6 +18,13 @@ struct gil {
 /* Threads that have no state of ours: those of Python, and those that begin a pass. */
 _Thread_local int core_source_thread;
 
+PyGILState_STATE core_gil_ensure(void)
+{
+    if (!PyGILState_GetThisThreadState())
+        core_source_thread = 1;
+    return PyGILState_Ensure();
+}
+
 static struct gil gil_take(void *state)
 {
     struct gil gil = {.kept = state};

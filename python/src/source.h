@@ -16,6 +16,8 @@ struct core_source {
 
 /* 1 on a loader's thread. */
 extern _Thread_local int core_source_thread;
+/* Takes the GIL on any thread; one that Python does not know is the library's. */
+PyGILState_STATE core_gil_ensure(void);
 
 /* The library's callbacks, for mr_callback_opts and mr_iterable_opts; user is a core_source. */
 int core_source_init(void *user, uint32_t worker, void **state);

@@ -20,7 +20,7 @@ int core_workers_start(void *user, uint32_t worker, int fd, int64_t *out_pid)
     struct core_source *source = user;
     if (atomic_load(&ending))
         return mr_error_set(MR_ECANCELLED, "Python is ending");
-    PyGILState_STATE gil = PyGILState_Ensure();
+    PyGILState_STATE gil = core_gil_ensure();
     PyObject *pid = PyObject_CallFunction(source->fetch, "Ii", (unsigned)worker, fd);
     long long value = pid ? PyLong_AsLongLong(pid) : -1;
     int rc = 0;
