@@ -50,7 +50,8 @@ class Settings:
         if self.bad != "fail":
             options["bad"] = self.bad
             if self.max_bad is not None:
-                options["max_bad"] = self.max_bad
+                share = isinstance(self.max_bad, float)
+                options["max_bad"] = f"{100 * self.max_bad:g}%" if share else self.max_bad
         return options
 
 

@@ -72,6 +72,7 @@ class LoaderIterator:
             self._loader._interrupted(self._run)
             raise error
         if isinstance(error, TimeoutError) and not hasattr(error, "code"):
+            self._loader._interrupted(self._run)  # the sample that is late is not waited for
             raise LoaderTimeout(
                 f"DataLoader timed out after {self._timeout:g} seconds: {error}"
             ) from None

@@ -92,7 +92,7 @@ class PythonSource(EngineSource):
     def options(self) -> dict[str, Any]:
         s = self.settings
         threads = s.num_workers if processes(s) else 1 if self.seeded else s.threads
-        ahead = s.prefetch_factor * s.num_workers if s.prefetch_factor else 0
+        ahead = (s.prefetch_factor or 2) * s.num_workers  # as torch does
         return {"workers": threads, "prefetch": ahead}
 
     def open(self, at: Place, epochs: int) -> Run:
