@@ -1,8 +1,10 @@
 #!/bin/bash
 # Runs examples/ctrl_c.c, interrupts it, runs it again from the state that it saved, interrupts it again. The second run must
 # begin with the batch after the last one of the first.
-# usage: ctrl_c.sh PROGRAM DATASET
+# usage: ctrl_c.sh PROGRAM DATASET [again]
+# again: sends the signal until the program has ended. For TSan, which loses signals that arrive while sem_wait() returns.
 set -eu
+again=${3:-}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
@@ -17,6 +19,9 @@ interrupt() { # program, data set: leaves what it printed in $out
     exec {from}<&"${program[0]}"
     read -r line <&"$from"
     kill -INT "$pid"
+    if [ "$again" ]; then
+        while sleep 0.2 && kill -INT "$pid" 2>/dev/null; do :; done &
+    fi
     out=$line$'\n'$(cat <&"$from")
     exec {from}<&-
     wait "$pid"
