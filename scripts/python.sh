@@ -164,7 +164,8 @@ test_types() { # python
 test_asan() { # python
     local site=$work/asan
     venv "$work/venv-asan" "$1" numpy pytest || return 1
-    logged $work/asan.log cmake --preset asan -DMILLRACE_TESTS=ON -DMILLRACE_PYTHON=ON -DPython_EXECUTABLE="$1" || return 1
+    # -U: the preset has perhaps found another Python, and CMake does not replace one by another.
+    logged $work/asan.log cmake --preset asan -U '_Python_*' -DMILLRACE_TESTS=ON -DMILLRACE_PYTHON=ON -DPython_EXECUTABLE="$1" || return 1
     logged $work/asan.log cmake --build --preset asan -j "$jobs" --target millrace_python || return 1
     link_package "$site" build/asan/python/_core.abi3.so
     PYTHONPATH=$site PYTHONMALLOC=malloc LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
