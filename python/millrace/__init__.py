@@ -10,7 +10,7 @@ from ._core import BadSamples, Cancelled, Error, FormatError, Spec
 TYPE_CHECKING = False  # typing's, whose import would take a fifth of the time
 
 if TYPE_CHECKING:
-    from ._processes import WorkerDied, WorkerTimeout
+    from ._processes import WorkerDied
     from ._profile import profile, range
     from ._recording import Finding, Recording, Table, Timeline, open
     from ._shared import shared_list
@@ -33,7 +33,6 @@ _LAZY = {
     "Table": "._recording",
     "Timeline": "._recording",
     "WorkerDied": "._processes",
-    "WorkerTimeout": "._processes",
     "get_worker_info": "._worker",
     "open": "._recording",
     "profile": "._profile",
@@ -58,7 +57,6 @@ __all__ = [
     "Table",
     "Timeline",
     "WorkerDied",
-    "WorkerTimeout",
     "__version__",
     "get_worker_info",
     "profile",
