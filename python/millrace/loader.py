@@ -367,23 +367,41 @@ class DataLoader:
             "epoch": at.epoch,
             "position": at.position,
             "unit": "batches" if self._given[1] is not None else "samples",
+            "samples": self._source_.n if self._source_ is not None else None,
+            "order": self._order_name(),
             "engine": json.loads(at.engine) if at.engine else None,
             "mode": self._source_.mode if self._source_ is not None else "",
             "random": at.random,
             "data": at.data,
         }
 
+    def _order_name(self) -> str:
+        sampler, batch_sampler, shuffle = self._given
+        if sampler is not None or batch_sampler is not None:
+            return "a sampler's"
+        return "shuffled" if shuffle else "sequential"
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next loop continues there. The state's seed becomes this loader's.
 
-        Raises ValueError for a state of another kind; the loop, for one of other data.
+        Raises ValueError for a state of another kind, order or number of samples; of a data set that
+        is read natively the loop does, if the data are others.
         """
         if not isinstance(state, dict) or state.get("millrace") != 1:
             raise ValueError("the state is none of millrace.DataLoader.state_dict()")
         if (state["unit"] == "batches") != (self._given[1] is not None):
             raise ValueError("of the state and this loader only one has a batch sampler")
+        if state.get("order", self._order_name()) != self._order_name():
+            raise ValueError(
+                f"the state's order is {state['order']}, this loader's is {self._order_name()}"
+            )
         self._check_open()
         self._reset(int(state["seed"]))
+        samples = state.get("samples")
+        if samples is not None and self._source.n is not None and samples != self._source.n:
+            raise ValueError(
+                f"the state is of a data set of {samples} samples, this one has {self._source.n}"
+            )
         same = self._source_ is not None and self._source_.mode == state["mode"] == "native"
         engine = json.dumps(state["engine"]) if state["engine"] and same else None
         self.epoch, self._last = int(state["epoch"]), None

@@ -272,3 +272,14 @@ def test_tqdm():
     tqdm = pytest.importorskip("tqdm")
     bar = tqdm.tqdm(millrace.DataLoader(ARRAYS, 4), disable=True)
     assert len(bar) == 13 and sum(1 for _ in bar) == 13
+
+
+def test_states_of_other_data():
+    """Of data sets in Python, too, whose contents the engine does not know."""
+    state = millrace.DataLoader(Squares(32), 4, shuffle=True, seed=3)
+    next(iter(state))
+    saved = state.state_dict()
+    with pytest.raises(ValueError, match="32 samples, this one has 10"):
+        millrace.DataLoader(Squares(10), 4, shuffle=True).load_state_dict(saved)
+    with pytest.raises(ValueError, match="order is shuffled, this loader's is sequential"):
+        millrace.DataLoader(Squares(32), 4).load_state_dict(saved)
