@@ -30,6 +30,7 @@
 #define MR_ERROR_BYTES  1024
 #define MR_CACHE_LINE   64
 
+/* One argument is evaluated twice: neither may be what another thread or process can change. */
 #define MR_MIN(a, b)    ((a) < (b) ? (a) : (b))
 #define MR_MAX(a, b)    ((a) > (b) ? (a) : (b))
 #define MR_COUNT(array) (sizeof(array) / sizeof((array)[0]))

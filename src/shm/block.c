@@ -131,7 +131,8 @@ static int check_name(const char *name)
 /* A part of any kind; NULL: none. */
 static const struct mr_shm_part *look_up(const struct mr_shm *shm, const char *name)
 {
-    uint32_t n = MR_MIN(atomic_load(&shm->head->n_parts), MR_SHM_MAX_PARTS);
+    uint32_t n = atomic_load(&shm->head->n_parts); /* others may change it: read once */
+    n = MR_MIN(n, MR_SHM_MAX_PARTS);
     for (uint32_t i = 0; i < n; i++) {
         const struct mr_shm_part *part = &shm->head->part[i];
         if (atomic_load(&part->ready) && strncmp(part->name, name, MR_SHM_NAME_BYTES) == 0)

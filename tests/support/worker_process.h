@@ -23,6 +23,7 @@ struct behaviour {
     enum deed deed;
     uint64_t every, at; /* the deed is done with samples whose index % every == at; 0: with none */
     uint64_t work_ns;   /* busy for so long with each sample */
+    uint64_t uneven_ns; /* and for 0 to 7 eighths of this, by its index */
     int fail_init, no_run;
     _Atomic int deeds, inits, exits, started;
     _Atomic int64_t pid[MAX_STARTED]; /* of all that were started, in order */
@@ -91,7 +92,7 @@ static inline int make_samples(void *user, uint64_t n, const struct mr_sample_co
             x[k] = (unsigned char)mr_rng_u32(&rng);
         if (b->deed == SHAPE && is_due(b, c[i].index))
             dim[i][1][0] = X_BYTES + 1;
-        be_busy(b->work_ns);
+        be_busy(b->work_ns + b->uneven_ns * (c[i].index / 32 % 8) / 8);
         atomic_fetch_add(&b->made[c[i].index % (1 << 16)], 1);
     }
     return 0;

@@ -98,6 +98,28 @@ static void the_same_as_by_threads(void **state)
     }
 }
 
+/* How many samples a job has follows from the pace, which other threads change. */
+static void at_an_uneven_pace(void **state)
+{
+    (void)state;
+    struct crew crew;
+    struct run_config c = crew_config();
+    crew_create(&crew);
+    c.opts.batch_size = 7;
+    c.opts.workers = 16;
+    c.opts.epochs = 4;
+    struct run want = run_reference(c, N);
+    crew.b->uneven_ns = 60000;
+    struct mr_workers_opts o = crew_opts(&crew, N, 4);
+    struct run got = run_workers(&crew, &o, &c);
+    assert_same_rows(&want, &got);
+    for (int k = 0; k < N; k++)
+        assert_int_equal(atomic_load(&crew.b->made[k]), 4);
+    run_free(&want);
+    run_free(&got);
+    crew_destroy(&crew);
+}
+
 static void forked_workers(void **state)
 {
     (void)state;
@@ -552,6 +574,7 @@ int main(int argc, char **argv)
     maybe_worker(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_as_by_threads),
+        cmocka_unit_test(at_an_uneven_pace),
         cmocka_unit_test(forked_workers),
         cmocka_unit_test(on_one_processor),
         cmocka_unit_test(with_few_descriptors),

@@ -293,8 +293,9 @@ static void make_all(const struct wanted *w, uint32_t n)
             finish(w, &piece[done++ % MR_JOB_ROWS]);
             continue;
         }
+        uint32_t worth = rows_of_a_job(p); /* other threads change it: asked for once */
         next->from = from;
-        next->n = MR_MIN(rows_of_a_job(p), n - from);
+        next->n = MR_MIN(worth, n - from);
         post(p, w, next);
         from += next->n;
         posted++;
