@@ -20,7 +20,7 @@
  *     opts.user = &worker_opts;                      // a struct mr_worker_opts
  *     mr_dataset_open_workers(&opts, &dataset);
  *
- * Processes share memory (a memfd: /dev/shm is not needed). A worker claims up to 32 neighbouring
+ * Processes share memory (a memfd: /dev/shm is not needed). A worker claims up to 128 neighbouring
  * samples at a time and writes their fields there; nothing is serialized. Order, resuming,
  * transforms, bad samples and statistics are the loader's, as for every data set.
  *

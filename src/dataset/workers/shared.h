@@ -31,7 +31,7 @@
 #include "base/futex.h"
 #include <millrace/workers.h>
 
-#define MR_JOB_ROWS     32
+#define MR_JOB_ROWS     128
 #define MR_MAX_JOBS     512
 #define MR_WORKERS_MARK 0x6d72776b72303031ull /* which layout this is */
 #define MR_JOB_NO_OWNER 0

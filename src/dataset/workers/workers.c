@@ -7,7 +7,7 @@
 
 #define JOBS_A_WORKER 8 /* some being made, some posted, some whose rows are being taken */
 #define MIN_JOBS      32
-#define JOB_BYTES     (256u << 10) /* of rows; one sample may have more */
+#define JOB_BYTES     (512u << 10) /* of rows; one sample may have more */
 #define PAGE          4096
 
 /* ---- shared memory ---- */
