@@ -65,6 +65,8 @@ struct mr_workers_opts {
      * that process, as this process sees it; it must not have been waited for. Returns 0 or a
      * negative error. Called by mr_dataset_open_workers(), and later on a thread of the library
      * for each worker that died. The library waits for workers that are children of this process.
+     * That thread blocks most signals: mr_worker_run() lets a process that it started block those
+     * that the process before it blocked when it called mr_worker_run().
      */
     int (*start)(void *user, uint32_t worker, int fd, int64_t *out_pid);
     /* Called when the data set is closed, after the last worker has ended; not if opening fails.

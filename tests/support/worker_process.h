@@ -26,8 +26,9 @@ struct behaviour {
     uint64_t uneven_ns; /* and for 0 to 7 eighths of this, by its index */
     int fail_init, no_run;
     _Atomic int deeds, inits, exits, started;
-    _Atomic int64_t pid[MAX_STARTED]; /* of all that were started, in order */
-    _Atomic uint32_t made[1 << 16];   /* how often, by index */
+    _Atomic int64_t pid[MAX_STARTED];      /* of all that were started, in order */
+    _Atomic uint64_t blocked[MAX_STARTED]; /* signals that they block in init, as bits */
+    _Atomic uint32_t made[1 << 16];        /* how often, by index */
 };
 
 struct crew {
@@ -98,11 +99,23 @@ static inline int make_samples(void *user, uint64_t n, const struct mr_sample_co
     return 0;
 }
 
+/* Bit s - 1: signal s. */
+static inline uint64_t blocked_signals(void)
+{
+    uint64_t bits = 0;
+    sigset_t set;
+    sigemptyset(&set);
+    sigprocmask(SIG_SETMASK, NULL, &set);
+    for (int s = 1; s <= 64; s++)
+        bits |= (uint64_t)(sigismember(&set, s) == 1) << (s - 1);
+    return bits;
+}
+
 static inline int init_worker(void *user, uint32_t worker, void **state)
 {
     struct behaviour *b = user;
     *state = b;
-    atomic_fetch_add(&b->inits, 1);
+    atomic_store(&b->blocked[atomic_fetch_add(&b->inits, 1) % MAX_STARTED], blocked_signals());
     return b->fail_init ? mr_error_set(-ECONNREFUSED, "no database for worker %u", worker) : 0;
 }
 

@@ -379,6 +379,29 @@ static void a_death_costs_nothing_but_time(void **state)
     }
 }
 
+/* A worker that takes the place of one that died blocks the signals that the first one did, not
+ * those that the library's thread does. */
+static void the_same_signals_are_blocked(void **state)
+{
+    (void)state;
+    struct crew crew;
+    sigset_t usual, more;
+    sigemptyset(&more);
+    sigaddset(&more, SIGUSR2);
+    crew_create(&crew);
+    struct mr_workers_opts o = crew_opts(&crew, N, 1);
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, &more, &usual), 0);
+    uint64_t want = blocked_signals();
+    struct run got = run_with_deed(&crew, DIE_ONCE, &o);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &usual, NULL), 0);
+    assert_int_equal(got.rc, 0);
+    assert_int_equal(atomic_load(&crew.b->inits), 2);
+    assert_int_equal(atomic_load(&crew.b->blocked[0]), want);
+    assert_int_equal(atomic_load(&crew.b->blocked[1]), want);
+    run_free(&got);
+    crew_destroy(&crew);
+}
+
 static void replaced(void **state)
 {
     (void)state;
@@ -583,6 +606,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(stopped_and_continued),
         cmocka_unit_test(a_sample_that_kills_is_bad),
         cmocka_unit_test(a_death_costs_nothing_but_time),
+        cmocka_unit_test(the_same_signals_are_blocked),
         cmocka_unit_test(replaced),
         cmocka_unit_test(a_crew_that_never_works),
         cmocka_unit_test(start_fails),

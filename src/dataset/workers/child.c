@@ -100,6 +100,40 @@ static int find_place(struct child *c)
     return 0;
 }
 
+/* ---- signals ---- */
+
+#define N_SIGNALS 64
+
+uint64_t mr_signals_blocked(void)
+{
+    sigset_t now;
+    uint64_t bits = 0;
+    sigemptyset(&now);
+    pthread_sigmask(SIG_SETMASK, NULL, &now);
+    for (int s = 1; s <= N_SIGNALS; s++)
+        bits |= sigismember(&now, s) == 1 ? 1ull << (s - 1) : 0;
+    return bits;
+}
+
+void mr_signals_block(uint64_t bits)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    for (int s = 1; s <= N_SIGNALS; s++)
+        if (bits >> (s - 1) & 1)
+            sigaddset(&set, s); /* the C library keeps some to itself: it refuses these */
+    pthread_sigmask(SIG_SETMASK, &set, NULL);
+}
+
+static void set_signals(const struct child *c)
+{
+    struct mr_shared_worker *w = &c->head->worker[c->id];
+    if (atomic_load(&w->n_started) == 1)
+        atomic_store(&w->blocked, mr_signals_blocked());
+    else
+        mr_signals_block(atomic_load(&w->blocked));
+}
+
 /* ---- jobs ---- */
 
 /* The oldest job without an owner; head->n_jobs: none. */
@@ -361,6 +395,7 @@ int mr_worker_run(int fd, const struct mr_worker_opts *opts)
         return mr_error_set(MR_EMISUSE, "mr_worker_run: no get_run function");
     rc = attach(&c, fd);
     if (rc > 0) {
+        set_signals(&c);
         start_watching(&c);
         rc = run(&c);
         c.parent = -1; /* the thread's, until the process ends */

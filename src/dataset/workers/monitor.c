@@ -34,6 +34,7 @@ static int start_process(struct mr_process_pool *p, uint32_t i)
     uint64_t errors = mr_error_count();
     atomic_store(&shared->ready, 0);
     atomic_store(&shared->code, 0);
+    atomic_fetch_add(&shared->n_started, 1);
     int rc = p->start(p->user.user, i, mr_shared_memory_fd(p->memory), &pid);
     if (rc == 0 && (pid <= 0 || pid > INT_MAX))
         rc = mr_error_set(MR_ECALLBACK, "start set pid %lld", (long long)pid);

@@ -33,7 +33,7 @@
 
 #define MR_JOB_ROWS     128
 #define MR_MAX_JOBS     512
-#define MR_WORKERS_MARK 0x6d72776b72303031ull /* which layout this is */
+#define MR_WORKERS_MARK 0x6d72776b72303032ull /* which layout this is */
 #define MR_JOB_NO_OWNER 0
 #define MR_JOB_IDLE     UINT32_MAX /* its owner while it is not posted: no worker can take it */
 
@@ -43,9 +43,18 @@ enum mr_job_state { MR_JOB_FREE, MR_JOB_POSTED, MR_JOB_DONE, MR_JOB_LOST };
 struct mr_shared_worker {
     _Alignas(MR_CACHE_LINE) _Atomic int64_t pid; /* written by the parent when start returned */
     _Atomic uint32_t ready;                      /* init has returned 0 */
-    _Atomic int32_t code;                        /* negative: what init returned; its text: */
+    /* Which process this is in its place, from 1; written by the parent before start. The first one
+     * notes the signals that it blocks, as bits; others block the same: they are started by the
+     * monitor, which blocks most. At first those of the thread that opens the data set. */
+    _Atomic uint32_t n_started;
+    _Atomic uint64_t blocked;
+    _Atomic int32_t code; /* negative: what init returned; its text: */
     char text[MR_ERROR_BYTES];
 };
+
+/* A signal mask as bits: signal s is bit s - 1. */
+uint64_t mr_signals_blocked(void);
+void mr_signals_block(uint64_t bits);
 
 struct mr_shared_head {
     uint64_t mark, bytes; /* of all */

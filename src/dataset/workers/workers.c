@@ -61,6 +61,8 @@ static void fill_head(struct mr_process_pool *p, const struct mr_dataset *ds)
         atomic_store(&mr_process_pool_job(p, i)->owner, MR_JOB_IDLE);
         p->free[p->n_free++] = p->n_jobs - 1 - i;
     }
+    for (uint32_t i = 0; i < p->n; i++)
+        atomic_store(&h->worker[i].blocked, mr_signals_blocked());
     h->mark = MR_WORKERS_MARK;
 }
 
