@@ -86,8 +86,11 @@ static inline void mr_workers_opts_init(struct mr_workers_opts *opts)
  * and wait.
  * Errors as mr_dataset_open(); MR_EMISUSE: no start; MR_EOPTION: too many workers; -errno: no
  * memfd, no pidfd, no thread; what start returned.
- * If workers keep ending before they make a sample, all samples fail with MR_ECALLBACK and the
- * reason: the end of the process, or the text of the error of its init.
+ * A worker that ends four times in a row before it has made a sample, and not because of one (see
+ * max_deaths), is not started again. Without any worker all samples fail with MR_ECALLBACK and the
+ * reason: the end of the process, or the text of the error of its init. -EAGAIN, -EMFILE, -ENFILE and -ENOMEM of start are no fault of the
+ * program: it is called again, at longer and longer intervals, for ever while other workers run,
+ * else for about 6 seconds. Then all samples fail with that error.
  */
 MR_API int mr_dataset_open_workers(const struct mr_workers_opts *opts, struct mr_dataset **out);
 

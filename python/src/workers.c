@@ -7,6 +7,7 @@
  */
 #include "workers.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -14,6 +15,33 @@
 static atomic_int ending;
 
 /* ---- the parent ---- */
+
+/* What a call that raised an OSError lacks, and may have later. Another exception: 0. */
+static int shortage(void)
+{
+    static const int all[] = {EAGAIN, EMFILE, ENFILE, ENOMEM};
+    PyObject *type, *value, *trace;
+    long number = PyErr_ExceptionMatches(PyExc_MemoryError) ? ENOMEM : 0;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    PyObject *errnum = value && PyErr_GivenExceptionMatches(value, PyExc_OSError)
+                           ? PyObject_GetAttrString(value, "errno")
+                           : NULL;
+    if (errnum && PyLong_Check(errnum))
+        number = PyLong_AsLong(errnum);
+    Py_XDECREF(errnum);
+    PyErr_Restore(type, value, trace);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (number == all[i])
+            return -all[i];
+    return 0;
+}
+
+static int start_error(const struct core *core)
+{
+    int rc = PyErr_ExceptionMatches(core->cancelled) ? MR_ECANCELLED : shortage();
+    return core_catch(rc < 0 ? rc : MR_ECALLBACK);
+}
 
 int core_workers_start(void *user, uint32_t worker, int fd, int64_t *out_pid)
 {
@@ -25,8 +53,7 @@ int core_workers_start(void *user, uint32_t worker, int fd, int64_t *out_pid)
     long long value = pid ? PyLong_AsLongLong(pid) : -1;
     int rc = 0;
     if (value == -1 && PyErr_Occurred())
-        rc = core_catch(PyErr_ExceptionMatches(source->core->cancelled) ? MR_ECANCELLED
-                                                                        : MR_ECALLBACK);
+        rc = start_error(source->core);
     Py_XDECREF(pid);
     PyGILState_Release(gil);
     if (rc == 0)

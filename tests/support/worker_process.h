@@ -36,6 +36,8 @@ struct crew {
     int fd; /* its memory */
     bool forks;
     int fail_start_after; /* start fails from this call on; -1: never */
+    int fail_starts;      /* so often; 0: always */
+    int start_error;      /* with this; 0: with one after the other that may pass */
     _Atomic int starts, closed;
 };
 
@@ -154,14 +156,22 @@ static inline void maybe_worker(int argc, char **argv)
     exit(b ? run_worker(atoi(argv[2]), b) : 99);
 }
 
+static inline int fail_start(const struct crew *crew, int n)
+{
+    static const int passing[] = {-EAGAIN, -EMFILE, -ENFILE, -ENOMEM};
+    return mr_error_set(crew->start_error ? crew->start_error : passing[n % 4],
+                        "no more processes today");
+}
+
 static inline int start_worker(void *user, uint32_t worker, int fd, int64_t *out_pid)
 {
     struct crew *crew = user;
     char one[16], two[16];
     (void)worker;
     int n = atomic_fetch_add(&crew->starts, 1);
-    if (crew->fail_start_after >= 0 && n >= crew->fail_start_after)
-        return mr_error_set(-EAGAIN, "no more processes today");
+    if (crew->fail_start_after >= 0 && n >= crew->fail_start_after &&
+        (crew->fail_starts == 0 || n < crew->fail_start_after + crew->fail_starts))
+        return fail_start(crew, n);
     snprintf(one, sizeof one, "%d", fd);
     snprintf(two, sizeof two, "%d", crew->fd);
     fflush(NULL);

@@ -454,6 +454,7 @@ static void start_fails(void **state)
         struct mr_workers_opts o = crew_opts(&crew, N, 3);
         crew.starts = 0;
         crew.fail_start_after = after;
+        crew.start_error = -EAGAIN;
         assert_int_equal(mr_dataset_open_workers(&o, &ds), -EAGAIN);
         assert_non_null(strstr(mr_last_error(), "no more processes today"));
         assert_int_equal(crew.closed, 0);
@@ -463,6 +464,7 @@ static void start_fails(void **state)
     struct mr_workers_opts o = crew_opts(&crew, N, 3);
     crew.starts = 0;
     crew.fail_start_after = 3;
+    crew.start_error = -EPERM;
     struct run got = run_with_deed(&crew, DIE_ONCE, &o);
     assert_int_equal(got.rc, 0);
     assert_others(&got, 0);
@@ -470,6 +472,67 @@ static void start_fails(void **state)
     crew.starts = 0;
     got = run_with_deed(&crew, DIE, &o);
     assert_int_equal(got.rc, MR_EBADSAMPLES);
+    run_free(&got);
+    crew_destroy(&crew);
+}
+
+/* Nobody asks for a sample: each worker has been in init, and then waits. */
+static void workers_that_die_idle(void **state)
+{
+    (void)state;
+    struct crew crew;
+    struct mr_dataset *ds = NULL;
+    unsigned char x[X_BYTES];
+    uint64_t key[4], dim[MR_MAX_FIELDS][MR_MAX_RANK];
+    void *at[] = {key, x};
+    crew_create(&crew);
+    struct mr_workers_opts o = crew_opts(&crew, N, 1);
+    must(mr_dataset_open_workers(&o, &ds));
+    for (int i = 0; i < 4; i++) {
+        while (atomic_load(&crew.b->inits) <= i || atomic_load(&crew.b->started) <= i)
+            nap(1000000);
+        kill((pid_t)atomic_load(&crew.b->pid[i]), SIGKILL);
+    }
+    assert_int_equal(mr_dataset_read(ds, 1, at, dim), MR_ECALLBACK);
+    assert_non_null(strstr(mr_last_error(), "was killed by signal 9 before it made a sample"));
+    assert_int_equal(atomic_load(&crew.b->started), 4);
+    mr_dataset_close(ds);
+    crew_destroy(&crew);
+}
+
+/* What the system lacks for some time is no fault of the program. */
+static void shortages_pass(void **state)
+{
+    (void)state;
+    struct crew crew;
+    crew_create(&crew);
+    struct mr_workers_opts o = crew_opts(&crew, N, 1);
+    crew.fail_start_after = 1;
+    crew.fail_starts = 5;
+    struct run got = run_with_deed(&crew, DIE_ONCE, &o);
+    if (got.rc != 0)
+        fail_msg("%s", got.error);
+    assert_others(&got, 0);
+    assert_int_equal(atomic_load(&crew.starts), 7);
+    run_free(&got);
+    crew_destroy(&crew);
+}
+
+static void a_shortage_that_does_not_pass(void **state)
+{
+    (void)state;
+    struct crew crew;
+    struct run_config c = crew_config();
+    crew_create(&crew);
+    struct mr_workers_opts o = crew_opts(&crew, N, 1);
+    crew.b->deed = DIE_ONCE;
+    crew.b->every = N;
+    crew.fail_start_after = 1;
+    crew.start_error = -EMFILE;
+    struct run got = run_workers(&crew, &o, &c);
+    assert_int_equal(got.rc, -EMFILE);
+    if (!strstr(got.error, "no more processes today") || !strstr(got.error, mr_strerror(-EMFILE)))
+        fail_msg("%s", got.error);
     run_free(&got);
     crew_destroy(&crew);
 }
@@ -610,6 +673,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(replaced),
         cmocka_unit_test(a_crew_that_never_works),
         cmocka_unit_test(start_fails),
+        cmocka_unit_test(workers_that_die_idle),
+        cmocka_unit_test(shortages_pass),
+        cmocka_unit_test(a_shortage_that_does_not_pass),
         cmocka_unit_test(options_are_checked),
         cmocka_unit_test(workers_end_with_their_parent),
         cmocka_unit_test(a_forked_child_may_close),

@@ -287,8 +287,9 @@ static void make(const struct child *c, struct mr_shared_job *job, struct call *
     }
 }
 
-static void finish(struct mr_shared_job *job)
+static void finish(const struct child *c, struct mr_shared_job *job)
 {
+    atomic_fetch_add(&c->head->worker[c->id].n_made, job->n);
     job->took_ns = mr_time_ns() - atomic_load(&job->start_ns);
     atomic_store(&job->state, MR_JOB_DONE);
     if (atomic_load(&job->waiting))
@@ -296,13 +297,13 @@ static void finish(struct mr_shared_job *job)
 }
 
 /* Its samples cannot be made here. */
-static void refuse(struct mr_shared_job *job, int rc, uint64_t errors)
+static void refuse(const struct child *c, struct mr_shared_job *job, int rc, uint64_t errors)
 {
     for (uint32_t i = 0; i < job->n; i++) {
         job->row[i].rc = rc;
         keep_text(job, i, errors);
     }
-    finish(job);
+    finish(c, job);
 }
 
 /* Until the parent is done or gone. */
@@ -314,12 +315,12 @@ static int work(struct child *c, struct call *call)
             uint64_t errors = mr_error_count();
             int rc = cover(c, &job);
             if (rc < 0) {
-                refuse(job, rc, errors);
+                refuse(c, job, rc, errors);
                 return rc;
             }
             prepare(c, job, call);
             make(c, job, call);
-            finish(job);
+            finish(c, job);
         }
         sleep_for_work(c);
     }

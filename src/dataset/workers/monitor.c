@@ -19,6 +19,7 @@
 #endif
 #define MAX_EARLY   4            /* then a worker is given up */
 #define RETRY_NS    25000000ull  /* after a process that ended before it made a sample; doubled */
+#define MAX_SHORT   8            /* then too, if none runs; about 6 s */
 #define GRACE_NS    300000000ull /* for processes to end by themselves */
 #define KILLED_NS   5000000000ull
 #define MAX_TICK_NS 100000000ull
@@ -33,6 +34,7 @@ static int start_process(struct mr_process_pool *p, uint32_t i)
     int64_t pid = 0;
     uint64_t errors = mr_error_count();
     atomic_store(&shared->ready, 0);
+    atomic_store(&shared->n_made, 0);
     atomic_store(&shared->code, 0);
     atomic_fetch_add(&shared->n_started, 1);
     int rc = p->start(p->user.user, i, mr_shared_memory_fd(p->memory), &pid);
@@ -74,9 +76,11 @@ static struct mr_death how_it_ended(const struct mr_worker_process *w)
     return d;
 }
 
-/* Whoever waits for a job of this worker sees what came of it. */
-static void release_jobs(struct mr_process_pool *p, uint32_t i, const struct mr_death *death)
+/* Whoever waits for a job of this worker sees what came of it. Returns whether it had one to make.
+ */
+static bool release_jobs(struct mr_process_pool *p, uint32_t i, const struct mr_death *death)
 {
+    bool had = false;
     for (uint32_t j = 0; j < p->n_jobs; j++) {
         struct mr_shared_job *job = mr_process_pool_job(p, j);
         uint32_t posted = MR_JOB_POSTED;
@@ -85,6 +89,7 @@ static void release_jobs(struct mr_process_pool *p, uint32_t i, const struct mr_
         if (atomic_load(&job->owner) != i + 1)
             continue;
         if (state == MR_JOB_POSTED) {
+            had = true;
             p->death[j] = *death;
             atomic_compare_exchange_strong(&job->state, &posted, MR_JOB_LOST);
         }
@@ -93,6 +98,7 @@ static void release_jobs(struct mr_process_pool *p, uint32_t i, const struct mr_
     atomic_fetch_and(&p->head->asleep[i / 64], ~(1ull << i % 64));
     atomic_fetch_add(&p->head->work, 1);
     mr_futex_wake(&p->head->work, INT_MAX); /* it may have been woken for a job just then */
+    return had;
 }
 
 static const char *end_text(const struct mr_death *d, char *buf, size_t cap)
@@ -115,10 +121,10 @@ static int early_error(const struct mr_process_pool *p, uint32_t i, const struct
     if (code < 0)
         return mr_error_set(code, "%s: init of worker %u: %.*s", p->user.name, i,
                             MR_ERROR_BYTES - 1, shared->text);
-    return mr_error_set(MR_ECALLBACK,
-                        "%s: worker %u, process %lld, %s before it made a sample: expected "
-                        "it to call mr_worker_run()",
-                        p->user.name, i, (long long)d->pid, end_text(d, how, sizeof how));
+    return mr_error_set(MR_ECALLBACK, "%s: worker %u, process %lld, %s before it made a sample%s",
+                        p->user.name, i, (long long)d->pid, end_text(d, how, sizeof how),
+                        atomic_load(&shared->ready) ? ": its init had succeeded"
+                                                    : ": expected it to call mr_worker_run()");
 }
 
 static bool none_left(const struct mr_process_pool *p)
@@ -129,15 +135,10 @@ static bool none_left(const struct mr_process_pool *p)
     return true;
 }
 
-/* A worker could not be started or ended at once, for the reason that is this thread's error. */
-static void fail_early(struct mr_process_pool *p, uint32_t i, int rc, bool final)
+/* It is not started again, for the reason that is this thread's error. */
+static void give_up(struct mr_process_pool *p, uint32_t i, int rc)
 {
-    struct mr_worker_process *w = &p->worker[i];
-    w->n_early++;
-    w->retry_ns = mr_time_ns() + (w->n_early == 1 ? 0 : RETRY_NS << w->n_early);
-    if (!final && w->n_early < MAX_EARLY)
-        return;
-    w->retry_ns = 0;
+    p->worker[i].retry_ns = 0;
     if (rc != MR_ECANCELLED)
         mr_log(MR_LOG_WARNING, "%s: going on without worker %u: %s", p->user.name, i,
                mr_last_error());
@@ -149,10 +150,50 @@ static void fail_early(struct mr_process_pool *p, uint32_t i, int rc, bool final
         mr_futex_wake(&mr_process_pool_job(p, j)->state, INT_MAX);
 }
 
+/* A worker could not be started or ended at once, for the reason that is this thread's error. */
+static void fail_early(struct mr_process_pool *p, uint32_t i, int rc, bool final)
+{
+    struct mr_worker_process *w = &p->worker[i];
+    w->n_early++;
+    w->retry_ns = mr_time_ns() + (w->n_early == 1 ? 0 : RETRY_NS << w->n_early);
+    if (final || w->n_early >= MAX_EARLY)
+        give_up(p, i, rc);
+}
+
+static uint32_t count_running(const struct mr_process_pool *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        n += p->worker[i].pidfd >= 0;
+    return n;
+}
+
+/* The system lacks processes, descriptors or memory, which is not the worker's fault: as long as
+ * others run, it can wait. */
+static void wait_for_more(struct mr_process_pool *p, uint32_t i, int rc)
+{
+    struct mr_worker_process *w = &p->worker[i];
+    w->n_short = MR_MIN(w->n_short + 1, MAX_SHORT);
+    w->retry_ns = mr_time_ns() + (RETRY_NS << w->n_short);
+    if (w->n_short < MAX_SHORT || count_running(p) > 0)
+        return;
+    mr_error_set(rc, "%s (%s, %d times in a row)", mr_last_error(), mr_strerror(rc), MAX_SHORT);
+    give_up(p, i, rc);
+}
+
+static bool is_shortage(int rc)
+{
+    return rc == -EAGAIN || rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM;
+}
+
 static void restart(struct mr_process_pool *p, uint32_t i)
 {
     int rc = start_process(p, i);
-    if (rc < 0)
+    if (rc == 0)
+        p->worker[i].n_short = 0;
+    else if (is_shortage(rc))
+        wait_for_more(p, i, rc);
+    else
         fail_early(p, i, rc, rc == MR_ECANCELLED);
 }
 
@@ -161,19 +202,19 @@ static void bury(struct mr_process_pool *p, uint32_t i)
     struct mr_worker_process *w = &p->worker[i];
     struct mr_shared_worker *shared = &p->head->worker[i];
     struct mr_death death = how_it_ended(w);
-    bool was_ready = atomic_load(&shared->ready);
+    bool has_made = atomic_load(&shared->n_made) > 0;
     close(w->pidfd);
     w->pidfd = -1;
     atomic_store(&shared->pid, 0);
-    release_jobs(p, i, &death);
+    bool had_job = release_jobs(p, i, &death);
     if (atomic_load(&p->closing))
         return;
-    if (!was_ready) {
+    if (has_made)
+        w->n_early = 0;
+    if (has_made || had_job) /* max_deaths ends what the samples of a job do */
+        restart(p, i);
+    else
         fail_early(p, i, early_error(p, i, &death), atomic_load(&shared->code) < 0);
-        return;
-    }
-    w->n_early = 0;
-    restart(p, i);
 }
 
 /* ---- time ---- */
@@ -229,14 +270,6 @@ static void watch(struct mr_process_pool *p, bool listens, int timeout_ms)
     for (uint32_t i = 0; i < n; i++)
         if (fd[i].revents)
             bury(p, worker[i]);
-}
-
-static uint32_t count_running(const struct mr_process_pool *p)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n; i++)
-        n += p->worker[i].pidfd >= 0;
-    return n;
 }
 
 /* They see `closed` once they have finished their samples, and are killed if that takes long. */

@@ -33,7 +33,7 @@
 
 #define MR_JOB_ROWS     128
 #define MR_MAX_JOBS     512
-#define MR_WORKERS_MARK 0x6d72776b72303032ull /* which layout this is */
+#define MR_WORKERS_MARK 0x6d72776b72303033ull /* which layout this is */
 #define MR_JOB_NO_OWNER 0
 #define MR_JOB_IDLE     UINT32_MAX /* its owner while it is not posted: no worker can take it */
 
@@ -43,6 +43,7 @@ enum mr_job_state { MR_JOB_FREE, MR_JOB_POSTED, MR_JOB_DONE, MR_JOB_LOST };
 struct mr_shared_worker {
     _Alignas(MR_CACHE_LINE) _Atomic int64_t pid; /* written by the parent when start returned */
     _Atomic uint32_t ready;                      /* init has returned 0 */
+    _Atomic uint64_t n_made;                     /* samples of jobs that this process finished */
     /* Which process this is in its place, from 1; written by the parent before start. The first one
      * notes the signals that it blocks, as bits; others block the same: they are started by the
      * monitor, which blocks most. At first those of the thread that opens the data set. */

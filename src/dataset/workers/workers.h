@@ -28,6 +28,7 @@ struct mr_worker_process {
     int pidfd; /* -1: it is not running */
     int64_t pid;
     uint32_t n_early;  /* ends in a row without a sample */
+    uint32_t n_short;  /* starts in a row that failed for want of what may come back */
     uint64_t retry_ns; /* when it is started again; 0: it runs, or was given up */
     bool timeout;      /* it was killed for that */
 };
