@@ -25,7 +25,8 @@
  *
  * Any process may be killed at any instruction; the others go on. What it held of a pool comes back
  * by mr_shm_pool_reclaim(). Processes that share a block trust each other: one that writes where it
- * may not breaks the others.
+ * may not breaks the others. But sizes and offsets are checked before they are used: calls that
+ * attach to a damaged block fail with MR_EFORMAT, whose text says what is wrong.
  *
  * timeout_ns, in all calls that wait: -1: as long as it takes; 0: do not wait, -EAGAIN instead;
  * else nanoseconds, then -ETIMEDOUT.
@@ -69,7 +70,7 @@ MR_API int mr_shm_create(struct mr_device *dev, uint64_t bytes, unsigned flags,
                          struct mr_shm **out);
 /* Maps a block that another process made. fd: from mr_shm_fd() there, got by fork, exec or
  * SCM_RIGHTS; it is duplicated. dev, flags: as above, for this process. Errors as above;
- * MR_EFORMAT: not a block, or of another version. */
+ * MR_EFORMAT: not a block, of another version, or damaged. */
 MR_API int mr_shm_attach(struct mr_device *dev, int fd, unsigned flags, struct mr_shm **out);
 /* The descriptor, closed on exec and by mr_shm_close(). -1: shm is NULL. */
 MR_API int mr_shm_fd(const struct mr_shm *shm);
@@ -78,7 +79,7 @@ MR_API void mr_shm_close(struct mr_shm *shm);
 
 /* Plain bytes, aligned to 64. The call with a new name makes the area, the others find it, with the
  * same size. Returns 0; MR_EMISUSE: no name, too long a name, another size; MR_ELIMIT: no space,
- * too many parts. */
+ * too many parts; MR_EFORMAT. */
 MR_API int mr_shm_area(struct mr_shm *shm, const char *name, uint64_t bytes, void **out);
 MR_API uint64_t mr_shm_area_bytes(uint64_t bytes); /* what it takes of a block */
 
@@ -89,10 +90,11 @@ struct mr_shm_pool;
 
 /* What a pool takes of a block. UINT64_MAX: too much, or no spec. */
 MR_API uint64_t mr_shm_pool_bytes(const struct mr_spec *spec, uint64_t n);
-/* Makes a pool, 1 <= n < 2^32. name: new in this block. Errors as mr_shm_area(); -ENOMEM. */
+/* Makes a pool, 1 <= n < 2^32. name: new in this block. Errors as mr_shm_area(), MR_EMISUSE also for
+ * a wrong spec; -ENOMEM. */
 MR_API int mr_shm_pool_create(struct mr_shm *shm, const char *name, const struct mr_spec *spec,
                               uint64_t n, struct mr_shm_pool **out);
-/* Finds a pool that any process has made. -ENOENT: there is none of that name. */
+/* Finds a pool that any process has made. -ENOENT: there is none of that name; MR_EFORMAT. */
 MR_API int mr_shm_pool_attach(struct mr_shm *shm, const char *name, struct mr_shm_pool **out);
 MR_API void mr_shm_pool_close(struct mr_shm_pool *pool); /* here; NULL: nothing */
 MR_API const struct mr_spec *mr_shm_pool_spec(const struct mr_shm_pool *pool);

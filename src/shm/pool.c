@@ -21,9 +21,11 @@ struct shared {
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t word[];
 };
 
+/* What says where tensors are is a copy, which others cannot change. */
 struct mr_shm_pool {
     struct shared *s;
-    struct mr_spec spec; /* a copy */
+    struct mr_spec spec;
+    uint64_t n, tensor_bytes, data_at;
 };
 
 static uint64_t word_of(uint32_t generation, uint32_t owner)
@@ -54,13 +56,22 @@ uint64_t mr_shm_pool_bytes(const struct mr_spec *spec, uint64_t n)
     return bytes;
 }
 
-static int wrap(struct shared *s, struct mr_shm_pool **out)
+/* NULL, or what is wrong with it. */
+static const char *why_not(const struct mr_spec *spec)
 {
-    struct mr_shm_pool *pool = calloc(1, sizeof *pool);
+    if (!memchr(spec->name, 0, sizeof spec->name))
+        return "its name does not end";
+    if (mr_dtype_size(spec->dtype) == 0)
+        return "its element type is unknown";
+    return spec->rank < 0 || spec->rank > MR_MAX_RANK ? "its rank is out of range" : NULL;
+}
+
+static int wrap(const struct mr_shm_pool *made, struct mr_shm_pool **out)
+{
+    struct mr_shm_pool *pool = malloc(sizeof *pool);
     if (!pool)
         return mr_error_nomem("mr_shm_pool", sizeof *pool);
-    pool->s = s;
-    pool->spec = s->spec;
+    *pool = *made;
     *out = pool;
     return 0;
 }
@@ -72,6 +83,10 @@ int mr_shm_pool_create(struct mr_shm *shm, const char *name, const struct mr_spe
     void *data;
     if (!shm || !spec || !out)
         return mr_error_null("mr_shm_pool_create", "a block, a spec and a place for the result");
+    const char *wrong = why_not(spec);
+    if (wrong)
+        return mr_error_set(MR_EMISUSE, "mr_shm_pool_create: '%s': the spec is wrong: %s",
+                            name ? name : "", wrong);
     uint64_t bytes = mr_shm_pool_bytes(spec, n);
     if (bytes == UINT64_MAX)
         return mr_error_set(MR_ELIMIT, "mr_shm_pool_create: '%s': %llu tensors", name ? name : "",
@@ -79,23 +94,49 @@ int mr_shm_pool_create(struct mr_shm *shm, const char *name, const struct mr_spe
     int rc = mr_shm_add(shm, name, MR_SHM_POOL, bytes, &part, &data);
     if (rc < 0)
         return rc;
-    struct shared *s = data;
-    s->spec = *spec;
-    s->n = n;
-    s->tensor_bytes = tensor_bytes(spec);
-    s->data_at = words_bytes(n);
+    struct mr_shm_pool made = {data, *spec, n, tensor_bytes(spec), words_bytes(n)};
+    made.s->spec = *spec;
+    made.s->n = n;
+    made.s->tensor_bytes = made.tensor_bytes;
+    made.s->data_at = made.data_at;
     mr_shm_show(part);
-    return wrap(s, out);
+    return wrap(&made, out);
+}
+
+/* bytes: of its part. */
+static int check(const char *name, const struct mr_shm_pool *pool, uint64_t bytes)
+{
+    const char *wrong = why_not(&pool->spec);
+    if (wrong)
+        return mr_error_set(MR_EFORMAT, "mr_shm: the block is damaged: '%s': its spec: %s", name,
+                            wrong);
+    if (mr_shm_pool_bytes(&pool->spec, pool->n) != bytes)
+        return mr_shm_damaged(name, "number of tensors", pool->n,
+                              "these are not its bytes in the directory");
+    if (pool->tensor_bytes != tensor_bytes(&pool->spec))
+        return mr_shm_damaged(name, "size of a tensor", pool->tensor_bytes,
+                              "the spec says otherwise");
+    if (pool->data_at != words_bytes(pool->n))
+        return mr_shm_damaged(name, "first tensor's offset", pool->data_at,
+                              "expected the end of the pool's state");
+    return 0;
 }
 
 int mr_shm_pool_attach(struct mr_shm *shm, const char *name, struct mr_shm_pool **out)
 {
     if (!shm || !out)
         return mr_error_null("mr_shm_pool_attach", "a block and a place for the result");
-    const struct mr_shm_part *part = mr_shm_find(shm, name, MR_SHM_POOL);
-    if (!part)
-        return name && name[0] && strlen(name) < MR_SHM_NAME_BYTES ? -ENOENT : MR_EMISUSE;
-    return wrap(mr_shm_at(shm, part), out);
+    void *data;
+    uint64_t bytes;
+    int rc = mr_shm_find(shm, name, MR_SHM_POOL, &data, &bytes);
+    if (rc < 0)
+        return rc;
+    if (bytes < sizeof(struct shared))
+        return mr_shm_damaged(name, "size", bytes, "too little for a pool");
+    const struct shared *s = data;
+    struct mr_shm_pool found = {data, s->spec, s->n, s->tensor_bytes, s->data_at};
+    rc = check(name, &found, bytes);
+    return rc < 0 ? rc : wrap(&found, out);
 }
 
 void mr_shm_pool_close(struct mr_shm_pool *pool)
@@ -114,7 +155,7 @@ const struct mr_spec *mr_shm_pool_spec(const struct mr_shm_pool *pool)
 static _Atomic uint64_t *find(const struct mr_shm_pool *pool, uint64_t handle)
 {
     uint32_t i = (uint32_t)handle;
-    return pool && i > 0 && i <= pool->s->n ? &pool->s->word[i - 1] : NULL;
+    return pool && i > 0 && i <= pool->n ? &pool->s->word[i - 1] : NULL;
 }
 
 static bool is_current(uint64_t word, uint64_t handle)
@@ -122,11 +163,12 @@ static bool is_current(uint64_t word, uint64_t handle)
     return word >> 32 == handle >> 32 && (uint32_t)word != FREE_OWNER;
 }
 
-static bool try_take(struct shared *s, uint32_t owner, uint64_t *handle)
+static bool try_take(const struct mr_shm_pool *pool, uint32_t owner, uint64_t *handle)
 {
-    uint64_t start = atomic_load_explicit(&s->hint, memory_order_relaxed);
-    for (uint64_t k = 0; k < s->n; k++) {
-        uint64_t i = (start + k) % s->n, word = atomic_load(&s->word[i]);
+    struct shared *s = pool->s;
+    uint64_t start = atomic_load_explicit(&s->hint, memory_order_relaxed) % pool->n;
+    for (uint64_t k = 0; k < pool->n; k++) {
+        uint64_t i = (start + k) % pool->n, word = atomic_load(&s->word[i]);
         if ((uint32_t)word != FREE_OWNER ||
             !atomic_compare_exchange_strong(&s->word[i], &word,
                                             word_of((uint32_t)(word >> 32), owner)))
@@ -147,7 +189,7 @@ int mr_shm_pool_take(struct mr_shm_pool *pool, int64_t timeout_ns, uint64_t *han
     uint32_t owner = (uint32_t)getpid();
     for (;;) {
         uint32_t seen = atomic_load(&s->given);
-        if (try_take(s, owner, handle))
+        if (try_take(pool, owner, handle))
             return 0;
         int rc = mr_shm_wait(&s->given, seen, &s->waiters, &limit,
                              "mr_shm_pool_take: no tensor is free");
@@ -196,8 +238,7 @@ void *mr_shm_pool_data(struct mr_shm_pool *pool, uint64_t handle)
         stale("mr_shm_pool_data", handle);
         return NULL;
     }
-    return (unsigned char *)pool->s + pool->s->data_at +
-           ((uint32_t)handle - 1) * pool->s->tensor_bytes;
+    return (unsigned char *)pool->s + pool->data_at + ((uint32_t)handle - 1) * pool->tensor_bytes;
 }
 
 int64_t mr_shm_pool_reclaim(struct mr_shm_pool *pool, int64_t pid)
@@ -207,7 +248,7 @@ int64_t mr_shm_pool_reclaim(struct mr_shm_pool *pool, int64_t pid)
         return mr_error_set(MR_EMISUSE, "mr_shm_pool_reclaim: expected a pool and a process id");
     if (!mr_shm_has_ended(pid))
         return mr_error_set(-EBUSY, "mr_shm_pool_reclaim: process %lld is running", (long long)pid);
-    for (uint64_t i = 0; i < pool->s->n; i++) {
+    for (uint64_t i = 0; i < pool->n; i++) {
         uint64_t word = atomic_load(&pool->s->word[i]);
         if ((uint32_t)word == (uint32_t)pid)
             n += atomic_compare_exchange_strong(&pool->s->word[i], &word,
@@ -220,7 +261,7 @@ int64_t mr_shm_pool_reclaim(struct mr_shm_pool *pool, int64_t pid)
 uint64_t mr_shm_pool_free(const struct mr_shm_pool *pool)
 {
     uint64_t n = 0;
-    for (uint64_t i = 0; pool && i < pool->s->n; i++)
+    for (uint64_t i = 0; pool && i < pool->n; i++)
         n += (uint32_t)atomic_load(&pool->s->word[i]) == FREE_OWNER;
     return n;
 }

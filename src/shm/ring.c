@@ -37,6 +37,7 @@ struct shared {
 
 struct mr_shm_ring {
     struct shared *s;
+    uint64_t n; /* a copy, which others cannot change */
 };
 
 static uint64_t word_of(uint64_t round, enum phase phase, uint32_t pid)
@@ -56,12 +57,13 @@ uint64_t mr_shm_ring_bytes(uint64_t n)
     return mr_round_up(sizeof(struct shared) + n * sizeof(struct place), MR_CACHE_LINE);
 }
 
-static int wrap(struct shared *s, struct mr_shm_ring **out)
+static int wrap(struct shared *s, uint64_t n, struct mr_shm_ring **out)
 {
     struct mr_shm_ring *ring = calloc(1, sizeof *ring);
     if (!ring)
         return mr_error_nomem("mr_shm_ring", sizeof *ring);
     ring->s = s;
+    ring->n = n;
     *out = ring;
     return 0;
 }
@@ -80,17 +82,25 @@ int mr_shm_ring_create(struct mr_shm *shm, const char *name, uint64_t n, struct 
         return rc;
     ((struct shared *)data)->n = n; /* all zeroes: empty, round 0 */
     mr_shm_show(part);
-    return wrap(data, out);
+    return wrap(data, n, out);
 }
 
 int mr_shm_ring_attach(struct mr_shm *shm, const char *name, struct mr_shm_ring **out)
 {
     if (!shm || !out)
         return mr_error_null("mr_shm_ring_attach", "a block and a place for the result");
-    const struct mr_shm_part *part = mr_shm_find(shm, name, MR_SHM_RING);
-    if (!part)
-        return name && name[0] && strlen(name) < MR_SHM_NAME_BYTES ? -ENOENT : MR_EMISUSE;
-    return wrap(mr_shm_at(shm, part), out);
+    void *data;
+    uint64_t bytes;
+    int rc = mr_shm_find(shm, name, MR_SHM_RING, &data, &bytes);
+    if (rc < 0)
+        return rc;
+    if (bytes < sizeof(struct shared))
+        return mr_shm_damaged(name, "size", bytes, "too little for a ring");
+    uint64_t n = *(const volatile uint64_t *)&((const struct shared *)data)->n;
+    if (mr_shm_ring_bytes(n) != bytes)
+        return mr_shm_damaged(name, "number of places", n,
+                              "these are not its bytes in the directory");
+    return wrap(data, n, out);
 }
 
 void mr_shm_ring_close(struct mr_shm_ring *ring)
@@ -105,11 +115,12 @@ static void move_on(_Atomic uint64_t *at, uint64_t t)
 }
 
 /* Returns whether there was a place. */
-static bool try_push(struct shared *s, uint32_t pid, uint64_t value)
+static bool try_push(const struct mr_shm_ring *ring, uint32_t pid, uint64_t value)
 {
+    struct shared *s = ring->s;
     for (;;) {
-        uint64_t t = atomic_load(&s->tail), round = t / s->n;
-        struct place *place = &s->place[t % s->n];
+        uint64_t t = atomic_load(&s->tail), round = t / ring->n;
+        struct place *place = &s->place[t % ring->n];
         uint64_t word = atomic_load(&place->word);
         if (without_pid(word) == word_of(round, EMPTY, 0)) {
             if (!atomic_compare_exchange_strong(&place->word, &word, word_of(round, WRITING, pid)))
@@ -141,7 +152,7 @@ int64_t mr_shm_ring_push(struct mr_shm_ring *ring, const uint64_t *v, uint64_t n
         if (atomic_load(&s->ended))
             return i > 0 ? (int64_t)i
                          : mr_error_set(-EPIPE, "mr_shm_ring_push: the ring has ended");
-        if (try_push(s, pid, v[i])) {
+        if (try_push(ring, pid, v[i])) {
             i++;
             mr_shm_notify(&s->pushed, &s->pop_waiters, 1);
             continue;
@@ -155,10 +166,12 @@ int64_t mr_shm_ring_push(struct mr_shm_ring *ring, const uint64_t *v, uint64_t n
 }
 
 /* Passes over the place of a producer that has ended. Returns whether it did. */
-static bool pass_over(struct shared *s, struct place *place, uint64_t word, uint64_t t)
+static bool pass_over(const struct mr_shm_ring *ring, struct place *place, uint64_t word,
+                      uint64_t t)
 {
+    struct shared *s = ring->s;
     if (!mr_shm_has_ended((int64_t)(word >> 32)) ||
-        !atomic_compare_exchange_strong(&place->word, &word, word_of(t / s->n + 1, EMPTY, 0)))
+        !atomic_compare_exchange_strong(&place->word, &word, word_of(t / ring->n + 1, EMPTY, 0)))
         return false;
     move_on(&s->head, t);
     mr_shm_notify(&s->popped, &s->push_waiters, 1);
@@ -166,11 +179,12 @@ static bool pass_over(struct shared *s, struct place *place, uint64_t word, uint
 }
 
 /* Returns 1, 0: there is none yet, or -EOWNERDEAD. patient: producers are not looked at. */
-static int try_pop(struct shared *s, uint64_t *value, bool patient)
+static int try_pop(const struct mr_shm_ring *ring, uint64_t *value, bool patient)
 {
+    struct shared *s = ring->s;
     for (;;) {
-        uint64_t t = atomic_load(&s->head), round = t / s->n;
-        struct place *place = &s->place[t % s->n];
+        uint64_t t = atomic_load(&s->head), round = t / ring->n;
+        struct place *place = &s->place[t % ring->n];
         uint64_t word = atomic_load(&place->word);
         if (without_pid(word) == word_of(round, FULL, 0)) {
             uint64_t found = atomic_load(&place->value);
@@ -187,7 +201,7 @@ static int try_pop(struct shared *s, uint64_t *value, bool patient)
         if (without_pid(word) == word_of(round, WRITING, 0)) {
             if (patient)
                 return 0;
-            return pass_over(s, place, word, t)
+            return pass_over(ring, place, word, t)
                        ? mr_error_set(-EOWNERDEAD,
                                       "mr_shm_ring_pop: process %llu ended while it wrote a value",
                                       (unsigned long long)(word >> 32))
@@ -198,12 +212,13 @@ static int try_pop(struct shared *s, uint64_t *value, bool patient)
 }
 
 /* In this order: what was pushed before the end is seen. */
-static bool is_over(struct shared *s)
+static bool is_over(const struct mr_shm_ring *ring)
 {
+    struct shared *s = ring->s;
     if (!atomic_load(&s->ended))
         return false;
-    uint64_t t = atomic_load(&s->head), word = atomic_load(&s->place[t % s->n].word);
-    return without_pid(word) == word_of(t / s->n, EMPTY, 0);
+    uint64_t t = atomic_load(&s->head), word = atomic_load(&s->place[t % ring->n].word);
+    return without_pid(word) == word_of(t / ring->n, EMPTY, 0);
 }
 
 int64_t mr_shm_ring_pop(struct mr_shm_ring *ring, uint64_t *v, uint64_t n, int64_t timeout_ns)
@@ -215,7 +230,7 @@ int64_t mr_shm_ring_pop(struct mr_shm_ring *ring, uint64_t *v, uint64_t n, int64
     uint64_t i = 0;
     for (bool patient = timeout_ns != 0; i < n;) {
         uint32_t seen = atomic_load(&s->pushed);
-        int rc = try_pop(s, &v[i], patient || i > 0);
+        int rc = try_pop(ring, &v[i], patient || i > 0);
         if (rc == 1) {
             i++;
             continue;
@@ -224,7 +239,7 @@ int64_t mr_shm_ring_pop(struct mr_shm_ring *ring, uint64_t *v, uint64_t n, int64
             break;
         if (rc < 0)
             return rc;
-        if (is_over(s))
+        if (is_over(ring))
             return mr_error_set(MR_END, "mr_shm_ring_pop: the ring has ended");
         rc = mr_shm_wait(&s->pushed, seen, &s->pop_waiters, &limit,
                          "mr_shm_ring_pop: the ring is empty");

@@ -5,6 +5,9 @@
  * comes first and never removed. Every structure in here is right after each single store: a
  * process that is killed between two leaves nothing that others would wait for.
  *
+ * What a block says about its own layout is read once, checked against the size of its file, and
+ * kept in memory of this process: a damaged block is refused and does not lead elsewhere.
+ *
  *   block.c   blocks and their directory
  *   pool.c    tensors: one 64-bit word each says who holds it and how often it was given back
  *   ring.c    places: one word each says what round it is for, and in which state
@@ -43,19 +46,17 @@ struct mr_shm {
     struct mr_device *pinned; /* NULL: not page-locked */
 };
 
-/* Finds a part. Returns it; NULL: there is none of that name and kind, the error is set. */
-const struct mr_shm_part *mr_shm_find(const struct mr_shm *shm, const char *name,
-                                      enum mr_shm_kind kind);
+/* Finds a part. [out] data, bytes: within the block. Returns 0, MR_EMISUSE: no or too long a name,
+ * -ENOENT: there is none of that name and kind, MR_EFORMAT: the block is damaged. */
+int mr_shm_find(const struct mr_shm *shm, const char *name, enum mr_shm_kind kind, void **data,
+                uint64_t *bytes);
+/* What a part says about itself is wrong. Returns MR_EFORMAT. */
+int mr_shm_damaged(const char *name, const char *what, uint64_t found, const char *expected);
 /* Reserves a part; others see it after mr_shm_show(). [out] part, data: zeroes. Returns 0 or an
  * error. */
 int mr_shm_add(struct mr_shm *shm, const char *name, enum mr_shm_kind kind, uint64_t bytes,
                struct mr_shm_part **part, void **data);
 void mr_shm_show(struct mr_shm_part *part);
-
-static inline void *mr_shm_at(const struct mr_shm *shm, const struct mr_shm_part *part)
-{
-    return (unsigned char *)shm->head + part->at;
-}
 
 /* ---- wait.c ---- */
 

@@ -1,6 +1,7 @@
 /* Blocks, pools and rings that processes share: by threads, by processes, and by some that are
  * killed. */
 #include "run_loader.h"
+#include "shm/shm.h"
 #include "unit.h"
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -107,6 +109,231 @@ static void blocks_refuse_nonsense(void **state)
     mr_shm_ring_close(NULL);
     assert_int_equal(mr_shm_fd(NULL), -1);
 }
+
+/* ---- damage ---- */
+
+/* A block with one part of each kind, and its bytes as they were. */
+struct victim {
+    struct mr_shm *shm;
+    struct mr_shm_head *head; /* another mapping */
+    uint64_t bytes;
+    unsigned char *before;
+};
+
+#define AREA_BYTES 128
+#define PLACES     4
+#define TENSORS    3
+
+static void victim_create(struct victim *v)
+{
+    struct mr_shm_pool *pool;
+    struct mr_shm_ring *ring;
+    void *area;
+    v->shm = block(mr_shm_pool_bytes(&spec, TENSORS) + mr_shm_ring_bytes(PLACES) +
+                   mr_shm_area_bytes(AREA_BYTES));
+    must(mr_shm_area(v->shm, "a", AREA_BYTES, &area));
+    must(mr_shm_pool_create(v->shm, "p", &spec, TENSORS, &pool));
+    must(mr_shm_ring_create(v->shm, "r", PLACES, &ring));
+    mr_shm_pool_close(pool);
+    mr_shm_ring_close(ring);
+    v->bytes = (uint64_t)lseek(mr_shm_fd(v->shm), 0, SEEK_END);
+    v->head = mmap(NULL, v->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, mr_shm_fd(v->shm), 0);
+    assert_ptr_not_equal(v->head, MAP_FAILED);
+    v->before = malloc(v->bytes);
+    memcpy(v->before, v->head, v->bytes);
+}
+
+static void victim_destroy(struct victim *v)
+{
+    munmap(v->head, v->bytes);
+    mr_shm_close(v->shm);
+    free(v->before);
+}
+
+static void use_pool(struct mr_shm *shm)
+{
+    struct mr_shm_pool *pool;
+    uint64_t h;
+    if (mr_shm_pool_attach(shm, "p", &pool) < 0)
+        return;
+    while (mr_shm_pool_take(pool, 0, &h) == 0)
+        memset(mr_shm_pool_data(pool, h), 1, 4 * 8 * 8);
+    mr_shm_pool_close(pool);
+}
+
+static void use_ring(struct mr_shm *shm)
+{
+    struct mr_shm_ring *ring;
+    uint64_t v[PLACES] = {0};
+    if (mr_shm_ring_attach(shm, "r", &ring) < 0)
+        return;
+    mr_shm_ring_push(ring, v, PLACES, 0);
+    mr_shm_ring_pop(ring, v, PLACES, 0);
+    mr_shm_ring_close(ring);
+}
+
+/* Everything that the block has, and one more area. Returns what attaching to it and its parts
+ * returned. */
+static int use(const struct victim *v)
+{
+    struct mr_shm *shm;
+    struct mr_shm_pool *pool;
+    struct mr_shm_ring *ring;
+    void *area;
+    int rc = mr_shm_attach(NULL, mr_shm_fd(v->shm), 0, &shm);
+    if (rc < 0)
+        return rc;
+    rc = mr_shm_pool_attach(shm, "p", &pool);
+    if (rc == 0)
+        mr_shm_pool_close(pool);
+    int also = mr_shm_ring_attach(shm, "r", &ring);
+    if (also == 0)
+        mr_shm_ring_close(ring);
+    rc = rc < 0 ? rc : also;
+    char text[256];
+    snprintf(text, sizeof text, "%s", mr_last_error());
+    use_pool(shm);
+    use_ring(shm);
+    if (mr_shm_area(shm, "a", AREA_BYTES, &area) == 0)
+        memset(area, 1, AREA_BYTES);
+    if (mr_shm_area(shm, "b", 64, &area) == 0)
+        memset(area, 1, 64);
+    mr_shm_close(shm);
+    return rc < 0 ? mr_error_set(rc, "%s", text) : 0;
+}
+
+#define HEAD(field) offsetof(struct mr_shm_head, field)
+#define PART(i, field)                                                                             \
+    (HEAD(part) + (i) * sizeof(struct mr_shm_part) + offsetof(struct mr_shm_part, field))
+
+static void damaged_fields_are_named(void **state)
+{
+    (void)state;
+    struct victim v;
+    victim_create(&v);
+    uint64_t pool = v.head->part[1].at, ring = v.head->part[2].at, in_pool = pool + sizeof spec;
+    const struct {
+        uint64_t at, bytes, value;
+        const char *text;
+    } cases[] = {
+        {HEAD(mark), 8, 1, "not a block of this version"},
+        {HEAD(bytes), 8, v.bytes + 4096, "size is"},
+        {HEAD(bytes), 8, 64, "size is 64"},
+        {HEAD(used), 8, v.bytes + 64, "used bytes"},
+        {HEAD(used), 8, 64, "used bytes is 64"},
+        {HEAD(used), 8, v.bytes - 1, "used bytes"},
+        {HEAD(n_parts), 4, MR_SHM_MAX_PARTS + 1, "number of parts is 65: expected 64"},
+        {PART(0, ready), 4, 77, "part 0: its state is 77"},
+        {PART(1, kind), 4, 0, "part 1: its kind is 0"},
+        {PART(1, kind), 4, 4, "part 1: its kind is 4"},
+        {PART(2, name), 1, 0, "part 2: its name"},
+        {PART(2, at), 8, v.bytes + 64, "part 2: its offset"},
+        {PART(2, at), 8, 0, "part 2: its offset is 0"},
+        {PART(2, at), 8, ring + 8, "part 2: its offset"},
+        {PART(2, at), 8, UINT64_MAX - 63, "part 2: its offset"},
+        {PART(2, bytes), 8, v.bytes, "part 2: its size"},
+        {PART(2, bytes), 8, UINT64_MAX, "part 2: its size"},
+        {PART(1, bytes), 8, 64, "'p': its size is 64"},
+        {PART(2, bytes), 8, 64, "'r': its size is 64"},
+        {pool + offsetof(struct mr_spec, dtype), 4, 99, "'p': its spec: its element type"},
+        {pool + offsetof(struct mr_spec, rank), 4, MR_MAX_RANK + 1, "'p': its spec: its rank"},
+        {pool + offsetof(struct mr_spec, rank), 4, UINT32_MAX, "'p': its spec: its rank"},
+        {pool + offsetof(struct mr_spec, dim), 8, 1ull << 40, "'p': its number of tensors"},
+        {in_pool, 8, 0, "'p': its number of tensors is 0"},
+        {in_pool, 8, 1ull << 31, "'p': its number of tensors"},
+        {in_pool + 8, 8, 1ull << 40, "'p': its size of a tensor"},
+        {in_pool + 16, 8, 1ull << 40, "'p': its first tensor's offset"},
+        {ring, 8, 0, "'r': its number of places is 0"},
+        {ring, 8, 1ull << 20, "'r': its number of places"},
+    };
+    assert_int_equal(use(&v), 0);
+    for (size_t i = 0; i < MR_COUNT(cases); i++) {
+        memcpy(v.head, v.before, v.bytes);
+        memcpy((unsigned char *)v.head + cases[i].at, &cases[i].value, cases[i].bytes);
+        assert_int_equal(use(&v), MR_EFORMAT);
+        if (!strstr(mr_last_error(), cases[i].text))
+            fail_msg("case %zu: %s", i, mr_last_error());
+    }
+    memcpy(v.head, v.before, v.bytes);
+    memset((unsigned char *)v.head + pool, 'x', MR_NAME_BYTES);
+    assert_int_equal(use(&v), MR_EFORMAT);
+    memset((unsigned char *)v.head + PART(2, name), 'x', MR_SHM_NAME_BYTES);
+    assert_int_equal(use(&v), MR_EFORMAT);
+    victim_destroy(&v);
+}
+
+/* Each byte of what says where things are, with several values: nothing outside of the block is
+ * touched, whether it is refused or not. */
+static void any_damaged_byte_is_survived(void **state)
+{
+    (void)state;
+    static const unsigned char changes[] = {0x01, 0x40, 0x80, 0xff};
+    struct victim v;
+    victim_create(&v);
+    uint64_t pool = v.head->part[1].at, ring = v.head->part[2].at;
+    const uint64_t ranges[][2] = {
+        {0, PART(4, ready)}, {pool, pool + sizeof spec + 24}, {ring, ring + 8}};
+    int refused = 0;
+    for (size_t r = 0; r < MR_COUNT(ranges); r++)
+        for (uint64_t at = ranges[r][0]; at < ranges[r][1]; at++)
+            for (size_t i = 0; i < sizeof changes; i++) {
+                memcpy(v.head, v.before, v.bytes);
+                ((unsigned char *)v.head)[at] ^= changes[i];
+                refused += use(&v) < 0;
+            }
+    assert_true(refused > 500);
+    victim_destroy(&v);
+}
+
+/* What is changed behind an attached pool's or ring's back leads it nowhere. */
+static void later_damage_is_survived(void **state)
+{
+    (void)state;
+    struct victim v;
+    struct mr_shm_pool *pool;
+    struct mr_shm_ring *ring;
+    void *area;
+    uint64_t h[TENSORS + 1], values[PLACES] = {1, 2, 3, 4};
+    victim_create(&v);
+    must(mr_shm_pool_attach(v.shm, "p", &pool));
+    must(mr_shm_ring_attach(v.shm, "r", &ring));
+    memset((unsigned char *)v.head + v.head->part[1].at, 0x7f, sizeof spec + 24);
+    memset((unsigned char *)v.head + v.head->part[2].at, 0x7f, 8);
+    for (int i = 0; i < TENSORS; i++) {
+        must(mr_shm_pool_take(pool, 0, &h[i]));
+        memset(mr_shm_pool_data(pool, h[i]), i, 4 * 8 * 8);
+    }
+    assert_int_equal(mr_shm_pool_take(pool, 0, &h[TENSORS]), -EAGAIN);
+    assert_int_equal(mr_shm_ring_push(ring, values, PLACES, 0), PLACES);
+    assert_int_equal(mr_shm_ring_pop(ring, values, PLACES, 0), PLACES);
+    atomic_store(&v.head->used, 64);
+    assert_int_equal(mr_shm_area(v.shm, "b", 64, &area), MR_EFORMAT);
+    v.head->part[0].at = v.bytes;
+    assert_int_equal(mr_shm_area(v.shm, "a", AREA_BYTES, &area), MR_EFORMAT);
+    mr_shm_pool_close(pool);
+    mr_shm_ring_close(ring);
+    victim_destroy(&v);
+}
+
+/* A file that can get shorter is refused: its end would be memory that is gone. */
+static void files_that_can_shrink_are_refused(void **state)
+{
+    (void)state;
+    struct victim v;
+    struct mr_shm *shm;
+    victim_create(&v);
+    int fd = memfd_create("copy", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_int_equal(write(fd, v.before, v.bytes), v.bytes);
+    assert_int_equal(mr_shm_attach(NULL, fd, 0, &shm), MR_EFORMAT);
+    assert_non_null(strstr(mr_last_error(), "shrink"));
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    must(mr_shm_attach(NULL, fd, 0, &shm));
+    mr_shm_close(shm);
+    close(fd);
+    victim_destroy(&v);
+}
+
+/* ---- page-locked memory ---- */
 
 static void page_locked(void **state)
 {
@@ -400,6 +627,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_is_the_same_memory),
         cmocka_unit_test(blocks_refuse_nonsense),
+        cmocka_unit_test(damaged_fields_are_named),
+        cmocka_unit_test(any_damaged_byte_is_survived),
+        cmocka_unit_test(later_damage_is_survived),
+        cmocka_unit_test(files_that_can_shrink_are_refused),
         cmocka_unit_test(page_locked),
         cmocka_unit_test(handles_go_stale),
         cmocka_unit_test(the_dead_give_back),
