@@ -1,6 +1,5 @@
 /* Loaders and their batches, with counts of who uses them. No function here needs the GIL. */
 #include "lease.h"
-#include "source.h"
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -278,6 +277,16 @@ static void take_off(struct core_lease *lease)
         lease->next->before = lease->before;
 }
 
+static void end_keepers(struct core_lease *lease)
+{
+    if (lease->lacks_second)
+        mr_stream_synchronize(mr_stream_any(core_device_of(lease->engine->device)));
+    if (lease->second)
+        lease->second->deleter(lease->second);
+    if (lease->keeper)
+        lease->keeper->deleter(lease->keeper);
+}
+
 /* Returns whether the lease can be freed: one whose batch could not be released here is late. */
 static int give_back(struct core_lease *lease)
 {
@@ -292,8 +301,7 @@ static int give_back(struct core_lease *lease)
         engine->late = lease;
     }
     pthread_mutex_unlock(&engine->lock);
-    if (lease->keeper)
-        lease->keeper->deleter(lease->keeper);
+    end_keepers(lease);
     core_engine_put(engine);
     return !is_late;
 }
@@ -314,9 +322,13 @@ void core_lease_use(struct core_lease *lease, struct mr_stream *stream)
     if (!engine || !engine->device)
         return;
     pthread_mutex_lock(&engine->lock);
-    if (!lease->used)
+    struct mr_stream *before = lease->used, *any = mr_stream_any(core_device_of(engine->device));
+    if (!before)
         lease->used = stream;
-    else if (lease->used != stream)
-        lease->used = mr_stream_any(core_device_of(engine->device));
+    else if (before != stream)
+        lease->used = any;
+    if (lease->keeper && lease->used != before && !lease->second)
+        lease->lacks_second =
+            mr_batch_to_dlpack(&lease->batch, 0, MR_DLPACK_DATA, any, &lease->second) < 0;
     pthread_mutex_unlock(&engine->lock);
 }

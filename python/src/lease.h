@@ -6,7 +6,8 @@
  * batch back. An engine is a loader with a count: its owner and its leases.
  *
  * When a loader is closed while batches are out, each of them first gets a DLPack tensor of the
- * library's own (its keeper), which holds the memory until the lease ends.
+ * library's own (its keeper), which holds the memory until the lease ends. A tensor's end waits for
+ * one stream: a batch that is used in another one after the close gets a second keeper, of all.
  */
 #ifndef MILLRACE_PYTHON_LEASE_H
 #define MILLRACE_PYTHON_LEASE_H
@@ -36,6 +37,9 @@ int core_device_stream(struct core_device *device, void *native, struct mr_strea
 int core_device_order(struct core_device *device, struct mr_stream *earlier,
                       struct mr_stream *later);
 
+/* 1 on a loader's thread (source.c). */
+extern _Thread_local int core_source_thread;
+
 /* ---- engine.c ---- */
 
 struct core_lease {
@@ -43,10 +47,11 @@ struct core_lease {
     struct core_engine *engine; /* NULL: no batch, but memory of its own */
     void *own;
     struct mr_batch batch;
-    struct mr_stream *arrived; /* where the bytes arrive; NULL: they are there */
-    struct mr_stream *used;    /* where they are used; NULL: nowhere but on the host */
-    struct mr_dlpack *keeper;
-    struct core_lease *next, *before; /* of the engine's; under its lock */
+    struct mr_stream *arrived;         /* where the bytes arrive; NULL: they are there */
+    struct mr_stream *used;            /* where they are used; NULL: nowhere but on the host */
+    struct mr_dlpack *keeper, *second; /* since the close, since a use in another stream */
+    int lacks_second;                  /* there was no memory for it */
+    struct core_lease *next, *before;  /* of the engine's; under its lock */
 };
 
 struct core_engine {

@@ -3,6 +3,7 @@
 #define MILLRACE_PYTHON_SOURCE_H
 
 #include "core.h"
+#include "lease.h"
 
 /* What a callback set calls. Its Python references belong to the Dataset object. */
 struct core_source {
@@ -14,8 +15,6 @@ struct core_source {
     struct mr_spec field[MR_MAX_FIELDS];
 };
 
-/* 1 on a loader's thread. */
-extern _Thread_local int core_source_thread;
 /* Takes the GIL on any thread; one that Python does not know is the library's. */
 PyGILState_STATE core_gil_ensure(void);
 

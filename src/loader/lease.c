@@ -71,7 +71,7 @@ int mr_lease_begin(const struct mr_batch *batch, struct mr_stream *stream, bool 
     all->n++;
     if (host && slot->device)
         atomic_store(&slot->host_read, true);
-    if (slot->n_ends == 0)
+    if (all->ld && slot->n_ends == 0)
         slot->release_recorded = false;
     pthread_mutex_unlock(&all->lock);
     *out = (struct mr_lease){.all = all, .slot = slot, .stream = stream};
