@@ -2,7 +2,10 @@
 #include "shm/shm.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
+#include <signal.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -40,12 +43,31 @@ void mr_shm_notify(_Atomic uint32_t *word, _Atomic uint32_t *waiters, int n)
         mr_futex_wake(word, n);
 }
 
+static bool has_program(const char *process)
+{
+    char path[64], program;
+    snprintf(path, sizeof path, "/proc/%s/exe", process);
+    return readlink(path, &program, 1) >= 0 || errno != ENOENT;
+}
+
+/* Without a descriptor. kill() finds zombies too; these have no program any more. */
+static bool has_ended_by_name(int64_t pid)
+{
+    char text[24];
+    if (kill((pid_t)pid, 0) < 0)
+        return errno == ESRCH;
+    snprintf(text, sizeof text, "%lld", (long long)pid);
+    return !has_program(text) && has_program("self"); /* else there is no /proc */
+}
+
 bool mr_shm_has_ended(int64_t pid)
 {
+    if (pid <= 0 || pid > INT_MAX)
+        return true;
     int fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
     struct pollfd p = {.fd = fd, .events = POLLIN};
     if (fd < 0)
-        return errno == ESRCH || errno == EINVAL;
+        return errno == ESRCH || errno == EINVAL || has_ended_by_name(pid);
     bool ended = poll(&p, 1, 0) == 1 && (p.revents & POLLIN);
     close(fd);
     return ended;

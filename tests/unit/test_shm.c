@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -405,6 +406,12 @@ static void take_two_and_die(void *arg)
     raise(SIGKILL);
 }
 
+static void wait_for_a_signal(void *arg)
+{
+    (void)arg;
+    pause();
+}
+
 static void the_dead_give_back(void **state)
 {
     (void)state;
@@ -422,6 +429,36 @@ static void the_dead_give_back(void **state)
     join(pid, SIGKILL);
     assert_int_equal(mr_shm_pool_free(pool), 2);
     assert_non_null(mr_shm_pool_data(pool, h[0]));
+    mr_shm_pool_close(pool);
+    mr_shm_close(shm);
+}
+
+/* pidfd_open() fails then. */
+static void the_dead_are_found_without_descriptors(void **state)
+{
+    (void)state;
+    struct mr_shm *shm = block(mr_shm_pool_bytes(&spec, 3));
+    struct mr_shm_pool *pool = NULL;
+    struct rlimit before, none;
+    siginfo_t info;
+    must(mr_shm_pool_create(shm, "p", &spec, 3, &pool));
+    pid_t dead = child(take_two_and_die, pool), lives = child(wait_for_a_signal, NULL);
+    assert_int_equal(waitid(P_PID, (id_t)dead, &info, WEXITED | WNOWAIT), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int fd = open("/dev/null", O_RDONLY);
+    int64_t zombie = mr_shm_pool_reclaim(pool, dead), running = mr_shm_pool_reclaim(pool, lives);
+    join(dead, SIGKILL);
+    int64_t gone = mr_shm_pool_reclaim(pool, dead);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(fd, -1);
+    assert_int_equal(zombie, 2);
+    assert_int_equal(running, -EBUSY);
+    assert_int_equal(gone, 0);
+    kill(lives, SIGKILL);
+    join(lives, SIGKILL);
     mr_shm_pool_close(pool);
     mr_shm_close(shm);
 }
@@ -634,6 +671,7 @@ int main(void)
         cmocka_unit_test(page_locked),
         cmocka_unit_test(handles_go_stale),
         cmocka_unit_test(the_dead_give_back),
+        cmocka_unit_test(the_dead_are_found_without_descriptors),
         cmocka_unit_test(a_ring_keeps_the_order),
         cmocka_unit_test(each_value_once),
         cmocka_unit_test(killed_at_random),
