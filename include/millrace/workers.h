@@ -117,7 +117,8 @@ static inline void mr_worker_opts_init(struct mr_worker_opts *opts)
 
 /*
  * Makes samples until the data set is closed. Call it once, in the process that start made. fd: as
- * start got it; it stays open.
+ * start got it. It is duplicated: it stays the caller's, who may close it as soon as init is called.
+ * So may a forked child, in which it has the parent's number.
  * If the process that opened the data set ends, this one is ended by SIGKILL at once, also within
  * get_run, if a thread for that can be started; else between two calls of get_run.
  * Returns 0; MR_EMISUSE: no get_run; MR_EFORMAT: fd is not from start, or another version of the

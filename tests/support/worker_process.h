@@ -24,7 +24,7 @@ struct behaviour {
     uint64_t every, at; /* the deed is done with samples whose index % every == at; 0: with none */
     uint64_t work_ns;   /* busy for so long with each sample */
     uint64_t uneven_ns; /* and for 0 to 7 eighths of this, by its index */
-    int fail_init, no_run;
+    int fail_init, no_run, closes_fd;
     _Atomic int deeds, inits, exits, started;
     _Atomic int64_t pid[MAX_STARTED];      /* of all that were started, in order */
     _Atomic uint64_t blocked[MAX_STARTED]; /* signals that they block in init, as bits */
@@ -117,6 +117,8 @@ static inline int init_worker(void *user, uint32_t worker, void **state)
 {
     struct behaviour *b = user;
     *state = b;
+    if (b->closes_fd)
+        close(b->closes_fd);
     atomic_store(&b->blocked[atomic_fetch_add(&b->inits, 1) % MAX_STARTED], blocked_signals());
     return b->fail_init ? mr_error_set(-ECONNREFUSED, "no database for worker %u", worker) : 0;
 }
@@ -138,6 +140,8 @@ static inline int run_worker(int fd, struct behaviour *b)
     opts.user = b;
     if (b->no_run)
         return 7;
+    if (b->closes_fd)
+        b->closes_fd = fd;
     return mr_worker_run(fd, &opts) < 0 ? 1 : 0;
 }
 

@@ -139,6 +139,34 @@ static void forked_workers(void **state)
     crew_destroy(&crew);
 }
 
+/* The memory grows by a loader's slots after they have it: they need a descriptor of it then. */
+static void workers_that_close_the_descriptor(void **state)
+{
+    (void)state;
+    for (int forks = 0; forks < 2; forks++) {
+        struct crew crew;
+        struct run_config c = crew_config();
+#ifdef __SANITIZE_THREAD__
+        if (forks) /* no threads in a child of several threads */
+            continue;
+#endif
+        crew_create(&crew);
+        crew.forks = forks;
+        crew.b->closes_fd = 1;
+        c.opts.batch_size = 250;
+        struct run want = run_reference(c, N);
+        struct mr_workers_opts o = crew_opts(&crew, N, 1);
+        struct run got = run_workers(&crew, &o, &c);
+        if (got.rc != 0)
+            fail_msg("%s", got.error);
+        assert_same_rows(&want, &got);
+        assert_int_equal(atomic_load(&crew.b->started), 1);
+        run_free(&want);
+        run_free(&got);
+        crew_destroy(&crew);
+    }
+}
+
 static void on_one_processor(void **state)
 {
     (void)state;
@@ -662,6 +690,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_same_as_by_threads),
         cmocka_unit_test(at_an_uneven_pace),
         cmocka_unit_test(forked_workers),
+        cmocka_unit_test(workers_that_close_the_descriptor),
         cmocka_unit_test(on_one_processor),
         cmocka_unit_test(with_few_descriptors),
         cmocka_unit_test(read_without_a_loader),

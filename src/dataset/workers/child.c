@@ -2,6 +2,7 @@
 #include "dataset/workers/shared.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -71,11 +72,12 @@ static int map(struct child *c, int fd)
 {
     struct stat st;
     void *at = NULL;
-    if (fstat(fd, &st) < 0)
+    c->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3); /* the user's code may close its own */
+    if (c->fd < 0 || fstat(c->fd, &st) < 0)
         return mr_error_errno(errno, "mr_worker_run: descriptor %d", fd);
     if (st.st_size < (off_t)sizeof *c->head)
         return not_ours(fd);
-    int rc = mr_memfd_map("mr_worker_run", fd, 0, (uint64_t)st.st_size, &at);
+    int rc = mr_memfd_map("mr_worker_run", c->fd, 0, (uint64_t)st.st_size, &at);
     if (rc < 0)
         return rc;
     c->head = at;
@@ -386,7 +388,7 @@ void mr_worker_opts_fill(struct mr_worker_opts *opts, size_t size)
 int mr_worker_run(int fd, const struct mr_worker_opts *opts)
 {
     struct mr_worker_opts o = {.size = sizeof o};
-    struct child c = {.opts = &o, .fd = fd, .parent = -1};
+    struct child c = {.opts = &o, .fd = -1, .parent = -1};
     if (!opts)
         return mr_error_null("mr_worker_run", "options");
     int rc = mr_opts_take("worker_opts", opts, &o, sizeof o);
@@ -403,6 +405,8 @@ int mr_worker_run(int fd, const struct mr_worker_opts *opts)
     }
     if (c.parent >= 0)
         close(c.parent);
+    if (c.fd >= 0)
+        close(c.fd);
     if (c.head)
         munmap(c.head, c.bytes);
     return rc;
