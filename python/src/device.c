@@ -12,7 +12,7 @@ struct stream {
 
 struct core_device {
     unsigned refs; /* under the lock, as all of this is */
-    pid_t pid;
+    pid_t pid;     /* whose it is */
     struct mr_device *device;
     int ordinal; /* of the GPU; -1: device memory is host memory */
     struct stream *streams;
@@ -24,10 +24,22 @@ struct core_device {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct core_device *devices;
 
+/* A child has none of its parent's devices, and perhaps a copy of a lock that was held. */
+static void begin_child(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    devices = NULL;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, begin_child);
+}
+
 static struct core_device *find(const char *uri)
 {
     struct core_device *device = devices;
-    while (device && (strcmp(device->uri, uri) != 0 || device->pid != getpid()))
+    while (device && strcmp(device->uri, uri) != 0)
         device = device->next;
     return device;
 }
@@ -58,6 +70,8 @@ static int open_one(const char *uri, struct core_device **out)
 
 int core_device_get(const char *uri, struct core_device **out)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
     int rc = 0;
     pthread_mutex_lock(&lock);
     struct core_device *device = find(uri);
@@ -91,7 +105,7 @@ static void unlink_one(struct core_device *device)
 
 void core_device_put(struct core_device *device)
 {
-    if (!device)
+    if (!device || device->pid != getpid())
         return;
     pthread_mutex_lock(&lock);
     unsigned refs = --device->refs;

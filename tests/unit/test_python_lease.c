@@ -1,8 +1,13 @@
 /* Leases of the Python module, without Python: batches that are used in streams after their loader was
- * closed. On the simulated device. */
+ * closed. On the simulated device. And its devices in forked children. */
 #include "run_loader.h"
 
 #include "lease.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define BATCH  8
 #define SAMPLE 512
@@ -140,12 +145,67 @@ static void kept_during_a_capture(void **state)
     assert_true(after.requested_bytes < before.requested_bytes);
 }
 
+/* ---- devices and forks ---- */
+
+static struct {
+    atomic_bool on;
+    sem_t entered, leave;
+} blocks;
+
+int __real_mr_device_open(const char *uri, struct mr_device **out);
+int __wrap_mr_device_open(const char *uri, struct mr_device **out);
+int __wrap_mr_device_open(const char *uri, struct mr_device **out)
+{
+    if (atomic_exchange(&blocks.on, false)) {
+        sem_post(&blocks.entered);
+        sem_wait(&blocks.leave);
+    }
+    return __real_mr_device_open(uri, out);
+}
+
+static void *open_device(void *arg)
+{
+    must(core_device_get("cpu", arg));
+    return NULL;
+}
+
+/* Another thread is opening a device, and holds the lock of all. */
+static void a_child_opens_devices(void **state)
+{
+    (void)state;
+    struct core_device *mine, *theirs = NULL, *own;
+    pthread_t thread;
+    int status = -1;
+    must(core_device_get("sim", &mine));
+    sem_init(&blocks.entered, 0, 0);
+    sem_init(&blocks.leave, 0, 0);
+    atomic_store(&blocks.on, true);
+    assert_int_equal(pthread_create(&thread, NULL, open_device, &theirs), 0);
+    sem_wait(&blocks.entered);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(10);
+        core_device_put(mine); /* the parent's: nothing happens */
+        int rc = core_device_get("cpu", &own);
+        core_device_put(own);
+        _exit(rc == 0 && own != theirs ? 0 : 1);
+    }
+    sem_post(&blocks.leave);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    pthread_join(thread, NULL);
+    core_device_put(theirs);
+    core_device_put(mine);
+    assert_int_equal(status, 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_box, close_box)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(uses_after_the_close_are_waited_for),
         TEST(kept_during_a_capture),
+        cmocka_unit_test(a_child_opens_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
