@@ -1,102 +1,12 @@
 /* The stream that stands for all streams of a device: what it covers, what takes it, and captures
  * that put its records off. On the simulated device; tests/gpu/test_gpu_hold.c is for a GPU. */
-#include "run_loader.h"
+#include "late_copy.h"
 
 #include <millrace/dlpack.h>
 
-#define BATCH  8
-#define SAMPLE 512
-#define BYTES  (BATCH * SAMPLE)
-#define MS     1000000ull
-
-static int get(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
+static int open_any(void **state)
 {
-    (void)user, (void)dim;
-    memset(row[0], (int)(index / BATCH % 251), SAMPLE);
-    return 0;
-}
-
-struct box {
-    struct mr_device *dev;
-    struct mr_dataset *ds;
-    struct mr_loader *ld;
-    struct mr_stream *own, *any;
-    unsigned char *far;
-    _Alignas(64) unsigned char near[BYTES];
-};
-
-static int open_box(void **state)
-{
-    static struct box box;
-    struct mr_callback_opts o;
-    struct mr_loader_opts opts;
-    void *far = NULL;
-    must(mr_device_open("sim", &box.dev));
-    mr_callback_opts_init(&o);
-    o.name = "numbers";
-    o.n = BATCH * 100;
-    o.n_fields = 1;
-    o.field[0] = (struct mr_spec){.name = "x", .dtype = MR_U8, .rank = 1, .dim = {SAMPLE}};
-    o.get = get;
-    must(mr_dataset_open_callback(&o, &box.ds));
-    mr_loader_opts_init(&opts);
-    opts.batch_size = BATCH;
-    opts.prefetch = 2;
-    opts.workers = 2;
-    opts.epochs = 0;
-    must(mr_loader_open(box.ds, NULL, NULL, box.dev, &opts, &box.ld));
-    must(mr_stream_create(box.dev, "own", &box.own));
-    must(mr_memory_acquire(box.dev, MR_DEVICE, BYTES, &far));
-    box.far = far;
-    box.any = mr_stream_any(box.dev);
-    *state = &box;
-    return 0;
-}
-
-static int close_box(void **state)
-{
-    struct box *box = *state;
-    mr_loader_close(box->ld);
-    mr_stream_destroy(box->own);
-    mr_stream_destroy(box->any); /* does nothing */
-    mr_memory_release(box->dev, MR_DEVICE, box->far, NULL);
-    mr_dataset_close(box->ds);
-    mr_device_close(box->dev);
-    return 0;
-}
-
-static void busy(struct box *box, uint64_t ns)
-{
-    must(mr_launch(box->own, "busy", &ns, sizeof ns));
-}
-
-static void pass_batches(struct box *box, int n)
-{
-    struct mr_batch batch = {.size = sizeof batch};
-    for (int i = 0; i < n; i++) {
-        must(mr_loader_next(box->ld, NULL, &batch));
-        must(mr_loader_release(box->ld, &batch, NULL));
-    }
-}
-
-/* Starts a late copy of the next batch's host half. Returns the byte that it is full of. */
-static unsigned char copy_later(struct box *box, struct mr_batch *batch)
-{
-    must(mr_loader_next(box->ld, NULL, batch));
-    unsigned char expected = *(const unsigned char *)batch->field[0].host;
-    busy(box, 20 * MS);
-    must(mr_copy_async(box->own, box->far, MR_DEVICE, batch->field[0].host, MR_PINNED, BYTES));
-    return expected;
-}
-
-static int n_wrong(struct box *box, unsigned char expected)
-{
-    int wrong = 0;
-    must(mr_copy_async(box->own, box->near, MR_PAGEABLE, box->far, MR_DEVICE, BYTES));
-    must(mr_stream_synchronize(box->own));
-    for (int i = 0; i < BYTES; i++)
-        wrong += box->near[i] != expected;
-    return wrong;
+    return setup_box(state, 0);
 }
 
 static void event_covers_all_streams(void **state)
@@ -189,9 +99,9 @@ static void closing_during_a_capture(void **state)
 {
     (void)state;
     for (int end = 0; end < 2; end++) {
-        void *mine = NULL;
-        open_box(&mine);
+        void *mine = &shared_box;
         struct box *box = mine;
+        open_box(box, 0);
         struct mr_batch batch = {.size = sizeof batch};
         must(mr_device_capture_begin(box->dev));
         copy_later(box, &batch);
@@ -227,7 +137,7 @@ static void other_calls_refuse_it(void **state)
     mr_event_destroy(event);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, open_box, close_box)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, open_any, close_box)
 int main(void)
 {
     const struct CMUnitTest tests[] = {

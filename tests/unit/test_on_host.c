@@ -1,13 +1,8 @@
 /* Batches that stay in page-locked host memory: the same rows, no device memory, and a slot that is
  * not written before the consumer's copy has passed. tests/gpu/test_gpu_hold.c is for a GPU. */
-#include "run_loader.h"
+#include "late_copy.h"
 
 #include <millrace/dlpack.h>
-
-#define BATCH  8
-#define SAMPLE 512
-#define BYTES  (BATCH * SAMPLE)
-#define MS     1000000ull
 
 static void the_rows_are_the_same(void **state)
 {
@@ -40,90 +35,16 @@ static void the_rows_are_the_same(void **state)
 
 /* ---- what reads a batch behind its release ---- */
 
-static int get(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
+static int open_on_host(void **state)
 {
-    (void)user, (void)dim;
-    memset(row[0], (int)(index / BATCH % 251), SAMPLE);
-    return 0;
+    return setup_box(state, 1);
 }
 
-struct box {
-    struct mr_device *dev;
-    struct mr_dataset *ds;
-    struct mr_loader *ld;
-    struct mr_stream *own;
-    unsigned char *far;
-    _Alignas(64) unsigned char near[BYTES];
-};
-
-static int open_box(void **state)
+static unsigned char copy_it_later(struct box *box, struct mr_batch *batch)
 {
-    static struct box box;
-    struct mr_callback_opts o;
-    struct mr_loader_opts opts;
-    void *far = NULL;
-    must(mr_device_open("sim", &box.dev));
-    mr_callback_opts_init(&o);
-    o.name = "numbers";
-    o.n = BATCH * 100;
-    o.n_fields = 1;
-    o.field[0] = (struct mr_spec){.name = "x", .dtype = MR_U8, .rank = 1, .dim = {SAMPLE}};
-    o.get = get;
-    must(mr_dataset_open_callback(&o, &box.ds));
-    mr_loader_opts_init(&opts);
-    opts.batch_size = BATCH;
-    opts.prefetch = 2;
-    opts.workers = 2;
-    opts.epochs = 0;
-    opts.on_host = 1;
-    must(mr_loader_open(box.ds, NULL, NULL, box.dev, &opts, &box.ld));
-    must(mr_stream_create(box.dev, "own", &box.own));
-    must(mr_memory_acquire(box.dev, MR_DEVICE, BYTES, &far));
-    box.far = far;
-    *state = &box;
-    return 0;
-}
-
-static int close_box(void **state)
-{
-    struct box *box = *state;
-    mr_loader_close(box->ld);
-    mr_stream_destroy(box->own);
-    mr_memory_release(box->dev, MR_DEVICE, box->far, NULL);
-    mr_dataset_close(box->ds);
-    mr_device_close(box->dev);
-    return 0;
-}
-
-static void pass_batches(struct box *box, int n)
-{
-    struct mr_batch batch = {.size = sizeof batch};
-    for (int i = 0; i < n; i++) {
-        must(mr_loader_next(box->ld, NULL, &batch));
-        must(mr_loader_release(box->ld, &batch, NULL));
-    }
-}
-
-/* Enqueues a copy of the next batch that begins late, and returns the byte it is full of. */
-static unsigned char copy_later(struct box *box, struct mr_batch *batch)
-{
-    uint64_t busy_ns = 20 * MS;
-    must(mr_loader_next(box->ld, NULL, batch));
+    unsigned char expected = copy_later(box, batch);
     assert_ptr_equal(batch->field[0].data, batch->field[0].host);
-    unsigned char expected = *(const unsigned char *)batch->field[0].host;
-    must(mr_launch(box->own, "busy", &busy_ns, sizeof busy_ns));
-    must(mr_copy_async(box->own, box->far, MR_DEVICE, batch->field[0].host, MR_PINNED, BYTES));
     return expected;
-}
-
-static int n_wrong(struct box *box, unsigned char expected)
-{
-    int wrong = 0;
-    must(mr_copy_async(box->own, box->near, MR_PAGEABLE, box->far, MR_DEVICE, BYTES));
-    must(mr_stream_synchronize(box->own));
-    for (int i = 0; i < BYTES; i++)
-        wrong += box->near[i] != expected;
-    return wrong;
 }
 
 static void a_slot_waits_for_the_copy(void **state)
@@ -132,12 +53,12 @@ static void a_slot_waits_for_the_copy(void **state)
     struct mr_batch batch = {.size = sizeof batch};
     struct mr_stream *ends[] = {box->own, mr_stream_any(box->dev)};
     for (int i = 0; i < 4; i++) {
-        unsigned char expected = copy_later(box, &batch);
+        unsigned char expected = copy_it_later(box, &batch);
         must(mr_loader_release(box->ld, &batch, ends[i % 2]));
         pass_batches(box, 6);
         assert_int_equal(n_wrong(box, expected), 0);
     }
-    unsigned char expected = copy_later(box, &batch);
+    unsigned char expected = copy_it_later(box, &batch);
     must(mr_loader_release(box->ld, &batch, NULL)); /* a lie: the copy has not passed */
     pass_batches(box, 6);
     assert_int_not_equal(n_wrong(box, expected), 0);
@@ -148,7 +69,7 @@ static void tensors_are_on_the_host(void **state)
     struct box *box = *state;
     struct mr_batch batch = {.size = sizeof batch};
     struct mr_dlpack *tensor;
-    unsigned char expected = copy_later(box, &batch);
+    unsigned char expected = copy_it_later(box, &batch);
     must(mr_batch_to_dlpack(&batch, 0, MR_DLPACK_DATA, mr_stream_any(box->dev), &tensor));
     assert_int_equal(tensor->tensor.device_type, MR_DLPACK_CPU);
     assert_ptr_equal(tensor->tensor.data, batch.field[0].host);
@@ -175,8 +96,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_rows_are_the_same),
-        cmocka_unit_test_setup_teardown(a_slot_waits_for_the_copy, open_box, close_box),
-        cmocka_unit_test_setup_teardown(tensors_are_on_the_host, open_box, close_box),
+        cmocka_unit_test_setup_teardown(a_slot_waits_for_the_copy, open_on_host, close_box),
+        cmocka_unit_test_setup_teardown(tensors_are_on_the_host, open_on_host, close_box),
         cmocka_unit_test(what_needs_the_device_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
