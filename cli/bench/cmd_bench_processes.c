@@ -39,29 +39,30 @@ static const struct mr_option options[] = {
 static const struct processes_way ways[] = {
     {PART_START, START_THREAD, false, "thread", "thread", "shares all memory"},
     {PART_START, START_FORK, false, "fork", "fork",
-     "a copy of this process, made page by page "
-     "when either writes"},
+     "a copy of this process; pages are copied when written"},
     {PART_START, START_FORK_FULL, false, "fork_resident", "fork, full",
      "the same with the memory of --resident in use"},
     {PART_START, START_SERVER, false, "forkserver", "fork server",
-     "a small process, made early, forks when it is asked"},
-    {PART_START, START_SPAWN, false, "spawn", "spawn", "this program anew (posix_spawn)"},
+     "a small process, started early, forks on request"},
+    {PART_START, START_SPAWN, false, "spawn", "spawn",
+     "a new process that runs this program (posix_spawn)"},
     {PART_START, START_THREAD, true, "thread", "Python: thread", NULL},
     {PART_START, START_FORK, true, "fork", "Python: fork", NULL},
     {PART_START, START_SERVER, true, "forkserver", "Python: forkserver", NULL},
     {PART_START, START_SPAWN, true, "spawn", "Python: spawn", NULL},
     {PART_PASS, PASS_PICKLE, false, "pickle", "serialised, pipe",
      "copied into a message, through a pipe, and out of the message: four copies"},
-    {PART_PASS, PASS_PIPE, false, "pipe", "pipe", "written and read where it lies: two copies"},
+    {PART_PASS, PASS_PIPE, false, "pipe", "pipe",
+     "written from and read into the batch's own memory: two copies"},
     {PART_PASS, PASS_COPY, false, "copy", "shared memory, copy",
      "one copy, into memory (memfd) that both processes map"},
     {PART_PASS, PASS_HANDLE, false, "handle", "shared memory, handle",
-     "made in that memory; 64 bits pass through a ring with a futex"},
+     "written in that memory; a handle (64 bits) passes through a ring"},
     {PART_PASS, PASS_POINTER, false, "pointer", "pointer", "the same ring between threads"},
     {PART_PASS, PASS_PICKLE, true, "pickle", "Python: pickle, pipe",
      "multiprocessing.Pipe: send() and recv() of a bytearray"},
     {PART_PASS, PASS_HANDLE, true, "handle", "Python: shared, handle",
-     "slots of an mmap.mmap, whose numbers pass through a Pipe"},
+     "slots of an mmap.mmap; their numbers pass through a Pipe"},
     {PART_MAP, MAP_SERIAL, false, "serial", "serial", "by this thread"},
     {PART_MAP, MAP_THREADS, false, "threads", "threads", "take chunks from a counter"},
     {PART_MAP, MAP_PROCESSES, false, "processes", "processes",
@@ -72,9 +73,9 @@ static const struct processes_way ways[] = {
 };
 
 static const char *const titles[] = {
-    "Start: until it tells through a pipe that it runs, and until it has ended",
-    "Batches: from one that has them ready to another one, which reads every byte",
-    "Map: the time of an item, by a pool that has started", NULL};
+    "Start: until it reports by a pipe that it runs, and until it has ended",
+    "Batches: from a producer that has them ready to a consumer that reads every byte",
+    "Map: time per item, with a pool that is already running", NULL};
 static const char *const parts[] = {"start", "pass", "map"};
 
 #define IN(part) (1u << (part))
@@ -420,10 +421,10 @@ const struct cli_command cli_bench_processes = {
         "Three experiments, in C and, where there is one, in Python. How long a start takes: of a "
         "thread; of a process by fork, by a server that forks, by spawning a program. What it "
         "costs to pass a batch to another process: serialised through a pipe, by copy into shared "
-        "memory, by handle of shared memory; and by pointer to another thread. What a pool of "
-        "threads or processes gains when it maps a function over items, by the number of items in "
-        "a message. Every batch and every result is checked. Below the tables stands what the "
-        "figures of this run say: ratios, and from which size on one way is better.",
+        "memory, by handle of shared memory; and by pointer to another thread. How much "
+        "faster a pool of threads or processes maps a function over items, by the number of items "
+        "in a message. Every batch and every result is checked. The tables are followed by what "
+        "the figures of this run say: ratios, and the size from which one way is better.",
     .options = options,
     .options_bytes = sizeof(struct processes_opts),
     .json = json_notes,

@@ -27,7 +27,7 @@ def family_cpu_us():
 
 
 def start(way, n):
-    """Starts one thread or process after another; each tells through a pipe that it runs."""
+    """Starts one thread or process after another; each reports by a pipe that it runs."""
     n = int(n)
     reader, writer = multiprocessing.Pipe(duplex=False)
     create = threading.Thread if way == "thread" else multiprocessing.get_context(way).Process

@@ -121,15 +121,15 @@ static void *produce_thread(void *user)
     return NULL;
 }
 
-/* What tells a tensor's shape and type; as long as a pickle's. */
+/* A header with a tensor's shape and type, as long as a pickle's. */
 static void put_header(const struct pass *p, char *message)
 {
     uint64_t header[HEADER_BYTES / WORD] = {p->bytes, 1, p->bytes};
     memcpy(message, header, sizeof header);
 }
 
-/* A pickle is a message made of the whole batch; without it the batch is written where it lies,
- * behind its header. */
+/* A pickle is a message made of the whole batch; without it the batch is written from its own
+ * memory, behind its header. */
 static int produce_pipe(struct pass *p)
 {
     char *batch = p->way == PASS_PICKLE ? p->batch : p->message + HEADER_BYTES;

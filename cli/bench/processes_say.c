@@ -65,8 +65,8 @@ static void say_starts(struct processes *p, const struct bench *b)
             time_text(v[START_SERVER], c));
     if (!isnan(v[START_SPAWN]))
         say(p,
-            "A spawned program inherits nothing, and loads and links anew: %s, %.0f times a "
-            "thread.",
+            "A spawned program inherits nothing, and is loaded and linked again: %s, %.0f times as "
+            "long as a thread.",
             time_text(v[START_SPAWN], a), v[START_SPAWN] / v[START_THREAD]);
 }
 
@@ -123,7 +123,7 @@ static void say_crossing(struct processes *p, const struct bench *b, int fast,
             slow_text, cli_bytes(c.from, a), c.ratio);
     else
         say(p, "%s is faster than %s at %s.", fast_text, slow_text,
-            c.any ? "smaller sizes alone, not at the largest" : "no size");
+            c.any ? "smaller sizes only, not at the largest" : "no size");
 }
 
 static void say_batches(struct processes *p, const struct bench *b)
@@ -142,10 +142,11 @@ static void say_batches(struct processes *p, const struct bench *b)
     }
     if (most > 0)
         say(p,
-            "By handle between processes and by pointer between threads differ by %.1f times at "
-            "most%s.",
+            "By handle between processes and by pointer between threads differ by a factor of %.1f "
+            "at most%s.",
             most,
-            most < SAME ? ": with shared memory a process costs its start, not its batches" : "");
+            most < SAME ? ": with shared memory a process costs time to start, not time per batch"
+                        : "");
     const struct bench_row *pickle =
         find(p, b, PART_PASS, true, PASS_PICKLE, (double)p->opts->max_bytes);
     const struct bench_row *shared =
@@ -203,9 +204,9 @@ static const char *why_concurrent(const struct processes *p, const struct bench 
 {
     const struct bench_row *in_c = best(p, b, false, MAP_THREADS);
     if (p->opts->workers < 2)
-        return "One worker has nobody to run beside.";
+        return "With one worker nothing runs in parallel.";
     if (!in_c || in_c->v[SPEED_UP] < CLEARLY)
-        return "Nor were threads in C: the processors have other work, or there is one.";
+        return "Threads in C were no faster either: there is one processor, or all are busy.";
     return "They are concurrent, but not parallel: the interpreter's lock lets one run Python at a "
            "time.";
 }

@@ -1,5 +1,5 @@
-/* Starts of bench processes: from the call until the new thread or process has told that it runs,
- * and until it has ended. */
+/* Starts of bench processes: from the call until the new thread or process has reported that it
+ * runs, and until it has ended. */
 #include "bench/bench.h"
 #include "bench/processes.h"
 
@@ -45,7 +45,7 @@ static int hear(struct start *s, int fd)
     char byte;
     int rc = processes_read(fd, &byte, 1);
     s->runs_ns = mr_time_ns();
-    return rc < 0 ? failed("what was started did not tell that it runs", -rc) : 0;
+    return rc < 0 ? failed("the new thread or process did not report that it runs", -rc) : 0;
 }
 
 static int tell(void *user)
@@ -80,7 +80,7 @@ static int start_fork(struct start *s)
     return rc < 0 ? rc : ended;
 }
 
-/* This program, anew: it runs once it has written its version. */
+/* Starts this program again: it runs once it has written its version. */
 static int spawn(int out, pid_t *pid)
 {
     static char name[] = "millrace", option[] = "--version";

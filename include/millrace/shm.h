@@ -113,8 +113,9 @@ MR_API int mr_shm_pool_accept(struct mr_shm_pool *pool, uint64_t handle);
 MR_API int mr_shm_pool_give(struct mr_shm_pool *pool, uint64_t handle);
 /* The tensor's bytes in this process, aligned to 64. NULL: the handle is stale. */
 MR_API void *mr_shm_pool_data(struct mr_shm_pool *pool, uint64_t handle);
-/* Takes back what a process held that has ended, also what it pushed and nobody accepted: those
- * handles are stale then. pid: as getpid() said there. Returns how many; -EBUSY: it is running. */
+/* Frees the tensors that a process held when it ended, including those that it pushed and that no
+ * process has accepted: their handles become stale. pid: what getpid() returned there. Returns how
+ * many; -EBUSY: it is running. */
 MR_API int64_t mr_shm_pool_reclaim(struct mr_shm_pool *pool, int64_t pid);
 /* How many are free now. */
 MR_API uint64_t mr_shm_pool_free(const struct mr_shm_pool *pool);
