@@ -153,7 +153,8 @@ class _Server:
     def run(self) -> None:
         """Serves until the parent closes its socket or dies, then kills what it has forked."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it was blocked until now (_start)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        # A thread of the library, which blocks most signals, may have started this process.
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wakeup[1], warn_on_full_buffer=False)
         poll = select.poll()

@@ -53,6 +53,12 @@ def is_alive(pid):
         return False
 
 
+def blocked_signals(pid):
+    """The signal mask of a process's main thread, as bits."""
+    with open("/proc/%d/status" % pid) as file:
+        return next(int(line.split()[1], 16) for line in file if line.startswith("SigBlk:"))
+
+
 def wait_until(done, seconds=30):
     """Waits for a condition. Fails loudly; a passing test does not wait longer than it must."""
     end = time.monotonic() + seconds

@@ -123,6 +123,21 @@ def test_killed_workers_cost_no_sample(method):
     pool.close()
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_restarted_workers_block_the_same_signals(method):
+    pool = support.pool(recipes.Rows(), 200, workers=1, context=method)
+    support.batches(pool.dataset)
+    old, = pool.pids
+    blocked = support.blocked_signals(old)
+    os.kill(old, signal.SIGKILL)
+    found, _ = support.batches(pool.dataset)
+    support.check_rows(found, 200)
+    new, = pool.pids
+    assert new != old
+    assert support.blocked_signals(new) == blocked
+    pool.close()
+
+
 @pytest.mark.parametrize("method", ["fork", "forkserver"])
 def test_a_sample_that_kills_is_bad(method):
     pool = support.pool(recipes.Poison(), 60, context=method)
@@ -310,6 +325,7 @@ def test_a_killed_fork_server_is_replaced():
     support.check_rows(found, 100)
     support.wait_until(lambda: not set(old) & set(pool.pids))
     assert _processes._start._client._pid != server
+    assert support.blocked_signals(_processes._start._client._pid) == 0
     pool.close()
     _processes._start._client.close()
     _processes.prepare()
