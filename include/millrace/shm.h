@@ -34,8 +34,9 @@
  * Parts (pools, rings, areas) are made by one process at a time; best before others attach.
  *
  * Whether a process has ended is asked by its id (pidfd_open; without a free descriptor kill() and
- * /proc). An id that the system has given to another process counts as running: ids come around
- * again after /proc/sys/kernel/pid_max processes, so reclaim what a process held soon after its end.
+ * /proc), and by the time at which it started: its id may be another process's by now. Where that
+ * time cannot be had (no /proc, no free descriptor, killed just as it took a tensor), a process of
+ * the same id counts as the same.
  *
  * Threads: all calls but create, attach and close may be made by any threads at once. fork: a child
  * may use what it inherits, and closes it. Process ids are this process's: use one pid namespace.

@@ -2,6 +2,7 @@
  * Pools. A tensor's word has its generation in the upper half and the process that holds it in the
  * lower; 0: it is free. A handle has the generation and the number + 1, so it is stale as soon as
  * the tensor is given back: the generation then changes together with the holder, in one step.
+ * Behind the words there is a stamp for each tensor.
  */
 #include "shm/shm.h"
 
@@ -45,7 +46,7 @@ static uint64_t words_bytes(uint64_t n)
 {
     return n == 0 || n >= UINT32_MAX
                ? 0
-               : mr_round_up(sizeof(struct shared) + n * sizeof(uint64_t), MR_CACHE_LINE);
+               : mr_round_up(sizeof(struct shared) + 2 * n * sizeof(uint64_t), MR_CACHE_LINE);
 }
 
 uint64_t mr_shm_pool_bytes(const struct mr_spec *spec, uint64_t n)
@@ -158,6 +159,12 @@ static _Atomic uint64_t *find(const struct mr_shm_pool *pool, uint64_t handle)
     return pool && i > 0 && i <= pool->n ? &pool->s->word[i - 1] : NULL;
 }
 
+/* Says which process holds a tensor, behind the word that says its id. */
+static void stamp(const struct mr_shm_pool *pool, uint64_t handle, uint32_t owner)
+{
+    atomic_store(&pool->s->word[pool->n + (uint32_t)handle - 1], mr_shm_stamp(owner, handle >> 32));
+}
+
 static bool is_current(uint64_t word, uint64_t handle)
 {
     return word >> 32 == handle >> 32 && (uint32_t)word != FREE_OWNER;
@@ -175,6 +182,7 @@ static bool try_take(const struct mr_shm_pool *pool, uint32_t owner, uint64_t *h
             continue;
         atomic_store_explicit(&s->hint, i + 1, memory_order_relaxed);
         *handle = word >> 32 << 32 | (i + 1);
+        stamp(pool, *handle, owner);
         return true;
     }
     return false;
@@ -217,8 +225,11 @@ static bool change(_Atomic uint64_t *at, uint64_t handle, uint64_t to)
 
 int mr_shm_pool_accept(struct mr_shm_pool *pool, uint64_t handle)
 {
-    uint64_t mine = word_of((uint32_t)(handle >> 32), (uint32_t)getpid());
-    return change(find(pool, handle), handle, mine) ? 0 : stale("mr_shm_pool_accept", handle);
+    uint32_t owner = (uint32_t)getpid();
+    if (!change(find(pool, handle), handle, word_of((uint32_t)(handle >> 32), owner)))
+        return stale("mr_shm_pool_accept", handle);
+    stamp(pool, handle, owner);
+    return 0;
 }
 
 int mr_shm_pool_give(struct mr_shm_pool *pool, uint64_t handle)
@@ -244,17 +255,24 @@ void *mr_shm_pool_data(struct mr_shm_pool *pool, uint64_t handle)
 int64_t mr_shm_pool_reclaim(struct mr_shm_pool *pool, int64_t pid)
 {
     int64_t n = 0;
+    bool one = false, runs = false;
     if (!pool || pid <= 0 || pid > INT_MAX)
         return mr_error_set(MR_EMISUSE, "mr_shm_pool_reclaim: expected a pool and a process id");
-    if (!mr_shm_has_ended(pid))
-        return mr_error_set(-EBUSY, "mr_shm_pool_reclaim: process %lld is running", (long long)pid);
     for (uint64_t i = 0; i < pool->n; i++) {
         uint64_t word = atomic_load(&pool->s->word[i]);
-        if ((uint32_t)word == (uint32_t)pid)
+        if ((uint32_t)word != (uint32_t)pid)
+            continue;
+        one = true;
+        uint64_t stamp = atomic_load(&pool->s->word[pool->n + i]);
+        if (!mr_shm_holder_has_ended(pid, word >> 32, stamp))
+            runs = true;
+        else
             n += atomic_compare_exchange_strong(&pool->s->word[i], &word,
                                                 word_of((uint32_t)(word >> 32) + 1, FREE_OWNER));
     }
     mr_shm_notify(&pool->s->given, &pool->s->waiters, INT_MAX);
+    if (n == 0 && (runs || (!one && !mr_shm_has_ended(pid))))
+        return mr_error_set(-EBUSY, "mr_shm_pool_reclaim: process %lld is running", (long long)pid);
     return n;
 }
 

@@ -21,7 +21,7 @@
 enum phase { EMPTY, WRITING, FULL };
 
 struct place {
-    _Atomic uint64_t word, value;
+    _Atomic uint64_t word, value, stamp;
 };
 
 struct shared {
@@ -125,6 +125,7 @@ static bool try_push(const struct mr_shm_ring *ring, uint32_t pid, uint64_t valu
         if (without_pid(word) == word_of(round, EMPTY, 0)) {
             if (!atomic_compare_exchange_strong(&place->word, &word, word_of(round, WRITING, pid)))
                 continue;
+            atomic_store(&place->stamp, mr_shm_stamp(pid, round));
             move_on(&s->tail, t);
             atomic_store(&place->value, value);
             atomic_store(&place->word, word_of(round, FULL, pid));
@@ -170,7 +171,7 @@ static bool pass_over(const struct mr_shm_ring *ring, struct place *place, uint6
                       uint64_t t)
 {
     struct shared *s = ring->s;
-    if (!mr_shm_has_ended((int64_t)(word >> 32)) ||
+    if (!mr_shm_holder_has_ended((int64_t)(word >> 32), t / ring->n, atomic_load(&place->stamp)) ||
         !atomic_compare_exchange_strong(&place->word, &word, word_of(t / ring->n + 1, EMPTY, 0)))
         return false;
     move_on(&s->head, t);

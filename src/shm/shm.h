@@ -20,7 +20,7 @@
 #include "base/futex.h"
 #include <millrace/shm.h>
 
-#define MR_SHM_MARK 0x6d7273686d303031ull /* which layout this is */
+#define MR_SHM_MARK 0x6d7273686d303032ull /* which layout this is */
 
 enum mr_shm_kind { MR_SHM_NONE, MR_SHM_AREA, MR_SHM_POOL, MR_SHM_RING };
 
@@ -77,5 +77,15 @@ int mr_shm_wait(_Atomic uint32_t *word, uint32_t seen, _Atomic uint32_t *waiters
 void mr_shm_notify(_Atomic uint32_t *word, _Atomic uint32_t *waiters, int n);
 /* Has a process ended, also one that nobody has waited for? Works without free descriptors. */
 bool mr_shm_has_ended(int64_t pid);
+
+/*
+ * Process ids come around again. So who takes something notes a stamp beside the word that says it
+ * has it: the low bits of the word's round or generation, of its process's id, and of that one's
+ * start time. A stamp of another id or round is of somebody before: it says nothing.
+ */
+/* pid: this process's. round: of the word. */
+uint64_t mr_shm_stamp(uint32_t pid, uint64_t round);
+/* Has the process ended that set a word with this pid and round? */
+bool mr_shm_holder_has_ended(int64_t pid, uint64_t round, uint64_t stamp);
 
 #endif

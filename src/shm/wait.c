@@ -2,10 +2,13 @@
 #include "shm/shm.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -71,4 +74,67 @@ bool mr_shm_has_ended(int64_t pid)
     bool ended = poll(&p, 1, 0) == 1 && (p.revents & POLLIN);
     close(fd);
     return ended;
+}
+
+/* ---- stamps ---- */
+
+#define START_BITS  26 /* in clock ticks, 100 a second: the lower bits differ, if not in one tick */
+#define PID_BITS    22 /* the most that Linux gives */
+#define LOW(x, n)   ((uint64_t)(x) & ((1ull << (n)) - 1))
+#define START_FIELD 22 /* of /proc/PID/stat */
+
+/* When a process started; 0: not known. */
+static uint64_t start_of(const char *process)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%s/stat", process);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return 0;
+    text[n] = 0;
+    const char *at = strrchr(text, ')'); /* of the name, field 2, which may have any characters */
+    for (int field = 2; at && field < START_FIELD; field++)
+        at = strchr(at + 1, ' ');
+    return at ? LOW(strtoull(at, NULL, 10), START_BITS) : 0;
+}
+
+static _Atomic uint64_t own_start; /* 0: not asked yet */
+
+static void begin_child(void)
+{
+    atomic_store_explicit(&own_start, 0, memory_order_relaxed);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, begin_child);
+}
+
+uint64_t mr_shm_stamp(uint32_t pid, uint64_t round)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    uint64_t start = atomic_load_explicit(&own_start, memory_order_relaxed);
+    if (start == 0) {
+        pthread_once(&once, watch_forks);
+        start = start_of("self");
+        atomic_store_explicit(&own_start, start, memory_order_relaxed);
+    }
+    return round << (START_BITS + PID_BITS) | LOW(pid, PID_BITS) << START_BITS | start;
+}
+
+bool mr_shm_holder_has_ended(int64_t pid, uint64_t round, uint64_t stamp)
+{
+    char text[24];
+    if (mr_shm_has_ended(pid))
+        return true;
+    uint64_t start = LOW(stamp, START_BITS);
+    uint64_t whose = round << PID_BITS | LOW(pid, PID_BITS);
+    if (start == 0 || stamp >> START_BITS != LOW(whose, 64 - START_BITS))
+        return false;
+    snprintf(text, sizeof text, "%lld", (long long)pid);
+    uint64_t now = start_of(text);
+    return now != 0 && now != start;
 }

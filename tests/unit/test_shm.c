@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -433,6 +434,43 @@ static void the_dead_give_back(void **state)
     mr_shm_close(shm);
 }
 
+/* Another process with the id of one that has ended, if the system lets this one choose. */
+static pid_t child_with_id(pid_t pid)
+{
+    uint64_t args[11] = {0};
+    args[4] = SIGCHLD;
+    args[8] = (uint64_t)(uintptr_t)&pid; /* set_tid */
+    args[9] = 1;
+    pid_t got = (pid_t)syscall(SYS_clone3, args, sizeof args);
+    while (got == 0)
+        pause();
+    return got;
+}
+
+static void ids_come_around_again(void **state)
+{
+    (void)state;
+    struct mr_shm *shm = block(mr_shm_pool_bytes(&spec, 3));
+    struct mr_shm_pool *pool = NULL;
+    struct timespec ticks = {0, 30000000}; /* start times are in ticks of 10 ms */
+    must(mr_shm_pool_create(shm, "p", &spec, 3, &pool));
+    pid_t pid = child(take_two_and_die, pool);
+    join(pid, SIGKILL);
+    nanosleep(&ticks, NULL);
+    pid_t other = child_with_id(pid);
+    int64_t first = mr_shm_pool_reclaim(pool, pid), second = mr_shm_pool_reclaim(pool, pid);
+    if (other == pid) {
+        kill(other, SIGKILL);
+        join(other, SIGKILL);
+    }
+    assert_int_equal(first, 2);
+    assert_int_equal(second, other == pid ? -EBUSY : 0);
+    mr_shm_pool_close(pool);
+    mr_shm_close(shm);
+    if (other != pid)
+        skip();
+}
+
 /* pidfd_open() fails then. */
 static void the_dead_are_found_without_descriptors(void **state)
 {
@@ -671,6 +709,7 @@ int main(void)
         cmocka_unit_test(page_locked),
         cmocka_unit_test(handles_go_stale),
         cmocka_unit_test(the_dead_give_back),
+        cmocka_unit_test(ids_come_around_again),
         cmocka_unit_test(the_dead_are_found_without_descriptors),
         cmocka_unit_test(a_ring_keeps_the_order),
         cmocka_unit_test(each_value_once),
