@@ -19,12 +19,11 @@ import mmap
 import os
 import pickle
 import struct
-import sys
 import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from . import _pickle
+from . import _pickle, _where
 
 _AREA = 1 << 38  # bytes of the file for one worker; they take memory when they are written
 _PAGE = 4096
@@ -41,38 +40,14 @@ _END = struct.Struct("<Q")
 _RUN = struct.Struct("<QQ")
 _RUN_AT = 64
 _RUN_MAX = 32
+# Of a batch: its number, and the place of the sample that is being made; -1: none.
+_STEP = struct.Struct("<Qq")
+_STEP_AT = 384
 # A block begins with: its bytes, its generation, epoch and index (of an error), its state.
 _BLOCK = struct.Struct("<QQQQ")
 _STATE_AT = 32
 _PAYLOAD = 64
 _ROOM_BITS, _GENERATION_BITS = 26, 26  # of a ticket: the block's page, how often it was used
-
-
-class Traceback(Exception):
-    """The cause of an exception that a worker process raised: where, with its traceback's text."""
-
-    def __init__(self, text: str, where: "Where") -> None:
-        super().__init__(text)
-        self.text = text
-        self.where = where
-
-    def __str__(self) -> str:
-        return "\n%s\n%s" % (self.where, self.text.rstrip())
-
-
-class Where(NamedTuple):
-    """Where an exception was raised."""
-
-    sample: int  # its index
-    epoch: int
-    worker: int
-    pid: int
-    file: str  # Python's file and line
-    line: int
-
-    def __str__(self) -> str:
-        text = "sample %d, epoch %d, worker process %d (pid %d)" % self[:4]
-        return text + (', "%s", line %d' % self[4:] if self.file else "")
 
 
 class Run(NamedTuple):
@@ -137,7 +112,12 @@ class Area:
         n = min(len(indices), _RUN_MAX)
         _RUN.pack_into(self._map, _RUN_AT, 0, epoch)
         struct.pack_into("<%dQ" % n, self._map, _RUN_AT + _RUN.size, *indices[:n])
+        _STEP.pack_into(self._map, _STEP_AT, 0, -1)
         _RUN.pack_into(self._map, _RUN_AT, n, epoch)
+
+    def step(self, number: int, at: int) -> None:
+        """Notes which sample of a batch comes now."""
+        _STEP.pack_into(self._map, _STEP_AT, number, at)
 
     def done(self) -> None:
         """No samples are being made now."""
@@ -206,21 +186,11 @@ class Area:
         generation &= (1 << _GENERATION_BITS) - 1
         return ((self.worker << _ROOM_BITS) | at // _PAGE) << _GENERATION_BITS | generation
 
-    def put_error(self, epoch: int, index: int, error: BaseException, text: str,
-                  where: Where) -> None:
-        """Sends an exception. It is kept until there are 256 newer ones."""
+    def put_error(self, epoch: int, index: int, packed: tuple[Any, ...]) -> None:
+        """Sends an exception. It is kept until there are 256 newer ones. packed: see _where."""
         while len(self._errors) >= _KEPT_ERRORS:
             self._map[self._errors.popleft() + _STATE_AT] = FREE
-        try:
-            sink = io.BytesIO()
-            _pickle.dump(error, sink, cloud_first=False)
-            sink.seek(0)
-            pickle.load(sink)
-            pickled: bytes | None = sink.getvalue()
-        except Exception:
-            pickled = None  # what cannot travel arrives as a RuntimeError with its text
-        message = "%s: %s" % (type(error).__qualname__, error)
-        at, generation = self._write((pickled, message, text, tuple(where)))
+        at, generation = self._write(packed)
         _BLOCK.pack_into(self._map, at, self._blocks[at], generation, epoch, index)
         self._map[at + _STATE_AT] = ERROR
         self._errors.append(at)
@@ -306,6 +276,11 @@ class Side:
         n = min(n, _RUN_MAX)
         return Run(epoch, list(struct.unpack_from("<%dQ" % n, area, _RUN_AT + _RUN.size)))
 
+    def step(self, worker: int, number: int) -> int:
+        """Which sample of a batch it was making then; -1: unknown."""
+        found, at = _STEP.unpack_from(self._area(worker), _STEP_AT)
+        return int(at) if found == number else -1
+
     def stack(self, worker: int) -> str:
         """The Python stack that a worker left before its time was over; "": none."""
         area = self._area(worker)
@@ -332,17 +307,7 @@ def _places(area: mmap.mmap) -> list[int]:
 
 def _load_error(image: bytes) -> BaseException | None:
     try:
-        pickled, message, text, where = _pickle.read_image(memoryview(image))[0]
-    except Exception:  # the worker was writing it anew
+        packed = _pickle.read_image(memoryview(image))[0]
+    except Exception:  # the worker was overwriting it
         return None
-    place = Where(*where)
-    try:
-        error = None if pickled is None else pickle.loads(pickled)
-    except Exception:
-        error = None
-    if not isinstance(error, BaseException):
-        error = RuntimeError(message)
-    error.__cause__ = Traceback(text, place)
-    if sys.version_info >= (3, 11):
-        error.add_note("millrace: " + str(place))
-    return error
+    return _where.unpack(packed)

@@ -8,6 +8,7 @@ no tensor travels by a side memory: see _arena.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import pickle
@@ -18,9 +19,11 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from . import _arena, _core, _pickle, _start, _worker
+from ._deaths import Death, WorkerDied, WorkerTimeout
 from ._worker import WorkerInfo, get_worker_info
 
-__all__ = ["Pool", "Recipe", "WorkerDied", "WorkerInfo", "get_worker_info", "prepare"]
+__all__ = ["Pool", "Recipe", "WorkerDied", "WorkerInfo", "WorkerTimeout", "get_worker_info",
+           "prepare"]
 
 _log = logging.getLogger("millrace")
 _METHODS = ("forkserver", "fork", "spawn")
@@ -42,52 +45,6 @@ class Recipe(Protocol):
               worker: int) -> Sequence[object]:
         """Makes some samples: an item for each index; an exception as an item is a bad sample."""
         ...
-
-
-class WorkerDied(RuntimeError):
-    """A worker process ended while it made a sample."""
-
-    def __init__(self, text: str, where: _arena.Where, status: int | None) -> None:
-        super().__init__(text, where, status)
-        self.where = where
-        self.status = status  # as of os.waitpid(); None: unknown
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class WorkerTimeout(WorkerDied, TimeoutError):  # pyright: ignore[reportUnsafeMultipleInheritance]
-    """A worker process was killed because a sample took too long."""
-
-
-class _Death:
-    """A worker that ended while it was making samples."""
-
-    def __init__(self, worker: int, pid: int, status: int | None, run: _arena.Run,
-                 stack: str) -> None:
-        self.worker, self.pid, self.status, self.run, self.stack = worker, pid, status, run, stack
-
-    def _how(self) -> str:
-        if self.status is None:
-            return "ended"
-        if os.WIFEXITED(self.status):
-            return "ended with exit code %d" % os.WEXITSTATUS(self.status)
-        number = os.WTERMSIG(self.status)
-        try:
-            name = signal.Signals(number).name
-        except ValueError:
-            name = "signal %d" % number
-        return "was killed by %s%s" % (name, ", perhaps for lack of memory" * (name == "SIGKILL"))
-
-    def error(self, epoch: int, index: int, timeout: float) -> WorkerDied:
-        """The exception for one of its samples."""
-        where = _arena.Where(index, epoch, self.worker, self.pid, "", 0)
-        if self.stack:
-            text = "%s: took longer than %g s; the worker was at:\n%s" % (
-                where, timeout, self.stack.rstrip())
-            return WorkerTimeout(text, where, self.status)
-        return WorkerDied("%s: the process %s during this sample" % (where, self._how()), where,
-                          self.status)
 
 
 def _cuda_is_up() -> bool:
@@ -173,7 +130,8 @@ class _Starts:
     def __init__(self, plan: _Plan, side: _arena.Side, workers: int, timeout: float) -> None:
         self.plan, self.side, self.workers, self.timeout = plan, side, workers, timeout
         self.pids: dict[int, int] = {}
-        self.deaths: list[_Death] = []
+        self.pidfds: dict[int, int] = {}  # a pid may be another process's by now
+        self.deaths: list[Death] = []
         self.failed: BaseException | None = None  # why the last start failed
         self.owner = os.getpid()
         self.aborted = False
@@ -195,29 +153,38 @@ class _Starts:
         except BaseException as error:
             self.failed = error
             raise
+        self._watch(worker, pid)
         return pid
 
-    def death(self, worker: int, pid: int) -> _Death:
+    def _watch(self, worker: int, pid: int) -> None:
+        before = self.pidfds.pop(worker, -1)
+        if before >= 0:
+            os.close(before)
+        with contextlib.suppress(OSError):  # it has ended already
+            self.pidfds[worker] = os.pidfd_open(pid)
+
+    def death(self, worker: int, pid: int) -> Death:
         """How a worker died."""
         run, stack = self.side.run(worker), self.side.stack(worker)
         status = self.plan.starter.status(pid) if run.indices else None
-        return _Death(worker, pid, status, run, stack)
+        step = self.side.step(worker, run.indices[0]) if len(run.indices) == 1 else -1
+        return Death(worker, pid, status, run, step, stack)
 
     def abort(self) -> None:
         """Kills the workers; no others are started."""
         if os.getpid() != self.owner:
             return
         self.aborted = True
-        for pid in self.pids.values():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        for fd in list(self.pidfds.values()):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
 
     def close(self) -> None:
         """Closes files."""
         self.plan.close()
         self.side.close()
+        while self.pidfds:
+            os.close(self.pidfds.popitem()[1])
 
     def __del__(self) -> None:  # the last to refer to this may be the data set
         self.close()
@@ -266,6 +233,7 @@ class Pool:
             self._starts.close()
             raise self._starts.failed or error from None
         self.method: str = plan.starter.method
+        self._recipe = recipe
 
     @property
     def pids(self) -> list[int]:
@@ -296,14 +264,21 @@ class Pool:
             return None
         for death in reversed(starts.deaths):
             if death.run == (epoch, [index]):
-                return death.error(epoch, index, starts.timeout)
+                return self._error_of(death, epoch, index)
         found = starts.side.error(epoch, index)
         if found is not None:
             return found
         for worker, pid in list(starts.pids.items()):  # that died now
             if starts.side.run(worker) == (epoch, [index]):
-                return starts.death(worker, pid).error(epoch, index, starts.timeout)
+                return self._error_of(starts.death(worker, pid), epoch, index)
         return None
+
+    def _error_of(self, death: Death, epoch: int, index: int) -> WorkerDied:
+        where = getattr(self._recipe, "where", None)
+        sample, what = (index, "") if where is None else where(epoch, index, death.step)
+        error = death.error(epoch, sample, what, self._starts.timeout)
+        error.step = death.step
+        return error
 
     def abort(self) -> None:
         """Ends the workers now, in the midst of samples; those that are waited for fail.

@@ -80,7 +80,30 @@ def _wait_status(pid: int) -> int | None:
     return status if found else None
 
 
-class Spawn:
+class _Children:
+    """The wait statuses of this process's children, for all who ask. The engine reaps a worker
+    only after it has started the next one, so that there is time to."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ended: dict[int, int] = {}
+
+    def started(self, pid: int) -> int:
+        self._ended.pop(pid, None)
+        return pid
+
+    def status(self, pid: int) -> int | None:
+        """See Starter."""
+        with self._lock:
+            if pid not in self._ended:
+                status = _wait_status(pid)
+                if status is None:
+                    return None
+                self._ended[pid] = status
+            return self._ended[pid]
+
+
+class Spawn(_Children):
     """Each worker is a new Python, which imports what it needs: seconds, but nothing inherited."""
 
     method = "spawn"
@@ -94,21 +117,19 @@ class Spawn:
             fds = [fd, *files.flat()]
             os.lseek(fd, 0, os.SEEK_SET)
             text = ",".join(map(str, fds))
-            return _spawn("from millrace import _worker; _worker.spawned(%r)" % text, fds)
+            code = "from millrace import _worker; _worker.spawned(%r)" % text
+            return self.started(_spawn(code, fds))
         finally:
             os.close(fd)
 
-    def status(self, pid: int) -> int | None:
-        """See Starter."""
-        return _wait_status(pid)
 
-
-class Fork:
+class Fork(_Children):
     """Each worker is a copy of this process and inherits the data set: nothing is pickled."""
 
     method = "fork"
 
     def __init__(self, recipe: Any) -> None:
+        super().__init__()
         self._recipe = recipe
 
     def start(self, setup: _worker.Setup, files: _worker.Files) -> int:
@@ -120,11 +141,7 @@ class Fork:
             pid = os.fork()
             if not pid:
                 _worker.run(setup, files, self._recipe)
-        return pid
-
-    def status(self, pid: int) -> int | None:
-        """See Starter."""
-        return _wait_status(pid)
+        return self.started(pid)
 
 
 class _Client:

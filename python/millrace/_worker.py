@@ -13,7 +13,8 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from . import _arena, _core, _pickle
+from . import _arena, _core, _pickle, _where
+from ._where import Failed
 
 _mp_process: Any = multiprocessing.process  # what we use of it has no public name
 
@@ -156,6 +157,8 @@ class _Maker:
         dataset = getattr(self._recipe, "dataset", None)
         _info = WorkerInfo(setup.worker, setup.workers, seed, dataset)
         self._told = _tell_torch(_info)
+        if hasattr(self._recipe, "note"):
+            self._recipe.note = self._area.step
         self._recipe.start(_info)
 
     def _make(self, epoch: int, seed: int, indices: list[int], positions: list[int],
@@ -178,13 +181,14 @@ class _Maker:
         except BaseException as error:
             return error
 
-    def _report(self, epoch: int, index: int, error: BaseException) -> None:
-        frames = traceback.extract_tb(error.__traceback__)
-        last = frames[-1] if frames else None
-        where = _arena.Where(index, epoch, self._setup.worker, os.getpid(),
-                             last.filename if last else "", (last.lineno or 0) if last else 0)
-        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        self._area.put_error(epoch, index, error, text, where)
+    def _report(self, epoch: int, index: int, error: BaseException) -> BaseException:
+        """Sends an exception. Returns the sample's own."""
+        sample, what = index, ""
+        if isinstance(error, Failed):
+            sample, what, error = error.sample, error.what, error.error
+        packed = _where.pack(error, sample, what, epoch, self._setup.worker)
+        self._area.put_error(epoch, index, packed)
+        return error
 
     def fetch(self, epoch: int, seed: int, indices: list[int], positions: list[int],
               worker: int) -> list[Any]:
@@ -199,7 +203,7 @@ class _Maker:
                 rows = [self._put(row) for row in rows]
             # The engine asks again for a bad sample of several, alone: it is reported then.
             if len(rows) == 1 and isinstance(rows[0], BaseException):
-                self._report(epoch, indices[0], rows[0])
+                rows[0] = self._report(epoch, indices[0], rows[0])
             return rows
         finally:
             if self._stack >= 0:

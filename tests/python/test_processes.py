@@ -138,7 +138,7 @@ def test_restarted_workers_block_the_same_signals(method):
     pool.close()
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_sample_that_kills_is_bad(method):
     pool = support.pool(recipes.Poison(), 60, context=method)
     found, bad = support.batches(pool.dataset, bad="skip", max_bad="5")
@@ -148,9 +148,23 @@ def test_a_sample_that_kills_is_bad(method):
     error = pool.error(0, 13)
     assert isinstance(error, _processes.WorkerDied)
     assert error.where.sample == 13
-    if method == "forkserver":
-        assert "SIGKILL" in str(error)
+    assert error.status == signal.SIGKILL and "SIGKILL" in str(error)
     pool.close()
+
+
+def test_abort_signals_no_process_that_has_the_pid_of_a_worker():
+    pool = support.pool(recipes.Rows(), 60)
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        pool._starts.pids[0] = other.pid
+        pids = [pool.pids[1]]
+        pool.abort()
+        support.wait_until(lambda: not any(map(support.is_alive, pids)))
+        assert support.is_alive(other.pid)
+    finally:
+        other.kill()
+        other.wait()
+        pool.close()
 
 
 def test_exceptions_keep_their_type():

@@ -63,11 +63,13 @@ static int start_process(struct mr_process_pool *p, uint32_t i)
 
 /* ---- deaths ---- */
 
+/* Leaves a child as a zombie: see reap(). */
 static struct mr_death how_it_ended(const struct mr_worker_process *w)
 {
     struct mr_death d = {.pid = w->pid, .status = -1, .timeout = w->timeout};
     siginfo_t info = {0};
-    if (waitid((idtype_t)P_PIDFD, (id_t)w->pidfd, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
+    if (waitid((idtype_t)P_PIDFD, (id_t)w->pidfd, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
+        info.si_pid == 0)
         return d; /* not our child */
     if (info.si_code == CLD_EXITED)
         d.status = info.si_status;
@@ -197,24 +199,39 @@ static void restart(struct mr_process_pool *p, uint32_t i)
         fail_early(p, i, rc, rc == MR_ECANCELLED);
 }
 
-static void bury(struct mr_process_pool *p, uint32_t i)
+/* Only after its successor was started: who starts it may ask, too, how this one ended. */
+static void reap(int pidfd)
+{
+    siginfo_t info;
+    waitid((idtype_t)P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG);
+    close(pidfd);
+}
+
+static void replace(struct mr_process_pool *p, uint32_t i, const struct mr_death *death,
+                    bool had_job)
 {
     struct mr_worker_process *w = &p->worker[i];
     struct mr_shared_worker *shared = &p->head->worker[i];
-    struct mr_death death = how_it_ended(w);
     bool has_made = atomic_load(&shared->n_made) > 0;
-    close(w->pidfd);
-    w->pidfd = -1;
-    atomic_store(&shared->pid, 0);
-    bool had_job = release_jobs(p, i, &death);
-    if (atomic_load(&p->closing))
-        return;
     if (has_made)
         w->n_early = 0;
     if (has_made || had_job) /* max_deaths ends what the samples of a job do */
         restart(p, i);
     else
-        fail_early(p, i, early_error(p, i, &death), atomic_load(&shared->code) < 0);
+        fail_early(p, i, early_error(p, i, death), atomic_load(&shared->code) < 0);
+}
+
+static void bury(struct mr_process_pool *p, uint32_t i)
+{
+    struct mr_worker_process *w = &p->worker[i];
+    struct mr_death death = how_it_ended(w);
+    int pidfd = w->pidfd;
+    w->pidfd = -1;
+    atomic_store(&p->head->worker[i].pid, 0);
+    bool had_job = release_jobs(p, i, &death);
+    if (!atomic_load(&p->closing))
+        replace(p, i, &death, had_job);
+    reap(pidfd);
 }
 
 /* ---- time ---- */
