@@ -6,6 +6,7 @@ import multiprocessing
 import multiprocessing.context
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -53,6 +54,19 @@ class Settings:
                 share = isinstance(self.max_bad, float)
                 options["max_bad"] = f"{100 * self.max_bad:g}%" if share else self.max_bad
         return options
+
+    def bad_limit(self) -> Callable[[int], float] | None:
+        """How many bad samples there may be among n; None: any number."""
+        given = self.max_bad
+        if isinstance(given, str) and given.endswith("%"):
+            given = float(given[:-1]) / 100
+        if isinstance(given, float):
+            share = given
+            return lambda n: share * n
+        if given is None:
+            return None
+        most = int(given)
+        return lambda n: most
 
 
 def check_numbers(

@@ -9,6 +9,7 @@ from ._closing import close_elsewhere
 from ._core import BadSamples
 from ._idle import ClosedRun
 from ._run import END, Place, Run
+from ._where import Failed, Traceback, add_note
 from .errors import LoaderTimeout, SampleMismatch
 
 if TYPE_CHECKING:
@@ -76,7 +77,11 @@ class LoaderIterator:
             raise LoaderTimeout(
                 f"DataLoader timed out after {self._timeout:g} seconds: {error}"
             ) from None
-        found = source.error(error, self._epoch) if hasattr(error, "code") else error
+        if isinstance(error, Failed):
+            found: BaseException | None = error.error
+            error = RuntimeError(f"{error}, in epoch {self._epoch}")
+        else:
+            found = source.error(error, self._epoch) if hasattr(error, "code") else error
         if (found is None or isinstance(found, SampleMismatch)) and self._switch(error):
             return
         if found is None or found is error:
@@ -85,7 +90,9 @@ class LoaderIterator:
             raise error from found
         if isinstance(found, StopIteration):
             raise RuntimeError(f"a sample raised StopIteration: {error}") from found
-        if found.__cause__ is not None:  # a worker's traceback
+        if found.__cause__ is not None:  # a worker's traceback, or the program's own
+            if not isinstance(found.__cause__, Traceback) and not hasattr(found, "where"):
+                add_note(found, str(error))
             raise found
         raise found from error
 

@@ -19,12 +19,14 @@ NUMBERS = 1 << 40  # of batches that are objects: more than there will be
 class Maker:
     """What runs a recipe: threads, or a pool of processes. dataset: the engine's."""
 
-    def __init__(self, settings: Settings, recipe: Recipe, n: int, workers: int) -> None:
+    def __init__(
+        self, settings: Settings, recipe: Recipe, n: int, workers: int, quiet: bool = False
+    ) -> None:
         self.settings, self.pool, self.threads = settings, None, None
         if workers > 0:
             from ._processes import Pool
 
-            self.pool = Pool(recipe, n, workers=workers, context=settings.context)
+            self.pool = Pool(recipe, n, workers=workers, context=settings.context, quiet=quiet)
             self.dataset: _core.Dataset = self.pool.dataset
             return
         seeded = bool(getattr(recipe, "seeded", False))

@@ -76,8 +76,9 @@ def _method(context: object) -> str | None:
 class _Plan:
     """How the workers of a pool are started, and what they are sent."""
 
-    def __init__(self, recipe: Recipe, method: str | None) -> None:
+    def __init__(self, recipe: Recipe, method: str | None, quiet: bool) -> None:
         self.place = _worker.place()
+        self.quiet = quiet
         self.fd, self.main = -1, False
         self.lists: list[Any] = []
         self.starter: _start.Starter
@@ -105,8 +106,10 @@ class _Plan:
         """What is done with a recipe that does not pickle."""
         dataset = getattr(recipe, "dataset", None)
         path, cause = _pickle.find_refusal(recipe, "recipe")
-        if dataset is not None and path.startswith("recipe.dataset"):
-            path = path[len("recipe.") :]
+        if dataset is not None:
+            path = path.removeprefix("recipe.")
+        if path.startswith("collate"):
+            path = "collate_fn" + path.removeprefix("collate")
         text = "%s cannot be pickled (%s)" % (path, str(cause) or type(cause).__name__)
         if method is not None or _cuda_is_up():
             why = "and a process that has initialized CUDA cannot be forked"
@@ -114,8 +117,9 @@ class _Plan:
                             "__setstate__, or leave it out in __getstate__" % (
                                 text, why if method is None else
                                 "which start method %r needs" % method)) from error
-        _log.warning("%s; its worker processes are forked instead, which is unsafe if other "
-                     "threads hold locks", text)
+        if not self.quiet:
+            _log.warning("%s; its worker processes are forked instead, which is unsafe if other "
+                         "threads hold locks", text)
         return _start.Fork(recipe)
 
     def close(self) -> None:
@@ -209,17 +213,19 @@ class Pool:
     recipe: what they do. n: samples. workers: processes. context: "forkserver" (None: this, and
     fork for a recipe that does not pickle), "fork", "spawn", or a multiprocessing context, of
     which the start method is used. timeout: s; a worker that takes longer for the up to 32 samples
-    that it makes at a time is killed; 0: none. name, version: see _core.Dataset.python().
+    that it makes at a time is killed; 0: none. name, version: see _core.Dataset.python(). quiet:
+    no warning that workers are forked.
     Raises TypeError for a recipe that does not pickle where it must, ValueError, OSError, and
     RuntimeError if a worker, importing the program, comes here.
     """
 
     def __init__(self, recipe: Recipe, n: int, *, workers: int, context: object = None,
-                 timeout: float = 0, name: str = "python", version: int = 0) -> None:
+                 timeout: float = 0, name: str = "python", version: int = 0,
+                 quiet: bool = False) -> None:
         _start.check_main()
         if workers < 1:
             raise ValueError("workers: %d: expected 1 or more processes" % workers)
-        plan = _Plan(recipe, _method(context))
+        plan = _Plan(recipe, _method(context), quiet)
         try:
             self._starts = _Starts(plan, _arena.Side(workers), workers, timeout)
         except BaseException:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from . import _core
 from ._arguments import Settings
+from ._bad import BadItem, file_of
 from ._collate import default_collate, default_convert
 from ._maker import NUMBERS, Maker, moved, open_ticket_engine, processes
-from ._recipe import Batches, Rows, sample_of
-from ._run import ListedRun, ObjectRun, Place, Run
-from ._samplers import Listed, Order, Plan, Share
-from ._seeding import kept_random_state
-from ._source import EngineSource, converter, make_order, parse_sample
-from ._structure import Structure, structure_of
+from ._objects import ObjectRun
+from ._probe import look
+from ._recipe import Batches, Rows
+from ._run import EngineRun, ListedRun, Place, Run, parse_sample
+from ._samplers import LeftOut, Listed, Order, Plan, Share, checked, some_of
+from ._source import EngineSource, converter, make_order
+from ._structure import Structure
+from ._where import name_of
+from .stats import BadSample
 
 log = logging.getLogger("millrace")
 
@@ -40,52 +46,47 @@ class PythonSource(EngineSource):
         self.transform = settings.transform
         self.maker: Maker | None = None
         self.listed: Listed | None = None
+        self.left_out: LeftOut | None = None
         self.stream = None
-        self.structure, self.seeded, self.why_objects = self._look()
-        self.mode = "rows" if isinstance(self.structure, Structure) else "objects"
-        if settings.transform and self.mode != "rows":
-            raise ValueError(f"transform= needs samples that are tensors: {self.why_objects}")
+        self.mode, self.why_objects = "", ""  # the mode is known once samples were looked at
+        self.structure: Structure | None = None
+        self.seeded = bool(settings.seed_samples)
 
-    structure: Structure | None
-
-    def _look(self) -> tuple[Structure | None, bool, str]:
-        """Makes a few samples: structure, whether they draw random numbers, why objects."""
+    def _look(self, keys: list[Any]) -> None:
+        """Makes a few samples, which the sampler gives, to know the mode and what is random."""
         s = self.settings
-        keys = _some_keys(self.n, self.order)
-        seeded = bool(s.seed_samples)
+        why = ""
         if self.collate_fn is not None:
             why = "collate_fn"
         elif s.batch_size in (1, None) and self.batch_sampler is None and not s.transform:
             why = f"batch_size={s.batch_size}"
-        else:
-            why = "" if keys else "samples are known by key only"
-        if why and s.seed_samples is not None:
-            return None, seeded, why
-        tried = self._tried()
-        with kept_random_state() as state:
-            try:
-                samples = [sample_of(tried, key) for key in keys[: 1 if why else None]]
-            except Exception as error:
-                return None, seeded, why or f"sample {keys[0]}: {error}"
+        elif not self.n or not keys:
+            why = "samples are known by key only"
+        self.structure, self.why_objects = None, why
+        if keys and (not why or s.seed_samples is None):
+            found = look(s, self.python, keys[: 1 if why else None], not why)
+            self.structure, self.why_objects = found.structure, why or found.why
             if s.seed_samples is None:
-                seeded = not state.unchanged()
-        found = why or structure_of(samples)
-        return (None, seeded, found) if isinstance(found, str) else (found, seeded, "")
+                self.seeded = found.drew
+        if s.transform and self.structure is None:
+            raise ValueError(f"transform= needs samples that are tensors: {self.why_objects}")
+        self.mode = "rows" if self.structure is not None else "objects"
 
-    def _tried(self) -> Any:
-        """What samples are tried on: with processes a copy, as a worker has it, since a sample that
-        is made here may open files that the workers' data set must not have open."""
-        context = self.settings.context
-        if not processes(self.settings):
-            return self.python
-        if context is not None and context.get_start_method() == "fork":
-            return self.python
-        from . import _pickle
+    def _look_early(self) -> None:
+        """Before the first loop: as far as it is known which samples the sampler gives."""
+        if self.mode:
+            return
+        if self.order is not None:
+            self._look(some_of(range(self.order.length)))
+            return
+        given = self.sampler if self.batch_sampler is None else self.batch_sampler
+        if isinstance(given, list | tuple | range) and given:
+            self._look(self._some_keys(given))
 
-        try:
-            return _pickle.copy_of(self.python)
-        except Exception:
-            return self.python
+    def _some_keys(self, items: Sequence[Any]) -> list[Any]:
+        """Of the first, the middle and the last of a sampler's items."""
+        some = some_of(items)
+        return some if self.batch_sampler is None else [key for item in some for key in item[:1]]
 
     # ---- runs ----
 
@@ -96,19 +97,47 @@ class PythonSource(EngineSource):
         return {"workers": threads, "prefetch": ahead}
 
     def open(self, at: Place, epochs: int) -> Run:
-        if self.mode == "rows":
-            if self.maker is None:
-                self._make_rows()
-            return super().open(at, epochs)
         if self.order is not None:
-            return self._open_share(at, self.order)
+            self._look_early()
+            if self.mode == "objects":
+                return self._open_share(at, self.order)
+            self._make_rows()
+            return super().open(at, epochs)
         of_batches = self.batch_sampler is not None
         unit = self.settings.world * (1 if of_batches else self.settings.batch_size or 1)
         return ListedRun(
-            self.batch_sampler if of_batches else self.sampler, self._open_list, unit, at
+            self.batch_sampler if of_batches else self.sampler, self._open_items, unit, at
         )
 
+    def _open_items(self, epoch: int, items: list[Any]) -> Run:
+        of_batches = self.batch_sampler is not None
+        if of_batches:
+            items = [list(item) for item in items]
+        if not self.mode:
+            self._look(self._some_keys(items))
+        if self.mode == "rows" and not self.transform and not self._are_indices(items):
+            self._use_objects("keys of the sampler are no indices from 0 to n - 1")
+        if self.mode == "objects":
+            return self._open_list(epoch, items)
+        self._make_rows()
+        return self._open_batches(epoch, items) if of_batches else self._open_indices(epoch, items)
+
+    def _are_indices(self, items: list[Any]) -> bool:
+        """Whether the engine can name the samples; else the data set decides what a key is."""
+        keys = items if self.batch_sampler is None else itertools.chain.from_iterable(items)
+        try:
+            checked(keys, self._length(), below=0)
+        except (IndexError, TypeError):
+            return False
+        return True
+
+    def _use_objects(self, why: str) -> None:
+        self.mode, self.why_objects = "objects", why
+        self._drop()
+
     def _make_rows(self) -> None:
+        if self.maker is not None:
+            return
         assert self.structure is not None
         s = self.settings
         recipe = Rows(
@@ -150,24 +179,30 @@ class PythonSource(EngineSource):
         s = self.settings
         if self.maker is None or self.maker.threads is not None:
             self.maker = Maker(s, self._batches(plan), NUMBERS, processes(s))
-        unit = (s.batch_size or 1) * s.world
-        engine = open_ticket_engine(s, self.maker, at.epoch, first, s.in_order, self.options())
+        maker, unit = self.maker, (s.batch_size or 1) * s.world
+
+        def opener(first: int) -> _core.Loader:
+            return open_ticket_engine(s, maker, at.epoch, first, s.in_order, self.options())
+
         return ObjectRun(
-            engine,
+            opener,
             at,
-            moved(s, self.maker.take),
-            self.maker.leave,
+            moved(s, maker.take),
+            maker.leave,
             first=first,
             n=n,
             unit=unit,
             start=start,
-            max_bad=None if s.max_bad is None else float(s.max_bad),
+            max_bad=s.bad_limit(),
+            lost=self._lost if processes(s) and s.bad != "fail" else None,
         )
 
     def _batches(self, plan: Plan) -> Batches:
         s = self.settings
         alone = s.alone
         default = default_convert(s.as_) if alone else default_collate(s.as_)
+        if self.left_out is None:
+            self.left_out = LeftOut(bool(processes(s)) and s.bad != "fail")
         return Batches(
             self.python,
             plan,
@@ -176,10 +211,35 @@ class PythonSource(EngineSource):
             bad=s.bad,
             seeded=self.seeded,
             seed=s.seed,
+            left_out=self.left_out,
             worker_init_fn=s.worker_init_fn,
         )
 
     # ---- errors ----
+
+    def open_engine(
+        self, at: Place, sampler: _core.Sampler | None, epochs: int, unit: int | None = None
+    ) -> EngineRun:
+        run = super().open_engine(at, sampler, epochs, unit)
+        run.tell = self._tell
+        return run
+
+    def _tell(self, item: BadSample) -> BadSample:
+        """What Python knows of a bad sample of the engine."""
+        error = self.maker.error(item.epoch, item.index) if self.maker is not None else None
+        reason = item.reason if error is None else f"{type(error).__name__}: {error}"
+        file = file_of(self.python, item.index, error)
+        return item._replace(file=file, reason=reason, error=error)
+
+    def _lost(self, epoch: int, number: int, error: BaseException) -> BadItem | None:
+        """The sample of a batch that worker processes ended over; it is left out from now on."""
+        died = self.maker.error(epoch, number) if self.maker is not None else None
+        step, left_out = getattr(died, "step", -1), self.left_out
+        if died is None or left_out is None or step < 0 or step in left_out.places(epoch, number):
+            return None
+        left_out.add(epoch, number, step)
+        key = died.where.sample  # type: ignore[attr-defined]
+        return BadItem(key, died, file_of(self.python, key, died))
 
     def switch(self, error: BaseException) -> bool:
         if self.mode != "rows" or self.settings.transform or not hasattr(error, "code"):
@@ -187,19 +247,24 @@ class PythonSource(EngineSource):
         if isinstance(error, _core.Cancelled | _core.BadSamples | MemoryError | OSError):
             return False
         log.warning("samples differ, so batches are made in Python from here on: %s", error)
-        self.mode, self.why_objects = "objects", str(error)
-        self._drop()
+        self._use_objects(str(error))
         return True
 
     def error(self, error: BaseException, epoch: int) -> BaseException | None:
         index = parse_sample(error)
         if self.maker is None or index is None:
             return None
-        return self.maker.error(epoch, index)
+        found = self.maker.error(epoch, index)
+        if self.mode == "rows" or not isinstance(error, RuntimeError):
+            return found
+        return named(error, found, epoch, index)  # the engine's samples are batches here
 
     def describe(self) -> list[str]:
         kind = f"{type(self.python).__module__}.{type(self.python).__qualname__}"
         lines = [f"data set: {kind}: {self.n} samples"]
+        self._look_early()
+        if not self.mode:
+            return [*lines, "samples: the sampler tells which ones; they are looked at in a loop"]
         if self.mode == "rows" and self.structure is not None:
             leaves = ", ".join(f"{f.name} {f.dtype}{list(f.shape)}" for f in self.structure.leaves)
             lines.append(f"samples: {leaves}; the engine stacks them")
@@ -223,6 +288,9 @@ class PythonSource(EngineSource):
         if self.listed is not None:
             self.listed.close()
             self.listed = None
+        if self.left_out is not None:
+            self.left_out.close()
+            self.left_out = None
 
 
 def _length(dataset: Any, order_args: tuple[Any, Any, bool]) -> int | None:
@@ -234,8 +302,18 @@ def _length(dataset: Any, order_args: tuple[Any, Any, bool]) -> int | None:
         return None
 
 
-def _some_keys(n: int | None, order: Order | None) -> list[int]:
-    return sorted({0, n // 2, n - 1}) if n else []
+def named(
+    error: BaseException, found: BaseException | None, epoch: int, number: int
+) -> BaseException:
+    """The exception of a batch, without the engine's text, to which the batch is a sample."""
+    if found is None:
+        text = str(error).replace(f"sample {number}", f"batch {number}")
+        return RuntimeError(f"epoch {epoch}: {text}")
+    if found.__cause__ is None:
+        what = getattr(getattr(found, "where", None), "sample", None)
+        why = str(error).rpartition(f"sample {number}: ")[2]
+        found.__cause__ = RuntimeError(f"{name_of(what)}: {why}")
+    return found
 
 
 def _share(items: list[Any], s: Settings) -> list[Any]:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from . import _core
-from ._recipe import BadItem, Made
 from ._samplers import CHUNK, Drawn
 from .stats import BadSample
 
 END: Any = type("End", (), {"__repr__": lambda self: "END"})()
+
+
+def parse_sample(error: BaseException) -> int | None:
+    """The index of the sample that an error of the engine names."""
+    found = re.search(r"\bsample (\d+)", str(error))
+    return int(found.group(1)) if found else None
 
 
 class Place(NamedTuple):
@@ -65,8 +71,11 @@ class EngineRun:
     """Batches that the engine makes of samples.
 
     convert: makes the program's batch of a _core.Batch. stream: see _arrays.current_stream().
-    endless: the engine goes on with the next epoch by itself.
+    endless: the engine goes on with the next epoch by itself. tell: adds what is known of a bad
+    sample.
     """
+
+    tell: Callable[[BadSample], BadSample] | None = None
 
     def __init__(
         self,
@@ -113,7 +122,8 @@ class EngineRun:
         return dict(self.engine.stats())
 
     def bad(self) -> list[BadSample]:
-        return [] if self._closed else [BadSample(*item) for item in self.engine.bad()]
+        found = [] if self._closed else [BadSample(*item) for item in self.engine.bad()]
+        return found if self.tell is None else [self.tell(item) for item in found]
 
     def close(self) -> None:
         self._early, self._closed = None, True
@@ -170,132 +180,3 @@ class ListedRun:
                 self._earlier_bad += self.inner.bad()
             self.inner.close()
             self.inner = None
-
-
-class ObjectRun:
-    """Batches that are Python objects, which the engine only orders.
-
-    engine: over the batches' numbers. take(epoch, number, batch): the object. n: batches of the
-    epoch, if known. leave(): called once, when the engine is closed. unit: samples of all ranks
-    that a batch stands for; start: before batch 0. max_bad: more bad samples end the run.
-    """
-
-    def __init__(
-        self,
-        engine: _core.Loader,
-        at: Place,
-        take: Callable[[int, int, _core.Batch], Any],
-        leave: Callable[[], None],
-        *,
-        first: int = 0,
-        n: int | None = None,
-        unit: int = 1,
-        start: int = 0,
-        max_bad: float | None = None,
-    ) -> None:
-        self.engine, self.epoch, self.take, self.leave = engine, at.epoch, take, leave
-        self.done, self.n, self.unit, self.start = first, n, unit, start
-        self.max_bad, self.data, self._bad = max_bad, None, []
-
-    _bad: list[BadSample]
-    data: Any
-
-    def next(self, timeout: float | None) -> Any:
-        while self.n is None or self.done < self.n:
-            batch = self.engine.next(None, timeout)
-            assert batch is not None, "an endless engine has ended"
-            number = int(batch.indices[0])
-            made = self.take(self.epoch, number, batch)
-            batch.release()
-            if isinstance(made, BaseException):
-                self.done += 1
-                raise made
-            if made.end:
-                self.n = self.done
-                break
-            self.done += 1
-            self._note(made)
-            if made.n > 0:
-                return made.value
-        return END
-
-    def _note(self, made: Made) -> None:
-        if made.state is not None:
-            self.data = made.state
-        for item in made.bad:
-            self._bad.append(self._bad_sample(item))
-        if self.max_bad is not None and len(self._bad) > self.max_bad:
-            last = self._bad[-1]
-            raise _core.BadSamples(
-                f"{len(self._bad)} bad samples, max_bad allows {self.max_bad}; the last one is "
-                f"sample {last.index}: {last.reason}"
-            ) from last.error
-
-    def _bad_sample(self, item: BadItem) -> BadSample:
-        reason = f"{type(item.error).__name__}: {item.error}"
-        return BadSample(item.key, self.epoch, self.done - 1, "", 0, reason, item.error)
-
-    def begin(self, epoch: int) -> bool:
-        return False
-
-    def place(self) -> Place:
-        return Place(self.epoch, self.start + self.done * self.unit, data=self.data)
-
-    def stats(self) -> dict[str, Any]:
-        return dict(self.engine.stats())
-
-    def bad(self) -> list[BadSample]:
-        return list(self._bad)
-
-    def close(self) -> None:
-        self.engine.close()
-        leave, self.leave = self.leave, _nothing
-        leave()
-
-
-def _nothing() -> None:
-    pass
-
-
-class StreamRun:
-    """An iterable set: a run for each worker, taken in turn until all are at their end."""
-
-    def __init__(self, runs: list[ObjectRun], at: Place, turn: int = 0) -> None:
-        self.runs, self.epoch, self.turn = runs, at.epoch, turn
-        self._live = [True] * len(runs)
-
-    def next(self, timeout: float | None) -> Any:
-        while any(self._live):
-            worker = self.turn % len(self.runs)
-            self.turn += 1
-            if not self._live[worker]:
-                continue
-            value = self.runs[worker].next(timeout)
-            if value is not END:
-                return value
-            self._live[worker] = False
-        return END
-
-    def begin(self, epoch: int) -> bool:
-        return False
-
-    def place(self) -> Place:
-        done = [run.done for run in self.runs]
-        data = {
-            "done": done,
-            "turn": self.turn % len(self.runs),
-            "states": [run.data for run in self.runs],
-        }
-        return Place(self.epoch, sum(done), data=data)
-
-    def stats(self) -> dict[str, Any]:
-        return self.runs[0].stats()
-
-    def bad(self) -> list[BadSample]:
-        return [item for run in self.runs for item in run.bad()]
-
-    def close(self) -> None:
-        for run in self.runs:
-            run.close()
-
-

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import mmap
-import os
-import pickle
+import operator
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from . import _core
+from ._told import Told
 from ._seeding import RandomState, state_from_json, state_to_json
 
 CHUNK = 4096  # batches that are taken at once from a sampler without a length
@@ -90,53 +89,56 @@ class Share(Plan):
 class Listed(Plan):
     """Batches from a list; with `shared` in memory that worker processes read, too."""
 
-    _map: int | None = None
-    _cached: list[Any] | None = None
-
     def __init__(self, batches: list[Any], shared: bool) -> None:
-        self._batches: list[Any] | None = batches
-        self._path, self._fd, self._version = "", -1, 0
-        if shared:
-            self._fd = os.memfd_create("millrace-order", os.MFD_CLOEXEC)
-            self._path = f"/proc/{os.getpid()}/fd/{self._fd}"
-        self.set(batches)
-
-    def set(self, batches: list[Any]) -> None:
-        """Another list, for all processes. No batch may be under way."""
-        self._batches = batches
-        if self._fd < 0:
-            return
-        self._version += 1
-        data = pickle.dumps(batches, protocol=5)
-        os.ftruncate(self._fd, 8 + len(data))
-        os.pwrite(self._fd, data, 8)
-        os.pwrite(self._fd, self._version.to_bytes(8, "little"), 0)
+        self._value = Told(batches, shared)
+        self.set, self.close = self._value.set, self._value.close
 
     def batch(self, epoch: int, number: int) -> Sequence[Any] | None:
         del epoch
-        batches = self._read() if self._batches is None else self._batches
+        batches = self._value.get()
         return batches[number] if number < len(batches) else None
 
-    def _read(self) -> list[Any]:
-        if self._map is None:
-            self._map = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        version = int.from_bytes(os.pread(self._map, 8, 0), "little")
-        if self._cached is None or self._version != version:
-            with mmap.mmap(self._map, 0, prot=mmap.PROT_READ) as view:
-                self._cached = pickle.loads(view[8:])
-            self._version = version
-        assert self._cached is not None
-        return self._cached
-
     def __getstate__(self) -> dict[str, Any]:
-        if self._fd < 0:
-            return {"_batches": self._batches, "_path": "", "_fd": -1, "_version": 0}
-        return {"_batches": None, "_path": self._path, "_fd": -1, "_version": 0}
+        return {"_value": self._value}
+
+
+class LeftOut:
+    """The samples that batches are made without, since they end the process that makes them."""
+
+    def __init__(self, shared: bool) -> None:
+        self._value = Told({}, shared)
+
+    def add(self, epoch: int, number: int, place: int) -> None:
+        """No batch may be under way."""
+        places = self._value.get()
+        self._value.set({**places, (epoch, number): {place, *self.places(epoch, number)}})
+
+    def places(self, epoch: int, number: int) -> set[int]:
+        """Of a batch's samples."""
+        found: set[int] = self._value.get().get((epoch, number), set())
+        return found
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._value.close()
+
+
+def some_of(items: Sequence[Any]) -> list[Any]:
+    """The first, the middle and the last one."""
+    n = len(items)
+    return [items[i] for i in sorted({0, n // 2, n - 1})] if n else []
+
+
+def checked(keys: Iterable[Any], n: int, below: int | None = None) -> list[int]:
+    """A sampler's keys as indices from 0 to n - 1; negative ones count from the end, as Python's.
+
+    below: the least one; None: -n. Raises IndexError for others, TypeError for no whole numbers.
+    """
+    found = [operator.index(key) for key in keys]
+    least = -n if below is None else below
+    if found and not (least <= min(found) and max(found) < n):
+        wrong = next(key for key in found if not least <= key < n)
+        raise IndexError(f"the sampler gives index {wrong}, the data set has {n} samples")
+    return [key + n if key < 0 else key for key in found]
 
 
 def is_exactly(sampler: object, name: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -13,7 +12,7 @@ from . import _core
 from ._arguments import Settings
 from ._arrays import arrays_of, current_stream, taker, value_of
 from ._run import EngineRun, ListedRun, Place, Run, state_text
-from ._samplers import Order, order_of
+from ._samplers import Order, checked, order_of
 from ._structure import Structure, structure_of
 
 
@@ -21,7 +20,7 @@ class Source(Protocol):
     """A data set on one of the paths.
 
     path: "native", "python-threads" or "python-processes". why: what keeps it from the native
-    path. mode: "native", "rows" or "objects". n: the data set's length; None: not known.
+    path. mode: "native", "rows" or "objects"; "": not known yet. n: the data set's length; None: not known.
     """
 
     path: str
@@ -43,12 +42,6 @@ class Source(Protocol):
         """Ends samples that are being made; only close() may follow."""
 
     def close(self) -> None: ...
-
-
-def parse_sample(error: BaseException) -> int | None:
-    """The index of the sample that an error of the engine names."""
-    found = re.search(r"\bsample (\d+)", str(error))
-    return int(found.group(1)) if found else None
 
 
 def is_uri(dataset: Any) -> bool:
@@ -95,10 +88,11 @@ class EngineSource:
         return self.open_engine(Place(epoch, 0), self._subset(items), 1)
 
     def _subset(self, items: list[Any]) -> _core.Sampler:
-        return _core.Sampler("subset", self._length(), indices=items)
+        n = self._length()
+        return _core.Sampler("subset", n, indices=checked(items, n))
 
     def _open_batches(self, epoch: int, items: list[Any]) -> Run:
-        lists = [list(item) for item in items]
+        lists = [checked(item, self._length()) for item in items]
         longest = max(map(len, lists))
         sampler = _core.Sampler(
             "batches", self._length(), batches=lambda epoch: lists, max_batch=longest

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import _core
 from ._arguments import Settings
 from ._collate import default_collate, default_convert
 from ._maker import NUMBERS, Maker, moved, open_ticket_engine, processes
-from ._recipe import Stream
-from ._run import ObjectRun, Place, Run, StreamRun
-from ._source import parse_sample
+from ._recipe_stream import Stream
+from ._objects import ObjectRun
+from ._run import END, Place, Run, parse_sample
+from .stats import BadSample
 
 
 class StreamSource:
@@ -52,8 +54,11 @@ class StreamSource:
     def _run(self, maker: Maker, at: Place, done: int) -> ObjectRun:
         s = self.settings
         options = {"workers": 1, "prefetch": s.prefetch_factor or 2}
-        engine = open_ticket_engine(s, maker, at.epoch, done, True, options)
-        return ObjectRun(engine, at, moved(s, maker.take), maker.leave, first=done)
+
+        def opener(first: int) -> _core.Loader:
+            return open_ticket_engine(s, maker, at.epoch, first, True, options)
+
+        return ObjectRun(opener, at, moved(s, maker.take), maker.leave, first=done)
 
     def _recipe(self, worker: int, workers: int, resume: Any) -> Stream:
         s = self.settings
@@ -92,3 +97,47 @@ class StreamSource:
         for maker in self.makers:
             maker.close()
         self.makers = []
+
+
+class StreamRun:
+    """An iterable set: a run for each worker, taken in turn until all are at their end."""
+
+    def __init__(self, runs: list[ObjectRun], at: Place, turn: int = 0) -> None:
+        self.runs, self.epoch, self.turn = runs, at.epoch, turn
+        self._live = [True] * len(runs)
+
+    def next(self, timeout: float | None) -> Any:
+        while any(self._live):
+            worker = self.turn % len(self.runs)
+            self.turn += 1
+            if not self._live[worker]:
+                continue
+            value = self.runs[worker].next(timeout)
+            if value is not END:
+                return value
+            self._live[worker] = False
+        return END
+
+    def begin(self, epoch: int) -> bool:
+        return False
+
+    def place(self) -> Place:
+        done = [run.done for run in self.runs]
+        data = {
+            "done": done,
+            "turn": self.turn % len(self.runs),
+            "states": [run.data for run in self.runs],
+        }
+        return Place(self.epoch, sum(done), data=data)
+
+    def stats(self) -> dict[str, Any]:
+        return self.runs[0].stats()
+
+    def bad(self) -> list[BadSample]:
+        return [item for run in self.runs for item in run.bad()]
+
+    def close(self) -> None:
+        for run in self.runs:
+            run.close()
+
+

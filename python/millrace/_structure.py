@@ -81,12 +81,18 @@ class Structure:
 
 def structure_of(samples: Sequence[object]) -> Structure | str:
     """The structure that all of these samples have, or why the engine can't stack them."""
+    try:
+        return merged([Structure(sample) for sample in samples])
+    except SampleMismatch as error:
+        return str(error)
+
+
+def merged(structures: Sequence[Structure | str]) -> Structure | str:
+    """One for samples of all these structures, or why there is none."""
     first: Structure | None = None
-    for sample in samples:
-        try:
-            structure = Structure(sample)
-        except SampleMismatch as error:
-            return str(error)
+    for structure in structures:
+        if isinstance(structure, str):
+            return structure
         if first is None:
             first = structure
         elif not first.merge(structure):

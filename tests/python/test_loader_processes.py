@@ -208,7 +208,7 @@ import numpy as np, millrace
 class Slow:
     def __len__(self): return 100
     def __getitem__(self, i):
-        time.sleep(0.05 if i < 20 or not millrace.get_worker_info() else 30); return np.zeros(3)
+        time.sleep(0.05 if i < 20 or i in (50, 99) else 30); return np.zeros(3)
 loader = millrace.DataLoader(Slow(), 10, as_="numpy", seed_samples=False, num_workers=2,
                              multiprocessing_context="fork", timeout=0)
 try:
