@@ -115,7 +115,7 @@ def _in_worker(s: Settings, probe: _Probe) -> list[Any]:
 
 def _take(engine: _core.Loader, maker: Maker, timeout: float) -> dict[int, Any]:
     results: dict[int, Any] = {}
-    while (batch := engine.next(None, timeout or None)) is not None:
+    while (batch := _next(engine, timeout)) is not None:
         index = int(batch.indices[0])
         try:
             results[index] = maker.take(0, index, batch)
@@ -123,3 +123,10 @@ def _take(engine: _core.Loader, maker: Maker, timeout: float) -> dict[int, Any]:
             results[index] = error
         batch.release()
     return results
+
+
+def _next(engine: _core.Loader, timeout: float) -> _core.Batch | None:
+    try:
+        return engine.next(None, timeout or None)
+    except _core.BadSamples:  # not one of them is good
+        return None

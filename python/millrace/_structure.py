@@ -25,6 +25,7 @@ _NUMPY = {
 }  # fmt: skip
 _TORCH = {**{f"torch.{name}": dtype for name, dtype in _NUMPY.items()}, "torch.bfloat16": "bf16"}
 _NUMBERS: dict[type, str] = {bool: "bool", int: "i64", float: "f64"}
+_EXACT = (bool, float)  # whose fields hold ints as well
 _TEXTS: dict[type, str] = {str: "string", bytes: "bytes"}
 
 
@@ -51,16 +52,31 @@ class Structure:
         self.flat = self.tree[0] in ("leaf", "tuple") and all(
             child[0] == "leaf" for child in self.tree[2]
         )
+        leaves: list[object] = []
+        _flatten(self.tree, sample, leaves)
+        self.exact = [(i, type(leaf)) for i, leaf in enumerate(leaves) if type(leaf) in _EXACT]
 
     def flatten(self, sample: object) -> object:
         tree = self.tree
         if tree[0] == "leaf":
+            if self.exact:
+                self._check((sample,))
             return sample
         if self.flat and type(sample) is tuple and len(sample) == len(tree[2]):
-            return sample
-        out: list[object] = []
-        _flatten(tree, sample, out)
-        return tuple(out)
+            found = sample
+        else:
+            out: list[object] = []
+            _flatten(tree, sample, out)
+            found = tuple(out)
+        if self.exact:
+            self._check(found)
+        return found
+
+    def _check(self, leaves: tuple[object, ...]) -> None:
+        """An int fits a float's field, but torch makes another batch of ints."""
+        for i, kind in self.exact:
+            if type(leaves[i]) in _NUMBERS and type(leaves[i]) is not kind:
+                raise SampleMismatch(f"expected {kind.__name__}, got {_describe(leaves[i])}")
 
     def build(self, values: Iterator[Any]) -> Any:
         return _build(self.tree, values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import numpy as np
@@ -64,3 +65,35 @@ class Unpicklable(Squares):
 
 def total(batch):
     return sum(index for _, index in batch)
+
+
+class Deadly(Squares):
+    """Some samples end their process."""
+
+    def __init__(self, n=100, bad=(7,)):
+        super().__init__(n)
+        self.bad = bad
+
+    def __getitem__(self, index):
+        if index in self.bad:
+            os._exit(3)
+        return super().__getitem__(index)
+
+
+class Lists(Squares):
+    """As a set over a Python list: negative indices count from the end."""
+
+    def __getitem__(self, index):
+        return list(range(self.n))[index]
+
+
+class Known(Squares):
+    """Refuses all samples but some."""
+
+    def __init__(self, n, known):
+        super().__init__(n)
+        self.known = known
+
+    def __getitem__(self, index):
+        assert index in self.known, f"sample {index} is none of {self.known}"
+        return super().__getitem__(index)
