@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import multiprocessing.context
+import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -72,6 +74,8 @@ class Settings:
 def check_numbers(
     num_workers: int, timeout: float, prefetch_factor: int | None, persistent: bool | None
 ) -> None:
+    if not isinstance(num_workers, int):
+        raise TypeError(f"num_workers should be an int, but got {num_workers!r}")
     if num_workers < 0:
         raise ValueError(
             "num_workers option should be non-negative; "
@@ -84,8 +88,8 @@ def check_numbers(
             "prefetch_factor option could only be specified in multiprocessing. "
             "Let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None."
         )
-    if prefetch_factor is not None and prefetch_factor < 0:
-        raise ValueError("prefetch_factor option should be non-negative")
+    if prefetch_factor is not None and prefetch_factor <= 0:
+        raise ValueError(f"prefetch_factor option should be positive, but got {prefetch_factor}")
     if persistent and num_workers == 0:
         raise ValueError("persistent_workers option needs num_workers > 0")
 
@@ -173,9 +177,32 @@ def device_text(device: Any, as_: str) -> str | None:
     text = None if device is None else str(device)
     if text is None or text == "cpu":
         return None
+    if not re.match(r"(cuda|cpu|sim)(:|$)", text):
+        raise ValueError(
+            f'device={text!r}: expected "cuda", "cuda:1", "cpu", "sim:..." or a torch.device'
+        )
     if as_ == "numpy":
         raise ValueError(f'device={text!r}: numpy arrays are in host memory; use as_="torch"')
     return text
+
+
+@contextlib.contextmanager
+def arguments_named() -> Iterator[None]:
+    """Errors of the engine's options as those of arguments."""
+    try:
+        yield
+    except ValueError as error:
+        text = _in_python(str(error))
+        if text == str(error):
+            raise
+        raise type(error)(text) from None
+
+
+def _in_python(text: str) -> str:
+    found = re.match(r"loader:([a-z-]+)=(.*?)(?=: )", text)
+    if found:
+        text = f"{found[1].replace('-', '_')}={found[2]!r}{text[found.end():]}"
+    return text.replace("or force-state", "or load_state_dict(state, force_state=True)")
 
 
 def place(rank: int | None, world: int | None, shard: bool) -> tuple[int, int]:

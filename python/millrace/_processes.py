@@ -73,6 +73,10 @@ def _method(context: object) -> str | None:
     return str(name)
 
 
+class _NoMain(pickle.PicklingError):
+    """Workers can't import the program's main module."""
+
+
 class _Plan:
     """How the workers of a pool are started, and what they are sent."""
 
@@ -98,12 +102,15 @@ class _Plan:
         self.main = bool(sealed.modules & {"__main__", "__mp_main__"})
         if self.main and not _worker.has_main(self.place):
             self.close()
-            raise pickle.PicklingError("it is defined in an interactive session; install "
-                                               "cloudpickle")
+            raise _NoMain("a class or function that they need is defined in this program, which "
+                          "is no file (but an interactive session, or a script from stdin)")
         return sealed.modules
 
     def _fallback(self, recipe: Recipe, method: str | None, error: Exception) -> _start.Starter:
         """What is done with a recipe that does not pickle."""
+        if isinstance(error, _NoMain) and (method is not None or _cuda_is_up()):
+            raise TypeError("worker processes: %s: save it as a file and run that, or install "
+                            "cloudpickle" % error) from error
         dataset = getattr(recipe, "dataset", None)
         path, cause = _pickle.find_refusal(recipe, "recipe")
         if dataset is not None:
@@ -111,6 +118,7 @@ class _Plan:
         if path.startswith("collate"):
             path = "collate_fn" + path.removeprefix("collate")
         text = "%s cannot be pickled (%s)" % (path, str(cause) or type(cause).__name__)
+        text = str(error) if isinstance(error, _NoMain) else text
         if method is not None or _cuda_is_up():
             why = "and a process that has initialized CUDA cannot be forked"
             raise TypeError("worker processes: %s, %s; make it in worker_init_fn or in "

@@ -17,7 +17,7 @@ from ._probe import look
 from ._recipe import Batches, Rows
 from ._run import EngineRun, ListedRun, Place, Run, parse_sample
 from ._samplers import LeftOut, Listed, Order, Plan, Share, checked, some_of
-from ._source import EngineSource, converter, make_order
+from ._source import EngineSource, converter, field_text, make_order
 from ._structure import Structure
 from ._where import name_of
 from .stats import BadSample
@@ -266,7 +266,7 @@ class PythonSource(EngineSource):
         if not self.mode:
             return [*lines, "samples: the sampler tells which ones; they are looked at in a loop"]
         if self.mode == "rows" and self.structure is not None:
-            leaves = ", ".join(f"{f.name} {f.dtype}{list(f.shape)}" for f in self.structure.leaves)
+            leaves = ", ".join(map(field_text, self.structure.leaves))
             lines.append(f"samples: {leaves}; the engine stacks them")
         else:
             lines.append(f"samples: objects, batches are made in Python ({self.why_objects})")

@@ -71,7 +71,10 @@ class Table(Sequence[dict[str, Cell]]):
 
         Raises ImportError without pandas.
         """
-        import pandas  # pyright: ignore
+        try:
+            import pandas  # pyright: ignore
+        except ImportError as error:
+            raise ImportError("to_pandas() needs pandas: python -m pip install pandas") from error
 
         frame = pandas.DataFrame(self._cells, columns=self._names)
         frame.attrs["units"] = dict(self.columns)
@@ -115,7 +118,7 @@ def _table(made: tuple[str, str | None, list[tuple[str, str]], list[tuple[Cell, 
     return Table(title, note, [Column(*column) for column in columns], rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
     """What a rule of `millrace analyze` concluded.
 
@@ -135,6 +138,16 @@ class Finding:
     per_step: bool
     confidence: float
     evidence: Table | None
+
+    def __repr__(self) -> str:
+        lines = [f"{self.title} ({self.rule}): {self.verdict}", f"  why: {self.why}"]
+        if self.advice:
+            lines.append(f"  advice: {self.advice}")
+        if self.saving_percent > 0:
+            per = " a step" if self.per_step else ""
+            saving = f"{self.saving_ms:.3g} ms{per} ({self.saving_percent:.3g} %)"
+            lines.append(f"  saving: {saving}, confidence {self.confidence:.0%}")
+        return "\n".join(lines)
 
 
 def _finding(made: dict[str, Any]) -> Finding:

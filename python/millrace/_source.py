@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from . import _core
-from ._arguments import Settings
+from ._arguments import Settings, arguments_named
 from ._arrays import arrays_of, current_stream, taker, value_of
 from ._run import EngineRun, ListedRun, Place, Run, state_text
 from ._samplers import Order, checked, order_of
@@ -121,14 +121,15 @@ class EngineSource:
                 options["epochs"] = at.epoch + epochs
         if s.pinned:
             options["on_host"] = True
-        engine = _core.Loader(
-            self.dataset,
-            sampler=sampler,
-            transform=self.transform,
-            device=s.pinned or s.device,
-            options={name: value for name, value in options.items() if value is not None},
-            state=state,
-        )
+        with arguments_named():
+            engine = _core.Loader(
+                self.dataset,
+                sampler=sampler,
+                transform=self.transform,
+                device=s.pinned or s.device,
+                options={name: value for name, value in options.items() if value is not None},
+                state=state,
+            )
         return EngineRun(engine, at, self.convert, self.stream, self.endless and epochs == 0)
 
     def switch(self, error: BaseException) -> bool:
@@ -163,10 +164,12 @@ class NativeSource(EngineSource):
         leaves: tuple[str, ...] = (),
         notes: list[str] | None = None,
         owns: bool = True,
+        name: str = "",
     ) -> None:
         super().__init__(settings, dataset, order, sampler, batch_sampler, transform)
         self.why: list[str] = []
         self.notes, self._owns = notes or [], owns
+        self.name = name or dataset.text
         self.convert = converter(settings, structure, leaves)
 
     def options(self) -> dict[str, Any]:
@@ -175,14 +178,20 @@ class NativeSource(EngineSource):
         return {"workers": s.num_workers, "prefetch": ahead}
 
     def describe(self) -> list[str]:
-        fields = ", ".join(f"{f.name} {f.dtype}{list(f.shape)}" for f in self.dataset.fields)
-        lines = [f"data set: {self.dataset.text}: {self.n} samples of {fields}"]
+        fields = ", ".join(map(field_text, self.dataset.fields))
+        lines = [f"data set: {self.name}: {self.n} samples of {fields}"]
         lines += [f"transform: {self.transform}"] if self.transform else []
-        return lines + self.notes
+        return lines + [f"differs from torchvision: {note}" for note in self.notes]
 
     def close(self) -> None:
         if self._owns:
             super().close()
+
+
+def field_text(field: Any) -> str:
+    """A field in words; a dimension that differs between samples as "..."."""
+    dims = ["..." if field.var_dims >> d & 1 else str(n) for d, n in enumerate(field.shape)]
+    return f"{field.name} {field.dtype}[{', '.join(dims)}]"
 
 
 def converter(
@@ -253,11 +262,14 @@ def _translated(
     settings: Settings, dataset: Any, order_args: tuple[Any, Any, bool], reasons: list[str]
 ) -> NativeSource | None:
     try:
+        from ._pictures import translate_pictures
         from ._translate import translate
     except ImportError:
         reasons.append(f"{type(dataset).__qualname__}: no native reader")
         return None
     native = translate(dataset)
+    if isinstance(native, list) and settings.transform:
+        native = translate_pictures(dataset) or native
     if isinstance(native, list):
         reasons += native
         return None
@@ -277,6 +289,7 @@ def _translated(
         transform=chain,
         leaves=tuple(native.leaves),
         notes=list(native.differences),
+        name=f"{type(dataset).__module__.partition('.')[0]}'s {type(dataset).__qualname__}",
     )
 
 
