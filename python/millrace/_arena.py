@@ -248,7 +248,7 @@ class Side:
         return _pickle.read_image(memoryview(block).cast("B"))[0]
 
     def drop(self) -> None:
-        """Frees the objects that nobody took. No loader may be reading from the pool."""
+        """Frees the objects that were not taken. No loader may be reading from the pool."""
         for area in list(self._areas.values()):
             for at in _places(area):
                 if area[at + _STATE_AT] == READY:

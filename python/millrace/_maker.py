@@ -46,7 +46,7 @@ class Maker:
             self.pool.drop()
 
     def abort(self) -> None:
-        """Ends worker processes in the midst of samples."""
+        """Ends worker processes, also while they make samples."""
         if self.pool is not None:
             self.pool.abort()
 

@@ -186,7 +186,7 @@ def write_image(target: memoryview, pickled: memoryview, buffers: list[memoryvie
 def read_image(source: memoryview, fds: list[int] | None = None) -> tuple[Any, int]:
     """Loads what an image holds; its arrays are views of source.
 
-    fds: of the shared lists. Returns the object, and how many buffers lie in source.
+    fds: of the shared lists. Returns the object, and how many buffers source has.
     """
     magic, pickled, n, table = _HEAD.unpack_from(source, 0)
     if magic != _MAGIC:

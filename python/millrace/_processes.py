@@ -264,7 +264,7 @@ class Pool:
         return self._starts.side.take(ticket)
 
     def drop(self) -> None:
-        """Frees the objects that nobody took. No loader may be reading from the data set."""
+        """Frees the objects that were not taken. No loader may be reading from the data set."""
         self._starts.side.drop()
 
     def error(self, epoch: int, index: int) -> BaseException | None:
@@ -295,7 +295,7 @@ class Pool:
         return error
 
     def abort(self) -> None:
-        """Ends the workers now, in the midst of samples; those that are waited for fail.
+        """Ends the workers now; samples that are being made fail.
 
         For a KeyboardInterrupt and other exceptions: a loader's close() waits for the samples that
         are being made. The pool can only be closed then.

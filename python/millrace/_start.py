@@ -72,7 +72,7 @@ def _spawn(code: str, fds: Sequence[int]) -> int:
 
 
 def _wait_status(pid: int) -> int | None:
-    """Reaps a child, if it has ended and nobody else has."""
+    """Reaps a child, if it has ended and was not reaped yet."""
     try:
         found, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

@@ -77,12 +77,15 @@ def place() -> dict[str, Any]:
         found["init_main_from_name"] = name
     elif path is not None:
         start = _mp_process.ORIGINAL_DIR or os.getcwd()
-        found["init_main_from_path"] = os.path.normpath(os.path.join(start, path))
+        path = os.path.normpath(os.path.join(start, path))
+        if os.path.isfile(path):  # a script from stdin is "<stdin>"
+            found["init_main_from_path"] = path
     return found
 
 
 def has_main(where: dict[str, Any]) -> bool:
-    """Whether another process can import the main module: not in an interactive session."""
+    """Whether another process can import the main module: not in an interactive session, nor of a
+    script from stdin."""
     return "init_main_from_name" in where or "init_main_from_path" in where
 
 
@@ -213,7 +216,7 @@ class _Maker:
 
 def run(setup: Setup, files: Files, recipe: Any = None,
         failed: BaseException | None = None) -> NoReturn:
-    """Makes samples until the parent is done, or dead. The process ends with this call.
+    """Makes samples until the parent is done or has ended. The process ends with this call.
 
     recipe: None: read from files. failed: why there is none.
     """

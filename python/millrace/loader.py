@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import logging
 import os
 import weakref
@@ -16,22 +15,20 @@ from ._arguments import Path, Settings
 from ._closing import close_elsewhere
 from ._iterator import LoaderIterator
 from ._idle import EmptyRun
-from ._lengths import batches, divide, is_default_collate
-from ._python import PythonSource
+from ._loader_reports import LoaderReports
+from ._loader_state import LoaderState
 from ._run import Place, Run
 from ._seeding import draw_seed
-from ._source import Source, is_iterable_set, is_uri, make_order, native_source
-from ._stream import StreamSource
+from ._source import Source, is_iterable_set
 from ._views import EpochBatches, EpochSampler
-from .errors import NotNative
-from .stats import BadSample, Stats
+from .stats import BadSample
 
 log = logging.getLogger("millrace")
 _open_loaders: weakref.WeakSet[DataLoader] = weakref.WeakSet()
 _FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
 
 
-class DataLoader:
+class DataLoader(LoaderState, LoaderReports):
     """Batches of `dataset`, in torch's form. The first 18 arguments are torch's.
 
     dataset: what torch's DataLoader takes; or a millrace URI ("folder:photos/"); or arrays: a numpy
@@ -162,23 +159,6 @@ class DataLoader:
         self._ready = True
         _open_loaders.add(self)
 
-    # ---- the path ----
-
-    def _choose(self) -> None:
-        """Takes the native path if there is one; else it is known why there is none."""
-        s = self._settings
-        reasons = self._why
-        if s.path == "python":
-            reasons.append('path="python"')
-        elif self.collate_fn is not None and not is_default_collate(self.collate_fn):
-            reasons.append("collate_fn: batches are made by Python")
-        elif self._iterable:
-            reasons.append(f"{type(self.dataset).__qualname__}: an iterable data set")
-        if not reasons:
-            self._source_ = native_source(s, self.dataset, self._given, reasons)
-        if self._source_ is None and (is_uri(self.dataset) or s.path == "native"):
-            raise NotNative(reasons)
-
     def _set_samplers(self, sampler: Any, batch_sampler: Any) -> None:
         n = None if self._iterable else self._dataset_length()
         if sampler is None:
@@ -190,51 +170,6 @@ class DataLoader:
         if batch_sampler is None and self.batch_size is not None:
             batch_sampler = EpochBatches(self, sampler, self.batch_size, self.drop_last)
         self.sampler, self.batch_sampler = sampler, batch_sampler
-
-    def _dataset_length(self) -> int | None:
-        if self._source_ is not None:
-            return self._source_.n
-        return len(self.dataset) if hasattr(self.dataset, "__len__") else None
-
-    @property
-    def _source(self) -> Source:
-        """The data set's source. Python samples are looked at when they are first needed."""
-        if self._source_ is None:
-            s, why = self._settings, self._why
-            collate = None if is_default_collate(self.collate_fn) else self.collate_fn
-            if self._iterable:
-                source: Source = StreamSource(s, self.dataset, collate, why)
-            else:
-                source = PythonSource(s, self.dataset, self._given, collate, why)
-            self._source_ = source
-        return self._source_
-
-    @property
-    def path(self) -> str:
-        """ "native", "python-threads" or "python-processes"."""
-        if self._source_ is not None:
-            return self._source_.path
-        threads = self.num_workers == 0 or self._settings.context == "threads"
-        return "python-threads" if threads else "python-processes"
-
-    @property
-    def why(self) -> list[str]:
-        """What keeps this loader from the native path; [] if it is on it."""
-        return list(self._why)
-
-    @property
-    def seed(self) -> int:
-        """Of the order and of random samples."""
-        return self._settings.seed
-
-    def explain(self) -> str:
-        """The path and why, how samples are made, the share of this rank: a few lines of text."""
-        s = self._settings
-        lines = [f"path: {self.path}", *(f"why: {reason}" for reason in self._why)]
-        lines += self._source.describe()
-        lines.append(f"order: {'shuffled, ' if s.shuffle else ''}seed {s.seed}")
-        lines.append(f"rank {s.rank} of {s.world}, batches of {s.batch_size} as {s.as_}")
-        return "\n".join(lines)
 
     # ---- iteration ----
 
@@ -317,122 +252,6 @@ class DataLoader:
             self._source_ = None
             self._why = []
             self._choose()
-
-    def __len__(self) -> int:
-        """Batches of a `for` loop on this rank. TypeError where it is not known, as torch."""
-        if self._epochs == 0:
-            raise TypeError("epochs=0: an endless loader has no length")
-        return self._epochs * self._epoch_length()
-
-    def _epoch_length(self) -> int:
-        s = self._settings
-        sampler: Any = self._given[0]
-        batch_sampler: Any = self._given[1]
-        if self._iterable:
-            return batches(len(self.dataset), s)
-        if batch_sampler is not None:
-            return divide(len(batch_sampler), s.world, s.remainder == "pad")
-        if sampler is not None:
-            return batches(len(sampler), s)
-        n = self._dataset_length()
-        if n is None:
-            raise TypeError("the number of samples is not known before the end")
-        return batches(n, s)
-
-    # ---- state ----
-
-    def set_epoch(self, epoch: int) -> None:
-        """The next loop is this epoch (from 0); an iterator that gave no batch yet begins with it,
-        as torch's samplers do. Loops count up by themselves."""
-        if epoch < 0:
-            raise ValueError(f"epoch={epoch}: expected at least 0")
-        self.epoch, self._place = epoch, None
-        iterator = self._last() if self._last is not None else None
-        if iterator is None or not iterator.fresh or self._closed:
-            return
-        if iterator.epoch != epoch:
-            iterator.restart(epoch)
-        self.epoch = epoch + max(self._epochs, 1)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The place behind the last batch of the latest iterator, as JSON can hold it: for a loader
-        of the same data set and order; other numbers of workers, ranks and batch sizes are fine."""
-        iterator = self._last() if self._last is not None else None
-        at = self._resume or self._place or Place(self.epoch, 0)
-        if self._resume is None and iterator is not None:
-            at = iterator.place()
-        return {
-            "millrace": 1,
-            "seed": self.seed,
-            "epoch": at.epoch,
-            "position": at.position,
-            "unit": "batches" if self._given[1] is not None else "samples",
-            "samples": self._source_.n if self._source_ is not None else None,
-            "order": self._order_name(),
-            "engine": json.loads(at.engine) if at.engine else None,
-            "mode": self._source_.mode if self._source_ is not None else "",
-            "random": at.random,
-            "data": at.data,
-        }
-
-    def _order_name(self) -> str:
-        sampler, batch_sampler, shuffle = self._given
-        if sampler is not None or batch_sampler is not None:
-            return "a sampler's"
-        return "shuffled" if shuffle else "sequential"
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next loop continues there. The state's seed becomes this loader's.
-
-        Raises ValueError for a state of another kind, order or number of samples; of a data set that
-        is read natively the loop does, if the data are others.
-        """
-        if not isinstance(state, dict) or state.get("millrace") != 1:
-            raise ValueError("the state is none of millrace.DataLoader.state_dict()")
-        if (state["unit"] == "batches") != (self._given[1] is not None):
-            raise ValueError("of the state and this loader only one has a batch sampler")
-        if state.get("order", self._order_name()) != self._order_name():
-            raise ValueError(
-                f"the state's order is {state['order']}, this loader's is {self._order_name()}"
-            )
-        self._check_open()
-        self._reset(int(state["seed"]))
-        samples = state.get("samples")
-        if samples is not None and self._source.n is not None and samples != self._source.n:
-            raise ValueError(
-                f"the state is of a data set of {samples} samples, this one has {self._source.n}"
-            )
-        same = self._source_ is not None and self._source_.mode == state["mode"] == "native"
-        engine = json.dumps(state["engine"]) if state["engine"] and same else None
-        self.epoch, self._last = int(state["epoch"]), None
-        self._resume = Place(
-            self.epoch, int(state["position"]), engine, state["random"], state["data"]
-        )
-
-    def _reset(self, seed: int) -> None:
-        """Another seed: orders and workers are made again."""
-        if self._idle is not None:
-            self._forget(self._idle)
-            self._idle = None
-        if seed == self._settings.seed:
-            return
-        self._settings.seed = seed
-        if self._source_ is not None and self._source_.mode == "native":
-            order = make_order(self._settings, self._source_.n, self._given)
-            self._source_.order = order  # type: ignore[attr-defined]
-        elif self._source_ is not None:
-            self._source_.close()
-            self._source_ = None
-
-    # ---- what happened ----
-
-    def stats(self) -> Stats:
-        """Counters and rates of the latest run; see Stats."""
-        return Stats(self._runs[-1].stats() if self._runs else self._old_stats)
-
-    def bad(self) -> list[BadSample]:
-        """The samples that could not be made, so far."""
-        return self._old_bad + [item for run in self._runs for item in run.bad()]
 
     # ---- the end ----
 

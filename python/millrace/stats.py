@@ -31,18 +31,41 @@ _ROWS = (
     ("wait_fraction", "waiting for data", ""),
     ("bottleneck", "bottleneck", ""),
     ("reason", "because", ""),
+    ("advice", "what helps", ""),
 )
+
+# What to do about a bottleneck of the native path, and where Python makes the samples.
+_NATIVE = {
+    "read": "faster or nearer storage, larger files, or a larger max_memory to read further ahead",
+    "decode": "more num_workers (0: a thread for each core), or smaller pictures on the disk",
+    "transform": "more num_workers, device= so that the GPU does it, or fewer ops",
+    "collate": "smaller samples or batches, or more num_workers",
+    "prefetch": "a larger prefetch_factor",
+}
+_PYTHON = {
+    **dict.fromkeys(
+        ("read", "decode"),
+        "the data set's __getitem__ takes the time: more num_workers up to one a core, less Python "
+        "in it, or a data set that is read natively (explain() tells why this one is not)",
+    ),
+    "transform": "fewer ops in transform=, or device= so that the GPU does it",
+    "collate": "a faster collate_fn, or more num_workers",
+    "prefetch": "a larger prefetch_factor",
+}
 
 
 class Stats(dict[str, Any]):
     """The engine's counters by name (struct mr_loader_stats), and rates made of them.
 
     samples_per_second: from the second batch on. wait_fraction: the share of time in which the
-    program waited for a batch. Numbers also read as attributes: stats.bottleneck.
+    program waited for a batch. advice: what helps against the bottleneck. Numbers also read as attributes: stats.bottleneck.
     """
 
-    def __init__(self, counters: dict[str, Any]) -> None:
+    def __init__(self, counters: dict[str, Any], path: str = "native") -> None:
         super().__init__(counters)
+        advice = _PYTHON if path.startswith("python") else _NATIVE
+        if self.get("bottleneck") in advice:
+            self["advice"] = advice[self["bottleneck"]]
         warm_ns = self.get("warm_ns", 0)
         self["samples_per_second"] = self["warm_samples"] / warm_ns * 1e9 if warm_ns else 0.0
         self["first_batch_ms"] = self.get("first_batch_ns", 0) / 1e6

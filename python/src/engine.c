@@ -186,7 +186,7 @@ void core_engine_close(struct core_engine *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
-/* An engine whose last user is gone is being closed by that one's thread. */
+/* The thread of the last user closes the engine. */
 static int share_living(struct core_engine *engine)
 {
     unsigned refs = atomic_load(&engine->refs);
@@ -287,7 +287,7 @@ static void end_keepers(struct core_lease *lease)
         lease->keeper->deleter(lease->keeper);
 }
 
-/* Returns whether the lease can be freed: one whose batch could not be released here is late. */
+/* Returns whether the lease can be freed: not if its batch has to be released later. */
 static int give_back(struct core_lease *lease)
 {
     struct core_engine *engine = lease->engine;

@@ -42,7 +42,7 @@ static void end_versioned(struct mr_dlpack_versioned *self)
     end(self->manager);
 }
 
-/* Capsules that nobody has taken the tensor from. */
+/* Capsules whose tensor was not taken. */
 static void drop_plain(PyObject *capsule)
 {
     struct mr_dlpack *t =

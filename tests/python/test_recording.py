@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import pathlib
 import sqlite3
+import sys
 import threading
 
 import millrace
@@ -68,6 +69,23 @@ def test_pandas(mnist: str) -> None:
     assert list(frame.columns) == [column.name for column in table.columns]
     assert frame["Duration"].sum() == sum(row["Duration"] for row in table)
     assert frame.attrs["units"]["Duration"] == "ns"
+
+
+def test_to_pandas_without_pandas(mnist: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with millrace.open(mnist) as recording:
+        table = recording.steps()
+        with pytest.raises(ImportError, match=r"to_pandas\(\) needs pandas: .*pip install pandas"):
+            table.to_pandas()
+
+
+def test_findings_read_as_text(mnist: str) -> None:
+    with millrace.open(mnist) as recording:
+        for finding in recording.findings():
+            lines = repr(finding).splitlines()
+            assert lines[0] == f"{finding.title} ({finding.rule}): {finding.verdict}"
+            assert lines[1] == f"  why: {finding.why}"
+            assert (f"  advice: {finding.advice}" in lines) == bool(finding.advice)
 
 
 def test_steps_and_findings(mnist: str) -> None:

@@ -1,0 +1,49 @@
+"""What a loader tells of itself: its length, and what it measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._lengths import batches, divide
+from ._loader_path import LoaderPath
+from ._run import Run
+from .stats import BadSample, Stats
+
+
+class LoaderReports(LoaderPath):
+    """The part of DataLoader that tells what happened."""
+
+    _epochs: int
+    _runs: list[Run]
+    _old_bad: list[BadSample]
+    _old_stats: dict[str, Any]
+
+    def __len__(self) -> int:
+        """Batches of a `for` loop on this rank. TypeError where it is not known, as torch."""
+        if self._epochs == 0:
+            raise TypeError("epochs=0: an endless loader has no length")
+        return self._epochs * self._epoch_length()
+
+    def _epoch_length(self) -> int:
+        s = self._settings
+        sampler: Any = self._given[0]
+        batch_sampler: Any = self._given[1]
+        if self._iterable:
+            return batches(len(self.dataset), s)
+        if batch_sampler is not None:
+            return divide(len(batch_sampler), s.world, s.remainder == "pad")
+        if sampler is not None:
+            return batches(len(sampler), s)
+        n = self._dataset_length()
+        if n is None:
+            raise TypeError("the number of samples is not known before the end")
+        return batches(n, s)
+
+    def stats(self) -> Stats:
+        """Counters and rates of the latest run; see Stats."""
+        counters = self._runs[-1].stats() if self._runs else self._old_stats
+        return Stats(counters, self.path if self._source_ is not None else "")
+
+    def bad(self) -> list[BadSample]:
+        """The samples that could not be made, so far."""
+        return self._old_bad + [item for run in self._runs for item in run.bad()]
