@@ -18,34 +18,17 @@ import time
 from typing import Any
 
 import numpy
+from cases import READY, Ready
 
 N = 1 << 20
 
 
-class Data:
-    """Ready arrays, and optionally some work in pure Python."""
-
-    def __init__(self, n_bytes: int, work_us: int) -> None:
-        self.n_bytes, self.work_us = n_bytes, work_us
-        self.rows = numpy.random.default_rng(0).integers(0, 255, (64, n_bytes), "u1")
-
-    def __len__(self) -> int:
-        return N
-
-    def __getitem__(self, index: int) -> tuple[Any, int]:
-        if self.work_us:
-            end = time.perf_counter() + self.work_us * 1e-6
-            while time.perf_counter() < end:
-                pass
-        return self.rows[index & 63], index % 10
-
-
 class Rows:
-    """The recipe of Data."""
+    """The recipe of Ready."""
 
     objects = False
 
-    def __init__(self, dataset: Data) -> None:
+    def __init__(self, dataset: Ready) -> None:
         self.dataset = dataset
         self.fields = [("x", "u8", (dataset.n_bytes,)), ("y", "i64", ())]
 
@@ -70,7 +53,7 @@ def cpu_s(pids: list[int]) -> float:
     return total
 
 
-def ours(data: Data, batch: int, batches: int, workers: int) -> tuple[float, ...]:
+def ours(data: Ready, batch: int, batches: int, workers: int) -> tuple[float, ...]:
     """First batch (ms), samples/s, CPU us a sample."""
     from millrace import _core
     from millrace._processes import Pool
@@ -96,12 +79,12 @@ def ours(data: Data, batch: int, batches: int, workers: int) -> tuple[float, ...
 def killed(n: int) -> float:
     """From the SIGKILL of one of two workers to the batch after it, ms; the median of n kills.
 
-    Samples take 200 us and batches have two, so that nothing lies ready when the worker dies.
+    Samples take 200 us and batches have two, so that no batch is ready when the worker dies.
     """
     from millrace import _core
     from millrace._processes import Pool
 
-    pool = Pool(Rows(Data(64, 200)), N, workers=2)
+    pool = Pool(Rows(Ready(N, 64, 200)), N, workers=2)
     loader = _core.Loader(pool.dataset, options={"batch_size": 2, "prefetch": 2})
     waits = []
     for _ in range(n):
@@ -120,7 +103,7 @@ def killed(n: int) -> float:
     return statistics.median(waits)
 
 
-def torchs(data: Data, batch: int, batches: int, workers: int) -> tuple[float, ...]:
+def torchs(data: Ready, batch: int, batches: int, workers: int) -> tuple[float, ...]:
     """The same of torch's loader."""
     from torch.utils.data import DataLoader
 
@@ -137,9 +120,9 @@ def torchs(data: Data, batch: int, batches: int, workers: int) -> tuple[float, .
     return 1e3 * (first - start), n / (end - first), 1e6 * (cpu_s(pids) - cpu) / n
 
 
-def case(name: str, n_bytes: int, work_us: int, batch: int, batches: int, workers: int) -> None:
-    """Runs a case in this process, and prints its figures."""
-    data = Data(n_bytes, work_us)
+def run(name: str, case: str, workers: int) -> None:
+    """Runs a case of cases.READY in this process, and prints its figures."""
+    data, batch, batches = READY[case].data(N), READY[case].batch_size, READY[case].batches
     if name.startswith("torch"):
         import torch  # noqa: F401 (before the clock runs)
 
@@ -161,23 +144,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--case", nargs=5)
+    parser.add_argument("--run", nargs=2)
     parser.add_argument("--kills", type=int, default=20)
     args = parser.parse_args()
-    if args.case:
-        return case(args.case[0], *map(int, args.case[1:]), args.workers)
+    if args.run:
+        return run(*args.run, args.workers)
     print("one of 2 workers killed, longest wait for a batch: %.1f ms" % killed(args.kills))
-    sets = [("3 KB", 3072, 0, 64, 4000), ("600 KB", 602112, 0, 32, 200),
-            ("3 KB, 50 us of Python", 3072, 50, 64, 400)]
     names = ["cold millrace", "warm millrace", "torch", "torch 0"]
-    for title, *numbers in sets:
+    for case, about in READY.items():
         print("%s, %d workers    first batch ms   samples/s   CPU us/sample"
-              % (title, args.workers))
+              % (about.title, args.workers))
         found: dict[str, list[list[float]]] = {name: [] for name in names}
         for _ in range(args.rounds):
             for name in names:
-                command = [sys.executable, __file__, "--workers", str(args.workers), "--case", name]
-                text = subprocess.check_output(command + list(map(str, numbers)), text=True)
+                command = [sys.executable, __file__, "--workers", str(args.workers), "--run"]
+                text = subprocess.check_output([*command, name, case], text=True)
                 found[name].append(list(map(float, text.split())))
         for name in names:
             medians = [statistics.median(column) for column in zip(*found[name])]

@@ -19,32 +19,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
+import cases
 import torch
 from torch.utils.data import DataLoader as TorchLoader
-from torch.utils.data import Dataset, TensorDataset
+from torch.utils.data import TensorDataset
 
 import millrace
-
-
-class Ready(Dataset):  # type: ignore[type-arg]
-    """Samples that are ready arrays of n_bytes, after work_us microseconds of Python."""
-
-    def __init__(self, n: int, n_bytes: int, work_us: float = 0) -> None:
-        self.n = n
-        self.work_s = work_us * 1e-6
-        rng = np.random.default_rng(1)
-        self.rows = rng.integers(0, 255, (64, n_bytes), dtype=np.uint8)
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __getitem__(self, i: int) -> tuple[np.ndarray, int]:
-        if self.work_s:
-            end = time.perf_counter() + self.work_s
-            while time.perf_counter() < end:
-                pass
-        return self.rows[i & 63], i % 10
 
 
 def endless(loader: Any) -> Iterator[Any]:
@@ -164,11 +144,11 @@ def mnist(a: argparse.Namespace) -> Case:
     return case
 
 
-def ready(name: str, n_bytes: int, batch_size: int, work_us: float = 0) -> Callable[..., Case]:
+def ready(about: cases.Case) -> Callable[..., Case]:
     def make(a: argparse.Namespace) -> Case:
-        data = Ready(200_000, n_bytes, work_us)
-        case = Case(name, "samples/s")
-        common = {"batch_size": batch_size, "shuffle": True}
+        data = about.data(200_000)
+        case = Case(about.title, "samples/s")
+        common = {"batch_size": about.batch_size, "shuffle": True}
         for n in (0, a.workers):
             case.ours[f"{n} workers"] = lambda n=n: ours(data, a.seconds, num_workers=n, **common)
             case.peer[f"{n} workers"] = lambda n=n: theirs(
@@ -180,7 +160,7 @@ def ready(name: str, n_bytes: int, batch_size: int, work_us: float = 0) -> Calla
 
 
 def array600k_gpu(a: argparse.Namespace) -> Case:
-    data = Ready(200_000, 600_000)
+    data = cases.READY["array600k"].data(200_000)
     case = Case("600 KB array to the GPU", "samples/s")
     common = {"batch_size": 64, "shuffle": True, "num_workers": a.workers}
     case.ours["device=cuda"] = lambda: ours(data, a.seconds, device="cuda", **common)
@@ -246,7 +226,7 @@ def until_first(make: Callable[[], Any]) -> float:
 
 
 def first(a: argparse.Namespace) -> Case:
-    data = Ready(200_000, 3072)
+    data = cases.READY["array3k"].data(200_000)
     common = {"batch_size": 64, "shuffle": True}
     case = Case("first batch, 8 workers", "ms", "less")
     case.ours["threads"] = lambda: until_first(
@@ -274,7 +254,7 @@ def until_second_epoch(loader: Any) -> float:
 
 
 def second(a: argparse.Namespace) -> Case:
-    data = Ready(6_400, 3072)
+    data = cases.READY["array3k"].data(6_400)
     common = {"batch_size": 64, "shuffle": True}
     case = Case("first batch of the second epoch", "ms", "less")
     for n in (0, 8):
@@ -289,9 +269,7 @@ def second(a: argparse.Namespace) -> Case:
 
 CASES: dict[str, Callable[[argparse.Namespace], Case]] = {
     "mnist": mnist,
-    "array3k": ready("3 KB array", 3072, 64),
-    "array600k": ready("600 KB array", 600_000, 64),
-    "python50us": ready("3 KB array, 50 us of Python", 3072, 64, 50),
+    **{name: ready(about) for name, about in cases.READY.items()},
     "imagefolder": imagefolder,
     "first": first,
     "second": second,
@@ -317,15 +295,15 @@ def main() -> None:
     parser.add_argument("--folder", default=os.path.join(tempfile.gettempdir(), "millrace-speed"))
     parser.add_argument("--json")
     a = parser.parse_args()
-    cases = {**CASES, **(GPU_CASES if a.device == "cuda" else {})}
-    wanted = a.cases.split(",") if a.cases else list(cases)
-    unknown = [name for name in wanted if name not in cases]
+    known = {**CASES, **(GPU_CASES if a.device == "cuda" else {})}
+    wanted = a.cases.split(",") if a.cases else list(known)
+    unknown = [name for name in wanted if name not in known]
     if unknown:
-        parser.error(f"no such case: {unknown[0]}; there are {', '.join(cases)}")
+        parser.error(f"no such case: {unknown[0]}; there are {', '.join(known)}")
     print(f"millrace {millrace.__version__}, torch {torch.__version__}, {os.cpu_count()} processors")
     results = []
     for name in wanted:
-        results.append(cases[name](a).run(a.rounds))
+        results.append(known[name](a).run(a.rounds))
         show(results[-1])
     if a.json:
         with open(a.json, "w") as f:

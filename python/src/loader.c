@@ -100,7 +100,7 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *named)
 
 /* ---- closing ---- */
 
-/* Takes what a loader uses over, closes it, and lets go. With the GIL. */
+/* Closes the engine of a loader that has given up what it used, and drops that. With the GIL. */
 static void finish(struct loader *used)
 {
     if (used->engine) {
