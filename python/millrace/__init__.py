@@ -10,6 +10,7 @@ from ._core import BadSamples, Cancelled, Error, FormatError, Spec
 TYPE_CHECKING = False  # typing's, whose import would take a fifth of the time
 
 if TYPE_CHECKING:
+    from . import shm
     from ._processes import WorkerDied
     from ._profile import profile, range
     from ._recording import Finding, Recording, Table, Timeline, open
@@ -38,6 +39,7 @@ _LAZY = {
     "profile": "._profile",
     "range": "._profile",
     "shared_list": "._shared",
+    "shm": ".shm",
 }
 
 # Not millrace.open and millrace.range: `import *` would hide Python's own.
@@ -61,12 +63,14 @@ __all__ = [
     "get_worker_info",
     "profile",
     "shared_list",
+    "shm",
 ]
 
 
 def __getattr__(name: str) -> object:
     if name in _LAZY:
-        value = getattr(importlib.import_module(_LAZY[name], __name__), name)
+        module = importlib.import_module(_LAZY[name], __name__)
+        value = module if name == "shm" else getattr(module, name)
         globals()[name] = value
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -39,7 +39,7 @@ struct core_kind {
 
 /* The module's state. */
 struct core {
-    PyTypeObject *dataset, *sampler, *loader, *batch, *field;
+    PyTypeObject *dataset, *sampler, *loader, *batch, *field, *shm_pool, *shm_ring;
     PyObject *error, *format_error, *bad_samples, *cancelled;
     PyObject *spec; /* the named tuple */
     struct core_kind kinds[CORE_KINDS];
@@ -95,6 +95,11 @@ int core_uints_read(PyObject *values, uint64_t **out, uint64_t *n);
 
 /* Adds the type Recording. */
 int core_recording_init(PyObject *module);
+
+/* ---- shm.c ---- */
+
+/* Adds the types ShmBlock, ShmPool and ShmRing. */
+int core_shm_init(PyObject *module, struct core *core);
 
 /* ---- trace.c ---- */
 

@@ -260,6 +260,17 @@ struct core_lease *core_lease_alloc(uint64_t bytes)
     return lease;
 }
 
+struct core_lease *core_lease_borrow(void (*end)(void *user), void *user)
+{
+    struct core_lease *lease = calloc(1, sizeof *lease);
+    if (!lease)
+        return NULL;
+    atomic_init(&lease->refs, 1);
+    lease->end = end;
+    lease->user = user;
+    return lease;
+}
+
 struct core_lease *core_lease_share(struct core_lease *lease)
 {
     atomic_fetch_add(&lease->refs, 1);
@@ -312,6 +323,8 @@ void core_lease_put(struct core_lease *lease)
         return;
     if (lease->engine && !give_back(lease))
         return;
+    if (lease->end)
+        lease->end(lease->user);
     free(lease->own);
     free(lease);
 }

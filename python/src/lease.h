@@ -44,8 +44,10 @@ extern _Thread_local int core_source_thread;
 
 struct core_lease {
     atomic_uint refs;
-    struct core_engine *engine; /* NULL: no batch, but memory of its own */
+    struct core_engine *engine; /* NULL: no batch, but memory of its own, or of others */
     void *own;
+    void (*end)(void *user); /* called with the last share, if set */
+    void *user;
     struct mr_batch batch;
     struct mr_stream *arrived;         /* where the bytes arrive; NULL: they are there */
     struct mr_stream *used;            /* where they are used; NULL: nowhere but on the host */
@@ -89,6 +91,9 @@ struct core_lease *core_lease_create(struct core_engine *engine, const struct mr
                                      struct mr_stream *arrived);
 /* A lease of memory of its own, 64-byte aligned. NULL: no memory. */
 struct core_lease *core_lease_alloc(uint64_t bytes);
+/* A lease of memory that `end` gives back, on any thread and without the GIL. NULL: no memory, and
+ * end is not called. */
+struct core_lease *core_lease_borrow(void (*end)(void *user), void *user);
 struct core_lease *core_lease_share(struct core_lease *lease);
 void core_lease_put(struct core_lease *lease);
 

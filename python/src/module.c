@@ -93,7 +93,8 @@ static int module_exec(PyObject *module)
     struct core *core = PyModule_GetState(module);
     if (core_view_init() < 0 || core_errors_init(module, core) < 0 ||
         core_spec_init(module, core) < 0 || add_types(module, core) < 0 ||
-        core_recording_init(module) < 0 || core_trace_init(module) < 0 || register_end(module) < 0)
+        core_recording_init(module) < 0 || core_trace_init(module) < 0 ||
+        core_shm_init(module, core) < 0 || register_end(module) < 0)
         return -1;
     return PyModule_AddStringConstant(module, "version", mr_version());
 }
@@ -106,6 +107,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(core->loader);
     Py_VISIT(core->batch);
     Py_VISIT(core->field);
+    Py_VISIT(core->shm_pool);
+    Py_VISIT(core->shm_ring);
     Py_VISIT(core->error);
     Py_VISIT(core->format_error);
     Py_VISIT(core->bad_samples);
@@ -124,6 +127,8 @@ static int module_clear(PyObject *module)
     Py_CLEAR(core->loader);
     Py_CLEAR(core->batch);
     Py_CLEAR(core->field);
+    Py_CLEAR(core->shm_pool);
+    Py_CLEAR(core->shm_ring);
     Py_CLEAR(core->error);
     Py_CLEAR(core->format_error);
     Py_CLEAR(core->bad_samples);
