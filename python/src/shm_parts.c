@@ -115,7 +115,7 @@ static PyObject *hold(PyObject *self, uint64_t handle)
 
 static PyObject *pool_take(PyObject *self, PyObject *args)
 {
-    uint64_t handle;
+    uint64_t handle = 0;
     int64_t timeout_ns;
     struct wait w = {.call = call_take, .part = part_of(self), .value = &handle};
     if (!PyArg_ParseTuple(args, "O&:take", read_timeout, &timeout_ns) ||
@@ -172,7 +172,7 @@ static int check_like(const struct mr_spec *spec, const struct core_view *view)
 static PyObject *pool_put(PyObject *self, PyObject *args)
 {
     struct core_shm_part *part = part_of(self);
-    uint64_t handle;
+    uint64_t handle = 0;
     int64_t timeout_ns;
     PyObject *object;
     struct core_view view;
