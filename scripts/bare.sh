@@ -8,6 +8,9 @@
 #   -d  where the root is made (default: a new folder under /tmp); a root that is there already is used again
 #   -K  keep the root afterwards (to look at it, or for -d next time)
 #   e.g. scripts/bare.sh make demo      scripts/bare.sh -s noble make check      scripts/bare.sh .ci/run
+# usage: scripts/bare.sh [options] wheel
+#   What a user of the Python package does: a root with python3 and python3-venv only; pip installs the wheel of dist/ (make
+#   wheel) and numpy in it, README.md's Python example runs there, then the tests. PIP_CERT: certificates for pip, if set.
 set -eu
 arguments=("$@")
 suite=bookworm mirror='' keyring='' root='' keep=''
@@ -68,16 +71,53 @@ mount --bind /dev "$root/dev"
 mount --bind /dev/pts "$root/dev/pts"
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 rm -rf "$root/root/origin" "$root/root/millrace"
-git clone -q --bare . "$root/root/origin"
+[ "$1" = wheel ] || git clone -q --bare . "$root/root/origin"
 echo "bare: $suite root in $root: $((SECONDS - start)) s"
 
 inside() {
     env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
-        chroot "$root" "$@" </dev/null
+        ${PIP_CERT:+PIP_CERT=/root/certificates.crt} chroot "$root" "$@" </dev/null
 }
+
+install_packages() {
+    inside apt-get update -qq
+    inside env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null 2>&1
+}
+
+# The tests and documents of HEAD without the package's sources, so that only the wheel can be imported.
+try_wheel() {
+    local wheels
+    wheels=$(find dist -name 'millrace-*-cp310-abi3-*.whl' 2>/dev/null)
+    if [ ! -f "$wheels" ]; then
+        echo "bare: expected one wheel in dist/: run make wheel" >&2
+        return 1
+    fi
+    start=$SECONDS
+    install_packages python3 python3-venv || return
+    mkdir "$root/root/millrace"
+    git archive HEAD README.md docs python/README.md examples tests | tar -x -C "$root/root/millrace" || return
+    cp "$wheels" "$root/root/" || return
+    if [ -n "${PIP_CERT:-}" ]; then cp "$PIP_CERT" "$root/root/certificates.crt" || return; fi
+    echo "bare: $(inside python3 --version), $(inside dpkg-query -W -f '.' | wc -c) packages: $((SECONDS - start)) s"
+    start=$SECONDS
+    inside sh -ec "cd /root && python3 -m venv venv && venv/bin/pip install -q --disable-pip-version-check \
+        /root/$(basename "$wheels") numpy && venv/bin/pip list --disable-pip-version-check &&
+        venv/bin/millrace --version" || return
+    echo "bare: pip install: $((SECONDS - start)) s"
+    inside sh -ec 'cd /root && venv/bin/pip install -q --disable-pip-version-check pytest && cd millrace &&
+        echo "bare: README.md:" && export MILLRACE_WHEEL=1 &&
+        ../venv/bin/python -m pytest -q -s -p no:cacheprovider tests/python/test_docs.py -k "README.md and not python/" &&
+        echo "bare: the tests:" && ../venv/bin/python -m pytest -q -p no:cacheprovider tests/python'
+}
+if [ "$1" = wheel ]; then
+    rc=0
+    try_wheel || rc=$?
+    echo "bare: the wheel on $suite with $(nproc) processors: exit $rc"
+    exit $rc
+fi
+
 start=$SECONDS
-inside apt-get update -qq
-inside env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends git make >/dev/null 2>&1
+install_packages git make
 inside git clone -q /root/origin /root/millrace
 echo "bare: git, make and the clone: $((SECONDS - start)) s"
 
