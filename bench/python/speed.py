@@ -213,6 +213,31 @@ def imagefolder(a: argparse.Namespace) -> Case:
     return case
 
 
+def prefix(a: argparse.Namespace) -> Case:
+    from torchvision import datasets, transforms
+
+    steps = [
+        transforms.Resize(256),
+        transforms.Lambda(_same),
+        transforms.CenterCrop(224),
+        transforms.ToTensor(),
+    ]
+    data = datasets.ImageFolder(photos(a.folder), transforms.Compose(steps))
+    common = {"batch_size": 64, "shuffle": True}
+    case = Case("ImageFolder, a Lambda behind Resize", "samples/s")
+    for n in (0, a.workers):
+        for path in ("auto", "python"):
+            case.ours[f"path={path}, {n} workers"] = lambda n=n, path=path: ours(
+                data, a.seconds, num_workers=n, path=path, **common
+            )
+        case.peer[f"{n} workers"] = lambda n=n: theirs(data, a.seconds, num_workers=n, **common)
+    return case
+
+
+def _same(picture: Any) -> Any:
+    return picture
+
+
 def until_first(make: Callable[[], Any]) -> float:
     start = time.perf_counter()
     loader = make()
@@ -271,6 +296,7 @@ CASES: dict[str, Callable[[argparse.Namespace], Case]] = {
     "mnist": mnist,
     **{name: ready(about) for name, about in cases.READY.items()},
     "imagefolder": imagefolder,
+    "prefix": prefix,
     "first": first,
     "second": second,
 }

@@ -6,6 +6,7 @@ import os
 from typing import Any, NamedTuple
 
 from . import _where
+from ._place import original_of
 
 
 class BadItem(NamedTuple):
@@ -35,6 +36,7 @@ def file_of(dataset: Any, key: Any, error: BaseException | None) -> str:
     name = getattr(error, "filename", None) if isinstance(error, OSError) else None
     if isinstance(name, str | os.PathLike):
         return os.fspath(name)
+    dataset = original_of(dataset)
     try:
         while hasattr(dataset, "indices") and hasattr(dataset, "dataset"):  # torch's Subset
             dataset, key = dataset.dataset, dataset.indices[key]

@@ -85,6 +85,16 @@ class Dataset:
     def close(self) -> None: ...
 
 @final
+class Chain:
+    """Ops on single pictures, outside of a loader. Any number of threads may use it."""
+
+    def __new__(cls, transform: str, /) -> Chain: ...
+    def read(
+        self, path: str | bytes, epoch: int, seed: int, index: int, max_pixels: int, /
+    ) -> Field: ...
+    def apply(self, array: object, epoch: int, seed: int, index: int, /) -> Field: ...
+
+@final
 class Sampler:
     def __init__(
         self,

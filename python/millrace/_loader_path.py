@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._arguments import Settings
 from ._lengths import is_default_collate
@@ -10,6 +10,9 @@ from ._python import PythonSource
 from ._source import Source, is_uri, native_source
 from ._stream import StreamSource
 from .errors import NotNative
+
+if TYPE_CHECKING:
+    from ._prefix import Plan
 
 
 class LoaderPath:
@@ -27,12 +30,14 @@ class LoaderPath:
     _iterable: bool
     _settings: Settings
     _source_: Source | None
+    _plan: Plan | None
     _why: list[str]
 
     def _choose(self) -> None:
         """Takes the native path if there is one; else it is known why there is none."""
         s = self._settings
         reasons = self._why
+        self._plan = None
         if s.path == "python":
             reasons.append('path="python"')
         elif self.collate_fn is not None and not is_default_collate(self.collate_fn):
@@ -43,6 +48,12 @@ class LoaderPath:
             self._source_ = native_source(s, self.dataset, self._given, reasons)
         if self._source_ is None and (is_uri(self.dataset) or s.path == "native"):
             raise NotNative(reasons)
+        if self._source_ is None and s.path == "auto" and not self._iterable:
+            from ._prefix import plan_of
+
+            self._plan = plan_of(self.dataset)
+            if self._plan is not None:
+                reasons.append(f"native before Python: {self._plan.text()}")
 
     def _dataset_length(self) -> int | None:
         if self._source_ is not None:
@@ -58,17 +69,24 @@ class LoaderPath:
             if self._iterable:
                 source: Source = StreamSource(s, self.dataset, collate, why)
             else:
-                source = PythonSource(s, self.dataset, self._given, collate, why)
+                dataset = self.dataset
+                if self._plan is not None:
+                    from ._prefix import Prefixed
+
+                    dataset = Prefixed(dataset, self._plan, s.seed)
+                source = PythonSource(s, dataset, self._given, collate, why)
             self._source_ = source
         return self._source_
 
     @property
     def path(self) -> str:
-        """ "native", "python-threads" or "python-processes"."""
+        """ "native", "python-threads" or "python-processes"; "native+python-threads" and so on if
+        samples only begin natively."""
         if self._source_ is not None:
             return self._source_.path
         threads = self.num_workers == 0 or self._settings.context == "threads"
-        return "python-threads" if threads else "python-processes"
+        begin = "native+" if self._plan is not None else ""
+        return begin + ("python-threads" if threads else "python-processes")
 
     @property
     def why(self) -> list[str]:

@@ -13,6 +13,7 @@ from ._bad import BadItem, file_of
 from ._collate import default_collate, default_convert
 from ._maker import NUMBERS, Maker, moved, open_ticket_engine, processes
 from ._objects import ObjectRun
+from ._place import StandIn, original_of
 from ._probe import look
 from ._recipe import Batches, Rows
 from ._run import EngineRun, ListedRun, Place, Run, parse_sample
@@ -40,6 +41,8 @@ class PythonSource(EngineSource):
         self.collate_fn, self.order_args = collate_fn, order_args
         self.sampler, self.batch_sampler, _ = order_args
         self.path = "python-processes" if processes(settings) else "python-threads"
+        if isinstance(dataset, StandIn):
+            self.path = "native+" + self.path
         self.endless = bool(processes(settings))
         self.n = _length(dataset, order_args)
         self.order = make_order(settings, self.n, order_args) if self.n else None
@@ -260,11 +263,14 @@ class PythonSource(EngineSource):
         return named(error, found, epoch, index)  # the engine's samples are batches here
 
     def describe(self) -> list[str]:
-        kind = f"{type(self.python).__module__}.{type(self.python).__qualname__}"
+        given = original_of(self.python)
+        kind = f"{type(given).__module__}.{type(given).__qualname__}"
         lines = [f"data set: {kind}: {self.n} samples"]
         self._look_early()
         if not self.mode:
             return [*lines, "samples: the sampler tells which ones; they are looked at in a loop"]
+        if isinstance(self.python, StandIn):
+            lines += self.python.describe()
         if self.mode == "rows" and self.structure is not None:
             leaves = ", ".join(map(field_text, self.structure.leaves))
             lines.append(f"samples: {leaves}; the engine stacks them")

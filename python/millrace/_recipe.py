@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ._bad import BadItem, file_of
+from ._place import begin_epoch
 from ._seeding import mix, seed_all
 from ._structure import Structure
 from ._where import Failed
@@ -99,6 +100,7 @@ class Rows(Start):
     ) -> list[Any]:
         del seed, positions, worker
         dataset, flatten = self.dataset, self.structure.flatten
+        begin_epoch(epoch)
         if self.seeded:
             return [self._one(epoch, index) for index in indices]
         try:
@@ -182,6 +184,7 @@ class Batches(Start):
         self, epoch: int, seed: int, indices: list[int], positions: list[int], worker: int
     ) -> list[Any]:
         del seed, positions, worker
+        begin_epoch(epoch)
         return [self._make(epoch, number) for number in indices]
 
     def _make(self, epoch: int, number: int) -> Any:

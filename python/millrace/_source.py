@@ -19,8 +19,9 @@ from ._structure import Structure, structure_of
 class Source(Protocol):
     """A data set on one of the paths.
 
-    path: "native", "python-threads" or "python-processes". why: what keeps it from the native
-    path. mode: "native", "rows" or "objects"; "": not known yet. n: the data set's length; None: not known.
+    path: "native", "python-threads" or "python-processes", the last two perhaps with "native+" in
+    front. why: what keeps it from the native path. mode: "native", "rows" or "objects"; "": not
+    known yet. n: the data set's length; None: not known.
     """
 
     path: str

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Callable, Optional, Sequence, cast
+from typing import Any, Callable, NamedTuple, Optional, Sequence, cast
 
 from . import _core
 from ._translate_ops import type_name
@@ -18,7 +18,7 @@ _MNIST = "torchvision.datasets.mnist."
 _CIFAR = "torchvision.datasets.cifar."
 _FOLDER = "torchvision.datasets.folder."
 _MAX_FIELDS = 16
-_PILLOW_BOMB = 178956970  # pixels that Pillow refuses by default
+PILLOW_BOMB = 178956970  # pixels that Pillow refuses by default
 
 
 class NotNative(Exception):
@@ -64,7 +64,7 @@ def find_source(dataset: Any, indices: Optional[Sequence[int]] = None) -> Source
 # ---- picture files ----
 
 
-def _folder(dataset: Any, indices: Optional[Sequence[int]]) -> Source:
+def _check_loader(dataset: Any) -> None:
     loader = dataset.loader
     if f"{loader.__module__}.{getattr(loader, '__qualname__', '')}" not in (
         _FOLDER + "default_loader",
@@ -75,6 +75,10 @@ def _folder(dataset: Any, indices: Optional[Sequence[int]]) -> Source:
     backend: Any = getattr(vision, "get_image_backend", None)
     if backend is not None and backend() != "PIL":
         raise NotNative(f"torchvision's image backend is {backend()}: only PIL")
+
+
+def _folder(dataset: Any, indices: Optional[Sequence[int]]) -> Source:
+    _check_loader(dataset)
     samples = dataset.samples if indices is None else [dataset.samples[i] for i in indices]
     if not samples:
         raise NotNative("no samples")
@@ -112,7 +116,7 @@ def _open_list(samples: Sequence[tuple[str, int]]) -> _core.Dataset:
         with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as out:
             out.writelines(f"{os.path.abspath(p)}\t{label}\n" for p, label in samples)
         return _core.Dataset.open(
-            f"list:{path},root=/,links=follow,exact,ignore-orientation,max-pixels={_PILLOW_BOMB}"
+            f"list:{path},root=/,links=follow,exact,ignore-orientation,max-pixels={PILLOW_BOMB}"
         )
 
 
@@ -233,4 +237,85 @@ _FINDERS: dict[str, Callable[[Any, Optional[Sequence[int]]], Source]] = {
     _CIFAR + "CIFAR10": _cifar,
     _CIFAR + "CIFAR100": _cifar,
     "torch.utils.data.dataset.TensorDataset": _tensors,
+}
+
+
+# ---- single samples ----
+
+
+class Parts(NamedTuple):
+    """A sample before its transforms. picture: a path, or an array. change: target_transform."""
+
+    picture: Any
+    target: Any
+    transform: Any
+    change: Optional[Callable[[Any], Any]]
+
+
+Item = Callable[[Any, Any], Parts]
+
+
+def _folder_item(dataset: Any, index: Any) -> Parts:
+    path, target = dataset.samples[index]
+    return Parts(path, target, dataset.transform, dataset.target_transform)
+
+
+def _mnist_item(dataset: Any, index: Any) -> Parts:
+    target = int(dataset.targets[index])
+    return Parts(dataset.data[index].numpy(), target, dataset.transform, dataset.target_transform)
+
+
+def _qmnist_item(dataset: Any, index: Any) -> Parts:
+    target = int(dataset.targets[index][0])
+    return Parts(dataset.data[index].numpy(), target, dataset.transform, dataset.target_transform)
+
+
+def _cifar_item(dataset: Any, index: Any) -> Parts:
+    target = dataset.targets[index]
+    return Parts(dataset.data[index], target, dataset.transform, dataset.target_transform)
+
+
+def _subset_item(dataset: Any, index: Any) -> Parts:
+    item, _ = _item_of(dataset.dataset)
+    return item(dataset.dataset, dataset.indices[index])
+
+
+def _item_of(dataset: Any) -> tuple[Item, Any]:
+    """What takes a sample's parts, and the data set below all Subsets. Raises NotNative."""
+    name = type_name(dataset)
+    if "__getitem__" in vars(dataset) or "__getitems__" in vars(dataset):
+        raise NotNative(f"{name}: its __getitems__() was replaced")
+    if name == "torch.utils.data.dataset.Subset":
+        return _subset_item, _item_of(dataset.dataset)[1]
+    item = _ITEMS.get(name)
+    if item is None:
+        raise NotNative(f"{name}: a data set without a native twin")
+    return item, dataset
+
+
+def find_pictures(dataset: Any) -> tuple[Source, Item, bool]:
+    """The source of a data set of pictures, what takes a sample's parts, and whether these are
+    files. Samples that no native op can make are allowed. Raises NotNative."""
+    item, inner = _item_of(dataset)
+    if _ITEMS[type_name(inner)] is _folder_item:
+        _check_loader(inner)
+        state = State(pil=True, channels=3, pillow=pillow_version())
+        return Source(_no_set, ("image", "label"), state, inner.transform), item, True
+    return _FINDERS[type_name(inner)](inner, None), item, False
+
+
+def _no_set() -> _core.Dataset:
+    raise NotNative("samples are made one by one")
+
+
+_ITEMS: dict[str, Item] = {
+    _FOLDER + "ImageFolder": _folder_item,
+    _FOLDER + "DatasetFolder": _folder_item,
+    _MNIST + "MNIST": _mnist_item,
+    _MNIST + "FashionMNIST": _mnist_item,
+    _MNIST + "KMNIST": _mnist_item,
+    _MNIST + "EMNIST": _mnist_item,
+    _MNIST + "QMNIST": _qmnist_item,
+    _CIFAR + "CIFAR10": _cifar_item,
+    _CIFAR + "CIFAR100": _cifar_item,
 }

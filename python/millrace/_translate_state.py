@@ -18,6 +18,7 @@ class State:
     """What torchvision would have at this point of the chain.
 
     height, width: 0 if pictures differ. least: no picture is smaller than these heights and widths.
+    each: the ops are bound to each picture's own size, and need no size that all have.
     """
 
     pil: bool
@@ -30,6 +31,7 @@ class State:
     pillow: tuple[int, ...] = (0,)
     ops: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
+    each: bool = False
 
     def add(self, op: str, *arguments: object) -> None:
         """Appends an op on pictures."""
@@ -37,7 +39,7 @@ class State:
 
     def add_values(self, op: str, *arguments: object) -> None:
         """Appends an op, which may be on single values."""
-        if not self.height and op not in _WINDOWS:
+        if not (self.height or self.each or op in _WINDOWS):
             raise Refused("of pictures of different sizes: put a crop or Resize before it")
         self.ops.append(f"{op}({','.join(str(a) for a in arguments)})")
 

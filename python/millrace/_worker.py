@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from . import _arena, _core, _pickle, _where
+from . import _arena, _core, _pickle, _place, _where
 from ._where import Failed
 
 _mp_process: Any = multiprocessing.process  # what we use of it has no public name
@@ -157,7 +157,7 @@ class _Maker:
         setup = self._setup
         self.fields, self._objects = self._recipe.fields, bool(self._recipe.objects)
         seed = int(getattr(self._recipe, "seed", 0) or 0) + setup.worker
-        dataset = getattr(self._recipe, "dataset", None)
+        dataset = _place.original_of(getattr(self._recipe, "dataset", None))
         _info = WorkerInfo(setup.worker, setup.workers, seed, dataset)
         self._told = _tell_torch(_info)
         if hasattr(self._recipe, "note"):

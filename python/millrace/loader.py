@@ -8,7 +8,7 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _arguments as arguments
 from ._arguments import Path, Settings
@@ -22,6 +22,9 @@ from ._seeding import draw_seed
 from ._source import Source, is_iterable_set
 from ._views import EpochBatches, EpochSampler
 from .stats import BadSample
+
+if TYPE_CHECKING:
+    from ._prefix import Plan
 
 log = logging.getLogger("millrace")
 _open_loaders: weakref.WeakSet[DataLoader] = weakref.WeakSet()
@@ -146,6 +149,7 @@ class DataLoader(LoaderState, LoaderReports):
         self._given = (sampler, batch_sampler, bool(shuffle))
         self._why: list[str] = []
         self._source_: Source | None = None
+        self._plan: Plan | None = None
         self._idle: Run | None = None
         self._last: weakref.ref[LoaderIterator] | None = None
         self._resume: Place | None = None
@@ -208,7 +212,7 @@ class DataLoader(LoaderState, LoaderReports):
 
     def _finished(self, iterator: LoaderIterator, run: Run, epoch: int) -> None:
         """An iterator is at its end: its run may serve the next one."""
-        if not self.persistent_workers and self.num_workers and self.path == "python-processes":
+        if not self.persistent_workers and self.num_workers and self.path.endswith("processes"):
             self._forget(run)
             self._source.close()
         elif self._idle is None and getattr(run, "endless", False):

@@ -39,7 +39,7 @@ struct core_kind {
 
 /* The module's state. */
 struct core {
-    PyTypeObject *dataset, *sampler, *loader, *batch, *field, *shm_pool, *shm_ring;
+    PyTypeObject *dataset, *sampler, *loader, *batch, *field, *chain, *shm_pool, *shm_ring;
     PyObject *error, *format_error, *bad_samples, *cancelled;
     PyObject *spec; /* the named tuple */
     struct core_kind kinds[CORE_KINDS];
@@ -109,6 +109,6 @@ int core_trace_init(PyObject *module);
 /* ---- types ---- */
 
 extern PyType_Spec core_dataset_spec, core_sampler_spec, core_loader_spec, core_batch_spec,
-    core_field_spec;
+    core_field_spec, core_chain_spec;
 
 #endif
