@@ -170,7 +170,7 @@ test_asan() { # python
     link_package "$site" build/asan/python/_core.abi3.so
     PYTHONPATH=$site PYTHONMALLOC=malloc LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
         ASAN_OPTIONS=detect_leaks=0 logged $work/asan.test.log "$work/venv-asan/bin/python" -m pytest -q -p no:cacheprovider \
-        -k "not leaks" tests/python/test_core.py tests/python/test_core_errors.py tests/python/test_core_rows.py \
+        -k "not leaks" tests/python/test_core.py tests/python/test_core_errors.py tests/python/test_core_rows.py tests/python/test_core_chain.py \
         tests/python/test_shm.py
     local rc=$?
     tail -1 $work/asan.test.log

@@ -20,7 +20,6 @@ from torchvision.datasets import CIFAR10, MNIST, QMNIST, ImageFolder
 from torchvision.transforms import v2
 
 import millrace
-from millrace import _core
 from translate_pictures import make_folder
 
 MEAN = (0.5, 0.4, 0.3)
@@ -307,25 +306,3 @@ def test_pickle(folder: Path) -> None:
     dataset.transform = None
     assert isinstance(whole[0][0], Image.Image)
     assert isinstance(copy[0][0], torch.Tensor)
-
-
-def test_chain() -> None:
-    """The engine's part: checks, and shapes one after the other."""
-    with pytest.raises(ValueError, match="rezize"):
-        _core.Chain("rezize(3)")
-    chain = _core.Chain("resize(8),layout(nchw)")
-    for height, width in ((16, 20), (30, 9), (16, 20)):
-        pixels = np.full((height, width, 3), 7, np.uint8)
-        field = chain.apply(pixels, 0, 0, 0)
-        small = min(height, width)
-        assert field.shape == (3, height * 8 // small, width * 8 // small)
-        assert bytes(memoryview(field).cast("B")) == b"\7" * field.nbytes
-    for wrong in (np.zeros((4, 4), np.float32), np.zeros(4, np.uint8), np.zeros((8, 8, 3))[::2]):
-        with pytest.raises(ValueError, match="u8"):
-            chain.apply(wrong, 0, 0, 0)
-    with pytest.raises(FileNotFoundError, match="none.jpg"):
-        chain.read("/none.jpg", 0, 0, 0, 0)
-    with pytest.raises(IsADirectoryError, match="/tmp"):
-        chain.read("/tmp", 0, 0, 0, 0)
-    with pytest.raises(TypeError):
-        _core.Chain(transform="hflip")
