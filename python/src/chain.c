@@ -39,12 +39,14 @@ static void bound_destroy(struct bound *b)
 static int bound_create(const char *text, struct bound **out)
 {
     struct bound *b = calloc(1, sizeof *b);
-    int rc = b ? mr_transform_create(&b->ops) : mr_error_set(-ENOMEM, "chain: out of memory");
+    if (!b)
+        return mr_error_set(-ENOMEM, "chain: out of memory");
+    int rc = mr_transform_create(&b->ops);
     if (rc == 0 && text[0])
         rc = mr_transform_add(b->ops, text);
     if (rc == 0)
         *out = b;
-    else if (b)
+    else
         bound_destroy(b);
     return rc;
 }
@@ -59,7 +61,7 @@ static PyObject *chain_new(PyTypeObject *type, PyObject *args, PyObject *named)
         return NULL;
     }
     int rc = bound_create(text, &first); /* checks the text */
-    if (rc < 0)
+    if (rc < 0 || !first)
         return core_fail(core_of((PyObject *)type), rc, NULL);
     struct chain *c = core_new(type);
     char *copy = strdup(text);
@@ -162,7 +164,7 @@ static int apply(struct chain *c, const struct mr_spec *in, const void *pixels,
     uint64_t bytes, dim[1][MR_MAX_RANK], out_dim[MR_MAX_FIELDS][MR_MAX_RANK];
     void *rows[1];
     int rc = take(c, in, &b);
-    if (rc < 0)
+    if (rc < 0 || !b)
         return rc;
     const struct mr_spec *spec = mr_transform_specs(b->ops);
     rc = mr_transform_fields(b->ops) == 1
