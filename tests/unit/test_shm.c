@@ -442,7 +442,7 @@ static pid_t child_with_id(pid_t pid)
     args[8] = (uint64_t)(uintptr_t)&pid; /* set_tid */
     args[9] = 1;
     pid_t got = (pid_t)syscall(SYS_clone3, args, sizeof args);
-    while (got == 0)
+    for (; got == 0;)
         pause();
     return got;
 }
