@@ -74,8 +74,8 @@ class LoaderState(LoaderPath):
 
         force_state: also with another transform, or with other data of as many samples.
 
-        Raises ValueError for a state of another kind, order or number of samples; of a data set that
-        is read natively the loop does, if the data are others.
+        Raises ValueError for a state of another kind, order or number of samples; of a data set
+        that is read natively the loop does, if the data are others.
         """
         if not isinstance(state, dict) or state.get("millrace") != 1:
             raise ValueError("the state is none of millrace.DataLoader.state_dict()")
@@ -92,7 +92,8 @@ class LoaderState(LoaderPath):
             raise ValueError(
                 f"the state is of a data set of {samples} samples, this one has {self._source.n}"
             )
-        same = not force_state and self._source_ is not None and self._source_.mode == state["mode"] == "native"
+        native = self._source_ is not None and self._source_.mode == state["mode"] == "native"
+        same = native and not force_state
         engine = json.dumps(state["engine"]) if state["engine"] and same else None
         self.epoch, self._last = int(state["epoch"]), None
         self._resume = Place(

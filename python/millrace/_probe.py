@@ -98,7 +98,8 @@ def _in_worker(s: Settings, probe: _Probe) -> list[Any]:
     options = {"batch_size": 1, "workers": 1, "epochs": 1, "bad": "skip"}
     engine = None
     try:
-        engine = _core.Loader(maker.dataset, sampler=_core.Sampler("sequential", n), options=options)
+        order = _core.Sampler("sequential", n)
+        engine = _core.Loader(maker.dataset, sampler=order, options=options)
         results = _take(engine, maker, s.timeout)
         return [results.get(k, maker.error(0, k)) for k in range(n)]
     except TimeoutError as error:

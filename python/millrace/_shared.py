@@ -67,7 +67,7 @@ class SharedList(Sequence[T]):
     @overload
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: int | slice) -> T | list[T]:
-        """An item: a new object for each call; of a slice, a list. Arrays are views of the memory."""
+        """An item, a new object for each call; of a slice, a list. Arrays view the memory."""
         if isinstance(index, slice):
             return [self._item(k) for k in range(*index.indices(self._n))]
         k = operator.index(index)
