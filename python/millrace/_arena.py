@@ -42,7 +42,7 @@ _RUN_AT = 64
 _RUN_MAX = 32
 # Of a batch: its number, and the place of the sample that is being made; -1: none.
 _STEP = struct.Struct("<Qq")
-_STEP_AT = 384
+_STEP_AT = 2048
 # A block begins with: its bytes, its generation, epoch and index (of an error), its state.
 _BLOCK = struct.Struct("<QQQQ")
 _STATE_AT = 32

@@ -58,7 +58,8 @@ class Stats(dict[str, Any]):
     """The engine's counters by name (struct mr_loader_stats), and rates made of them.
 
     samples_per_second: from the second batch on. wait_fraction: the share of time in which the
-    program waited for a batch. advice: what helps against the bottleneck. Numbers also read as attributes: stats.bottleneck.
+    program waited for a batch. advice: what helps against the bottleneck. Numbers also read as
+    attributes: stats.bottleneck.
     """
 
     def __init__(self, counters: dict[str, Any], path: str = "native") -> None:
