@@ -14,6 +14,11 @@
 #define Py_LIMITED_API 0x030A0000
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+
+/* The headers of 3.12 and later take None for immortal, which it is not in 3.10 and 3.11. */
+#undef Py_RETURN_NONE
+#define Py_RETURN_NONE return Py_NewRef(Py_None)
+
 #include <millrace/dlpack.h>
 #include <millrace/millrace.h>
 
