@@ -100,7 +100,7 @@ try_wheel() {
     if [ -n "${PIP_CERT:-}" ]; then cp "$PIP_CERT" "$root/root/certificates.crt" || return; fi
     echo "bare: $(inside python3 --version), $(inside dpkg-query -W -f '.' | wc -c) packages: $((SECONDS - start)) s"
     start=$SECONDS
-    inside sh -ec "cd /root && python3 -m venv venv && venv/bin/pip install -q --disable-pip-version-check \
+    inside sh -ec "cd /root && rm -rf venv && python3 -m venv venv && venv/bin/pip install -q --disable-pip-version-check \
         /root/$(basename "$wheels") numpy && venv/bin/pip list --disable-pip-version-check &&
         venv/bin/millrace --version" || return
     echo "bare: pip install: $((SECONDS - start)) s"
