@@ -5,7 +5,7 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3>=3.31)
 set(MILLRACE_LIBRARIES Threads::Threads ZLIB::ZLIB PkgConfig::CJSON m ${CMAKE_DL_LIBS})
-set(MILLRACE_PROFILE_LIBRARIES Threads::Threads ZLIB::ZLIB PkgConfig::SQLITE m)
+set(MILLRACE_PROFILE_LIBRARIES Threads::Threads ZLIB::ZLIB PkgConfig::CJSON PkgConfig::SQLITE m)
 set(MILLRACE_TRAIN_LIBRARIES Threads::Threads PkgConfig::CJSON m ${CMAKE_DL_LIBS})
 
 set(MILLRACE_HAVE_URING 0)

@@ -99,9 +99,9 @@ static void summarize(const struct mr_case *c, struct mr_advice *advice)
                own + share >= DATA_BOUND) {
         snprintf(advice->summary, sizeof advice->summary,
                  "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f %s), but neither NVTX "
-                 "ranges of the loader nor system calls were recorded: record with --trace "
-                 "cuda,nvtx,osrt%s",
-                 mr_case_percent(c, idle), of, idle_each, step, unit, end);
+                 "ranges of the loader nor system calls were recorded: %s%s",
+                 mr_case_percent(c, idle), of, idle_each, step, unit, mr_recording_more(look->rec),
+                 end);
     } else if (c->loader_how == MR_LOADER_WAITS && own + share >= DATA_BOUND) {
         snprintf(advice->summary, sizeof advice->summary,
                  "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f %s), mostly while the "

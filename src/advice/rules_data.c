@@ -120,8 +120,8 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
         return mr_cannot_tell(
             out,
             "the device idles %.3f ms%s, but neither an NVTX range of the loader nor system "
-            "calls were recorded: record with --trace cuda,nvtx,osrt, or name the range (--range)",
-            mr_case_ms(c, idle), mr_case_per(c));
+            "calls were recorded: %s, or name the range (--range)",
+            mr_case_ms(c, idle), mr_case_per(c), mr_recording_more(look->rec));
     }
     suggest(c, workers, sizeof workers);
     snprintf(out->title, sizeof out->title, "the device waits for data %.1f%% of the time",

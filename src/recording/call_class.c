@@ -5,7 +5,7 @@
 #include <string.h>
 
 struct class_of_name {
-    const char *begin; /* of the name without "cuda" or "cu" */
+    const char *begin; /* of the name without "cuda", "cu" or "hip" */
     bool whole;        /* the name must end here, but for "Async" and suffixes of versions */
     enum mr_call_class class;
 };
@@ -84,6 +84,8 @@ enum mr_call_class mr_call_class_of(const char *name)
 {
     if (!strncmp(name, "cuda", 4))
         name += 4;
+    else if (!strncmp(name, "hip", 3))
+        name += 3;
     else if (!strncmp(name, "cu", 2))
         name += 2;
     else

@@ -373,7 +373,9 @@ int mr_recording_load(struct mr_recording *recording)
                            .texts = &((struct mr_recording_whole *)recording)->texts};
     struct stat st;
     /* pages that are children of many others would multiply rows without end */
-    load.rows_most = stat(recording->path, &st) == 0 ? (uint64_t)st.st_size / 4 : UINT64_MAX;
+    load.rows_most = !recording->source && stat(recording->path, &st) == 0
+                         ? (uint64_t)st.st_size / 4
+                         : UINT64_MAX;
     if (load.texts->n)
         return mr_error_set(MR_EFORMAT, "%s: loading failed before; open it again",
                             recording->path);

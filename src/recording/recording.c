@@ -1,5 +1,6 @@
 /* Opening a recording, ours or an export: a file from anywhere, so read-only, and nothing in it is
  * trusted. */
+#include "recording/import.h"
 #include "recording/load.h"
 #include "recording/store.h"
 
@@ -19,8 +20,9 @@ int mr_recording_error(struct sqlite3 *db, const char *path, const char *what)
     if (code == SQLITE_NOTADB)
         return mr_error_set(
             MR_EFORMAT,
-            "%s: is not a recording: it is not a SQLite database; `millrace profile` makes "
-            "recordings, and `nsys export --type sqlite` makes them of .nsys-rep files",
+            "%s: is not a recording: it is neither a SQLite database nor JSON; `millrace profile` "
+            "makes recordings, `nsys export --type sqlite` makes them of .nsys-rep files, and "
+            "torch.profiler's export_chrome_trace() writes JSON",
             path);
     return mr_error_set(MR_EFORMAT, "%s: %s: the database is damaged or cut: sqlite: %s", path,
                         what, sqlite3_errmsg(db));
@@ -160,11 +162,43 @@ static int identify(struct mr_recording *recording)
     return check_tables(recording);
 }
 
+/* What the database was made from, when it was opened. */
+static int read_source(struct mr_recording *recording)
+{
+    sqlite3_stmt *statement;
+    if (sqlite3_prepare_v2(recording->db, "SELECT value FROM META_DATA_CAPTURE WHERE name = ?", -1,
+                           &statement, NULL) != SQLITE_OK)
+        return mr_recording_error(recording->db, recording->path, "cannot be read");
+    sqlite3_bind_text(statement, 1, MR_IMPORT_SOURCE, -1, SQLITE_STATIC);
+    int rc = 0;
+    if (sqlite3_step(statement) == SQLITE_ROW) {
+        const char *source = (const char *)sqlite3_column_text(statement, 0);
+        recording->source = source ? strdup(source) : NULL;
+    }
+    if (!recording->source)
+        rc = mr_error_nomem(recording->path, 0);
+    sqlite3_finalize(statement);
+    return rc;
+}
+
+const char *mr_recording_more(const struct mr_recording *recording)
+{
+    if (!recording->source)
+        return "record with --trace cuda,nvtx,osrt";
+    return strstr(recording->source, "Kineto")
+               ? "a Kineto trace has no system calls, so put torch.profiler.record_function() "
+                 "around loading"
+               : "this source has no system calls, so put a range around loading";
+}
+
 static int database_open(struct mr_recording *recording)
 {
     const char *path = recording->path;
     if (access(path, R_OK) != 0)
         return mr_error_errno(errno, "%s: cannot be read", path);
+    int rc = mr_import(path, &recording->db);
+    if (rc != 0)
+        return rc < 0 ? rc : read_source(recording);
     if (sqlite3_open_v2(path, &recording->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) !=
         SQLITE_OK)
         return mr_recording_error(recording->db, path, "cannot be opened");
@@ -212,5 +246,6 @@ void mr_recording_close(struct mr_recording *recording)
     free(recording->devices);
     free(recording->notes);
     free(recording->path);
+    free(recording->source);
     free(whole);
 }

@@ -139,6 +139,9 @@ struct mr_rec_note {
 struct mr_recording {
     char *path;
     struct sqlite3 *db;
+    /* NULL: recorded by millrace or exported by nsys; else what it was turned into one from, as
+     * "Kineto trace". Its database has no name: no other connection can be opened. */
+    char *source;
     bool ours; /* written by millrace: has our own tables */
     bool loaded;
     uint64_t origin_ns;          /* what was taken off all times */
@@ -190,7 +193,10 @@ int mr_recording_result(struct mr_recording *recording, int rc);
  * and the recording failed. */
 bool mr_recording_has(struct mr_recording *recording, const char *table, const char *column);
 
-/* "cudaMemcpyAsync_v3020" -> MR_CALL_COPY. */
+/* What to do so that waiting for data can be seen, in words of the tool that recorded. */
+const char *mr_recording_more(const struct mr_recording *recording);
+
+/* "cudaMemcpyAsync_v3020", "hipMemcpyAsync" -> MR_CALL_COPY. */
 enum mr_call_class mr_call_class_of(const char *name);
 
 /* Tables: made by reports. */

@@ -1,6 +1,8 @@
 /* Steps of a training loop: from NVTX ranges, else by the period of the device's work. */
 #include "recording/look.h"
 
+#include "recording/import.h"
+
 #include <ctype.h>
 #include <string.h>
 
@@ -324,7 +326,8 @@ static bool is_epoch(const struct search *s, const struct group *g)
  * each time. */
 static bool may_be_step(const struct search *s, const struct group *g, double *out_cover)
 {
-    if (g->n < MIN_REGULAR || g->regular < 0.5 || is_epoch(s, g))
+    if (g->n < MIN_REGULAR || g->regular < 0.5 || is_epoch(s, g) ||
+        strcmp(text_of(s->rec, first_of(s, g)->domain), MR_IMPORT_OPS) == 0)
         return false;
     struct worth w = weigh(s, g);
     *out_cover = w.cover;

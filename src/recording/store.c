@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <millrace/output.h>
 #include <stdarg.h>
 #include <string.h>
@@ -148,19 +149,66 @@ static int database_open(struct mr_store *store)
     return 0;
 }
 
-int mr_store_create(const char *path, bool overwrite, struct mr_store **out)
+/* SQLite wants a name to open; the file has none once it is open, so nothing of it stays behind. */
+static int unnamed_open(struct mr_store *store)
+{
+    const char *folder = getenv("TMPDIR");
+    if (!folder || !folder[0])
+        folder = "/var/tmp";
+    if (asprintf(&store->unnamed, "%s/millrace-import-XXXXXX", folder) < 0) {
+        store->unnamed = NULL;
+        return mr_error_nomem(store->path, 0);
+    }
+    int fd = mkostemp(store->unnamed, O_CLOEXEC);
+    if (fd < 0)
+        return mr_error_errno(errno,
+                              "%s: reading it needs a temporary file in %s (set TMPDIR to another "
+                              "folder)",
+                              store->path, folder);
+    close(fd);
+    store->temporary = store->unnamed;
+    int rc = sqlite3_open_v2(store->unnamed, &store->db,
+                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, "unix-none");
+    unlink(store->unnamed);
+    return rc == SQLITE_OK ? 0 : mr_store_error(store, "cannot be opened");
+}
+
+static int store_begin(struct mr_store *store)
+{
+    int rc = mr_texts_init(&store->texts);
+    if (rc < 0)
+        return rc;
+    rc = tables_make(store);
+    if (rc < 0)
+        return rc;
+    store->demangler = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
+    if (store->demangler)
+        *(void **)&store->demangle = dlsym(store->demangler, "__cxa_demangle");
+    return 0;
+}
+
+static int store_alloc(const char *path, struct mr_store **out)
 {
     struct mr_store *store = calloc(1, sizeof(*store));
     if (!store)
         return mr_error_nomem(path, sizeof(*store));
-    store->overwrite = overwrite;
     store->path = strdup(path);
     if (!store->path) {
-        mr_store_abandon(store);
+        free(store);
         return mr_error_nomem(path, strlen(path));
     }
-    int rc = !overwrite && access(path, F_OK) == 0 ? refuse_existing(path)
-                                                   : mr_texts_init(&store->texts);
+    *out = store;
+    return 0;
+}
+
+int mr_store_create(const char *path, bool overwrite, struct mr_store **out)
+{
+    struct mr_store *store;
+    int rc = store_alloc(path, &store);
+    if (rc < 0)
+        return rc;
+    store->overwrite = overwrite;
+    rc = !overwrite && access(path, F_OK) == 0 ? refuse_existing(path) : 0;
     if (rc < 0)
         goto fail;
     rc = mr_output_open(path, &store->output);
@@ -169,12 +217,9 @@ int mr_store_create(const char *path, bool overwrite, struct mr_store **out)
     rc = database_open(store);
     if (rc < 0)
         goto fail;
-    rc = tables_make(store);
+    rc = store_begin(store);
     if (rc < 0)
         goto fail;
-    store->demangler = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
-    if (store->demangler)
-        *(void **)&store->demangle = dlsym(store->demangler, "__cxa_demangle");
     *out = store;
     return 0;
 fail:
@@ -182,7 +227,26 @@ fail:
     return rc;
 }
 
-static void close_database(struct mr_store *store)
+int mr_store_create_unnamed(const char *path, struct mr_store **out)
+{
+    struct mr_store *store;
+    int rc = store_alloc(path, &store);
+    if (rc < 0)
+        return rc;
+    rc = unnamed_open(store);
+    if (rc < 0)
+        goto fail;
+    rc = store_begin(store);
+    if (rc < 0)
+        goto fail;
+    *out = store;
+    return 0;
+fail:
+    mr_store_abandon(store);
+    return rc;
+}
+
+static void close_statements(struct mr_store *store)
 {
     for (int i = 0; i < MR_N_PART_TYPES; i++)
         sqlite3_finalize(store->insert[i]);
@@ -190,6 +254,11 @@ static void close_database(struct mr_store *store)
     sqlite3_finalize(store->insert_event);
     memset(store->insert, 0, sizeof(store->insert));
     store->insert_string = store->insert_event = NULL;
+}
+
+static void close_database(struct mr_store *store)
+{
+    close_statements(store);
     sqlite3_close(store->db);
     store->db = NULL;
 }
@@ -210,6 +279,7 @@ void mr_store_abandon(struct mr_store *store)
     mr_map_free(&store->gpus);
     mr_texts_free(&store->texts);
     free(store->names);
+    free(store->unnamed);
     free(store->path);
     free(store);
 }
@@ -378,28 +448,46 @@ static int session_put(struct mr_store *store)
         store, "INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_PRODUCT_NAME', 'millrace')", "");
 }
 
-int mr_store_finish(struct mr_store *store)
+static int finish_rows(struct mr_store *store)
 {
     int rc = process_end(store);
     if (rc < 0)
-        goto end;
+        return rc;
     store->has_process = false;
     rc = totals_put(store);
     if (rc < 0)
-        goto end;
+        return rc;
     rc = session_put(store);
     if (rc < 0)
-        goto end;
+        return rc;
     for (uint32_t i = 0; i < mr_store_n_indexes; i++) {
         rc = mr_store_exec(store, mr_store_indexes[i]);
         if (rc < 0)
-            goto end;
+            return rc;
     }
-    rc = mr_store_exec(store, "COMMIT; PRAGMA locking_mode=NORMAL; PRAGMA user_version=1");
+    return mr_store_exec(store, "COMMIT; PRAGMA locking_mode=NORMAL; PRAGMA user_version=1");
+}
+
+int mr_store_finish(struct mr_store *store)
+{
+    int rc = finish_rows(store);
     if (rc < 0)
         goto end;
     close_database(store);
     rc = mr_output_commit(store->output, store->overwrite);
+end:
+    mr_store_abandon(store);
+    return rc;
+}
+
+int mr_store_finish_unnamed(struct mr_store *store, struct sqlite3 **out)
+{
+    int rc = finish_rows(store);
+    if (rc < 0)
+        goto end;
+    close_statements(store);
+    *out = store->db;
+    store->db = NULL;
 end:
     mr_store_abandon(store);
     return rc;

@@ -71,6 +71,7 @@ struct mr_store {
     char *path;
     struct mr_output *output;
     const char *temporary; /* the output's unfinished file */
+    char *unnamed;         /* what a file without a name was called when it was opened */
     bool overwrite;
     sqlite3 *db;
     sqlite3_stmt *insert[MR_N_PART_TYPES]; /* of the tables of records */
@@ -96,6 +97,12 @@ struct mr_store {
     uint32_t traced;
     uint64_t n_records, n_lost_timestamps, n_backwards, n_dropped;
 };
+
+/* A store in a temporary file (TMPDIR, else /var/tmp) that has no name. path: what is read, for
+ * errors. */
+int mr_store_create_unnamed(const char *path, struct mr_store **out);
+/* As mr_store_finish(). [out] out: on success the database; for the caller to close. */
+int mr_store_finish_unnamed(struct mr_store *store, struct sqlite3 **out);
 
 /* The number of a text, which gets its row when it is new. Returns 0 or an error. */
 int mr_store_text(struct mr_store *store, const char *text, size_t bytes, uint32_t *out);

@@ -150,7 +150,9 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
     rc = table ? add_up(recording, &filter, &sums) : mr_error_nomem("a table", 0);
     if (rc == 0)
         rc = put_rows(recording, &sums, table);
-    if (rc == 0 && sums.map.n == 0)
+    if (rc == 0 && sums.map.n == 0 && recording->source)
+        mr_table_set_note(table, "this %s records no GPU metrics", recording->source);
+    else if (rc == 0 && sums.map.n == 0)
         mr_table_set_note(table,
                           "no GPU metrics %s; millrace profile --gpu-metrics records them, where "
                           "the driver permits it",

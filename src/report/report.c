@@ -128,6 +128,8 @@ const char *mr_report_missing(struct mr_recording *recording, const char *table,
                  "no %s in this recording: they were traced, but none "
                  "occurred",
                  what);
+    else if (recording->source)
+        snprintf(buf, MR_MISSING_BYTES, "this %s records no %s", recording->source, what);
     else
         snprintf(buf, MR_MISSING_BYTES, "no %s in this recording%s; --trace %s records them", what,
                  there ? "" : ", which has no table of them", trace);
