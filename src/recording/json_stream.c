@@ -144,21 +144,37 @@ static char peek(struct mr_json_stream *s, size_t keep)
 /* How far a value has been looked at. */
 struct scan {
     uint32_t depth;
-    bool in_string, escaped, literal, done;
+    bool in_string, escaped, done;
 };
+
+/* Within a string, up to its end; or within brackets, up to the next bracket or string. */
+static size_t skip_plain(const struct scan *scan, const char *text, size_t i, size_t n)
+{
+    if (scan->in_string)
+        while (i < n && text[i] != '"' && text[i] != '\\')
+            i++;
+    else if (scan->depth > 0) /* the brackets differ in the bits of 0x26; Y, y, _ come along */
+        while (i < n && text[i] != '"' && ((text[i] | 0x26) != ('{' | 0x26)))
+            i++;
+    return i;
+}
 
 /* Past the value's end, or past the last byte of what is there. */
 static size_t scan_on(struct scan *scan, const char *text, size_t i, size_t n)
 {
     for (; i < n && !scan->done; i++) {
+        if (scan->escaped) {
+            scan->escaped = false;
+            continue;
+        }
+        i = skip_plain(scan, text, i, n);
+        if (i == n)
+            break;
         char c = text[i];
         if (scan->in_string) {
-            if (scan->escaped)
-                scan->escaped = false;
-            else if (c == '\\')
-                scan->escaped = true;
-            else if (c == '"')
-                scan->in_string = false, scan->done = scan->depth == 0;
+            scan->escaped = c == '\\';
+            scan->in_string = scan->escaped;
+            scan->done = !scan->in_string && scan->depth == 0;
         } else if (c == '"') {
             scan->in_string = true;
         } else if (c == '{' || c == '[') {
