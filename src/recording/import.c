@@ -31,6 +31,12 @@ static bool is_json(const unsigned char *at, size_t n)
 int mr_import(const char *path, struct sqlite3 **out)
 {
     unsigned char first[512];
+    struct stat st;
+    if ((mr_ends_in(path, ".nsys-rep") || mr_ends_in(path, ".qdrep")) && stat(path, &st) == 0 &&
+        S_ISREG(st.st_mode)) {
+        int exported = mr_nsys_import(path, out);
+        return exported < 0 ? exported : 1;
+    }
     size_t n = first_bytes(path, first, sizeof first);
     bool gzip = n >= 2 && first[0] == 0x1f && first[1] == 0x8b;
     if (!gzip && !is_json(first, n))

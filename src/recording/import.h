@@ -25,6 +25,8 @@
 int mr_import(const char *path, struct sqlite3 **out);
 
 int mr_kineto_import(const char *path, struct sqlite3 **out);
+/* The export that nsys makes of its report: a recording as it is. */
+int mr_nsys_import(const char *path, struct sqlite3 **out);
 
 /* ---- for importers ---- */
 

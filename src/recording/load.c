@@ -373,7 +373,7 @@ int mr_recording_load(struct mr_recording *recording)
                            .texts = &((struct mr_recording_whole *)recording)->texts};
     struct stat st;
     /* pages that are children of many others would multiply rows without end */
-    load.rows_most = !recording->source && stat(recording->path, &st) == 0
+    load.rows_most = !recording->unnamed && stat(recording->path, &st) == 0
                          ? (uint64_t)st.st_size / 4
                          : UINT64_MAX;
     if (load.texts->n)

@@ -168,15 +168,15 @@ static int read_source(struct mr_recording *recording)
     sqlite3_stmt *statement;
     if (sqlite3_prepare_v2(recording->db, "SELECT value FROM META_DATA_CAPTURE WHERE name = ?", -1,
                            &statement, NULL) != SQLITE_OK)
-        return mr_recording_error(recording->db, recording->path, "cannot be read");
+        return 0; /* an export */
     sqlite3_bind_text(statement, 1, MR_IMPORT_SOURCE, -1, SQLITE_STATIC);
     int rc = 0;
     if (sqlite3_step(statement) == SQLITE_ROW) {
         const char *source = (const char *)sqlite3_column_text(statement, 0);
         recording->source = source ? strdup(source) : NULL;
+        if (!recording->source)
+            rc = mr_error_nomem(recording->path, 0);
     }
-    if (!recording->source)
-        rc = mr_error_nomem(recording->path, 0);
     sqlite3_finalize(statement);
     return rc;
 }
@@ -197,8 +197,11 @@ static int database_open(struct mr_recording *recording)
     if (access(path, R_OK) != 0)
         return mr_error_errno(errno, "%s: cannot be read", path);
     int rc = mr_import(path, &recording->db);
-    if (rc != 0)
-        return rc < 0 ? rc : read_source(recording);
+    if (rc < 0)
+        return rc;
+    recording->unnamed = rc == 1;
+    if (rc == 1)
+        return read_source(recording);
     if (sqlite3_open_v2(path, &recording->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) !=
         SQLITE_OK)
         return mr_recording_error(recording->db, path, "cannot be opened");

@@ -139,8 +139,9 @@ struct mr_rec_note {
 struct mr_recording {
     char *path;
     struct sqlite3 *db;
-    /* NULL: recorded by millrace or exported by nsys; else what it was turned into one from, as
-     * "Kineto trace". Its database has no name: no other connection can be opened. */
+    bool unnamed; /* the database has no name: no other connection can be opened */
+    /* NULL: recorded by millrace or Nsight Systems; else what it was made from, as "Kineto
+     * trace" */
     char *source;
     bool ours; /* written by millrace: has our own tables */
     bool loaded;

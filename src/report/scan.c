@@ -233,7 +233,7 @@ int mr_scan(struct mr_recording *recording, const char *table, const char *sql,
     if (rc <= 0)
         return rc;
     uint32_t n = 1;
-    if (!recording->source && (uint64_t)scan.last - (uint64_t)scan.first >= MIN_PARALLEL) {
+    if (!recording->unnamed && (uint64_t)scan.last - (uint64_t)scan.first >= MIN_PARALLEL) {
         n = (uint32_t)MR_MIN(mr_cpu_count(), MR_SCAN_THREADS);
         scan.n_parts = PARTS;
     }

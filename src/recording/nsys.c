@@ -1,0 +1,131 @@
+/* Reports of Nsight Systems: its own program exports them, where there is one. */
+#include "recording/import.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct export
+{
+    const char *path;
+    char folder[4096];              /* of our own, for the two files */
+    char database[4200], log[4200]; /* what the program makes, and what it says */
+};
+
+static int folder_make(struct export *e)
+{
+    const char *temporary = getenv("TMPDIR");
+    if (!temporary || !temporary[0])
+        temporary = "/var/tmp";
+    int n = snprintf(e->folder, sizeof e->folder, "%s/millrace-nsys-XXXXXX", temporary);
+    if (n >= (int)sizeof e->folder)
+        return mr_error_errno(ENAMETOOLONG, "%s: TMPDIR", e->path);
+    if (!mkdtemp(e->folder))
+        return mr_error_errno(errno,
+                              "%s: exporting it needs a temporary file in %s (set TMPDIR to "
+                              "another folder)",
+                              e->path, temporary);
+    snprintf(e->database, sizeof e->database, "%s/export.sqlite", e->folder);
+    snprintf(e->log, sizeof e->log, "%s/log", e->folder);
+    return 0;
+}
+
+static void folder_remove(const struct export *e)
+{
+    unlink(e->database);
+    unlink(e->log);
+    rmdir(e->folder);
+}
+
+/* The last line that says something. */
+static void last_line(const struct export *e, char *out, size_t cap)
+{
+    char line[400];
+    FILE *file = fopen(e->log, "re");
+    snprintf(out, cap, "it said nothing");
+    while (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\r\n")] = 0;
+        if (line[strspn(line, " \t")])
+            snprintf(out, cap, "%s", line);
+    }
+    if (file)
+        fclose(file);
+}
+
+/* Returns the program's status as waitpid() gives it, or -errno. */
+static int run(const struct export *e)
+{
+    /* posix_spawnp() does not change them */
+    char *const args[] = {"nsys",
+                          "export",
+                          "--type",
+                          "sqlite",
+                          "--force-overwrite",
+                          "true",
+                          "--output",
+                          (char *)e->database,
+                          (char *)e->path,
+                          NULL};
+    posix_spawn_file_actions_t files;
+    pid_t pid;
+    int status, rc = posix_spawn_file_actions_init(&files);
+    if (rc != 0)
+        return -rc;
+    rc = posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    rc = rc ? rc
+            : posix_spawn_file_actions_addopen(&files, 1, e->log, O_WRONLY | O_CREAT | O_APPEND,
+                                               0600);
+    rc = rc ? rc : posix_spawn_file_actions_adddup2(&files, 1, 2);
+    rc = rc ? rc : posix_spawnp(&pid, "nsys", &files, NULL, args, environ);
+    posix_spawn_file_actions_destroy(&files);
+    if (rc != 0)
+        return -rc;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return -errno;
+    return status;
+}
+
+static int export_file(const struct export *e)
+{
+    char said[400];
+    int status = run(e);
+    if (status == -ENOENT)
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "%s: is a report of Nsight Systems, and its program nsys, which "
+                            "exports it, is not on PATH: run `nsys export --type sqlite` where it "
+                            "is installed",
+                            e->path);
+    if (status < 0)
+        return mr_error_errno(-status, "%s: nsys export cannot be run", e->path);
+    if (status == 0 && access(e->database, R_OK) == 0)
+        return 0;
+    last_line(e, said, sizeof said);
+    return mr_error_set(MR_EFORMAT, "%s: `nsys export --type sqlite` failed (%s %d): %s", e->path,
+                        WIFSIGNALED(status) ? "signal" : "exit status",
+                        WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), said);
+}
+
+/* The file has no name once it is open. */
+int mr_nsys_import(const char *path, struct sqlite3 **out)
+{
+    struct export e = {.path = path};
+    int rc = folder_make(&e);
+    if (rc < 0)
+        return rc;
+    rc = export_file(&e);
+    if (rc < 0)
+        goto end;
+    if (sqlite3_open_v2(e.database, out, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) !=
+        SQLITE_OK) {
+        rc = mr_recording_error(*out, path, "its export cannot be opened");
+        sqlite3_close(*out);
+        *out = NULL;
+    }
+end:
+    folder_remove(&e);
+    return rc;
+}
