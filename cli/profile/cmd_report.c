@@ -335,9 +335,10 @@ const struct cli_command cli_report = {
     .summary = "Print sums and traces of a recording",
     .synopsis = "FILE [options] | --diff BEFORE AFTER | --list",
     .text = "Summarizes a recording, or lists its events in order. FILE is a recording of "
-            "`millrace profile`, or a file made by `nsys export --type sqlite`. Reports and "
-            "their columns have the names that `nsys stats` gives them; mem_ops, step_breakdown, "
-            "overlap and gpu_metrics_sum are ours.\n\n"
+            "`millrace profile`, a file made by `nsys export --type sqlite`, a Kineto trace of "
+            "torch.profiler (.json, .json.gz), or a .nsys-rep file where nsys is on PATH. Reports "
+            "and their columns have the names that `nsys stats` gives them; mem_ops, "
+            "step_breakdown, overlap and gpu_metrics_sum are ours.\n\n"
             "Records without timestamps are left out of sums; a note under the table says how "
             "many. Time (%) is the share of the listed time, not of the wall-clock time.",
     .options = table,

@@ -168,14 +168,16 @@ const struct cli_command cli_timeline = {
     .name = "timeline",
     .summary = "Draw a recording: an interactive page, a Perfetto trace, a picture",
     .synopsis = "[options] FILE",
-    .text = "Draws a recording made by millrace profile or by nsys export --type sqlite.\n\n"
-            "A page (html) is one file that needs no network: rows of threads, streams and "
-            "engines to zoom and pan, search, sums of a range, a table of all events, and links "
-            "between calls and the device work that they launched; \"?\" shows its keys. It "
-            "opens at the steps. A trace (perfetto) is for ui.perfetto.dev and trace_processor, "
-            "with flows and counters. A picture (svg), 1,200 pixels wide, shows the steps at "
-            "a glance, or all device work if there are no steps: where a step's time goes, how "
-            "busy each engine was, and where steps begin.",
+    .text =
+        "Draws a recording made by millrace profile or by nsys export --type sqlite, or a Kineto "
+        "trace of torch.profiler (.json, .json.gz).\n\n"
+        "A page (html) is one file that needs no network: rows of threads, streams and "
+        "engines to zoom and pan, search, sums of a range, a table of all events, and links "
+        "between calls and the device work that they launched; \"?\" shows its keys. It "
+        "opens at the steps. A trace (perfetto) is for ui.perfetto.dev and trace_processor, "
+        "with flows and counters. A picture (svg), 1,200 pixels wide, shows the steps at "
+        "a glance, or all device work if there are no steps: where a step's time goes, how "
+        "busy each engine was, and where steps begin.",
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 1,

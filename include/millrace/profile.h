@@ -4,7 +4,7 @@
  * `millrace profile` runs a program with a recorder inside it and merges what its processes wrote
  * into one SQLite file. The file has the tables and columns of the Nsight Systems export
  * (docs/recordings.md). All calls here read such a file, also one made by `nsys export --type
- * sqlite`.
+ * sqlite`, and Kineto traces of torch.profiler (.json, .json.gz).
  *
  *     struct mr_recording *recording;
  *     struct mr_table *table;
@@ -37,8 +37,12 @@ extern "C" {
 
 struct mr_recording;
 
-/* Opens a recording. [out] out: on success; close it with mr_recording_close(). Returns 0 or an
- * error as above. */
+/*
+ * Opens a recording. path: a recording of ours, an export of Nsight Systems, a Kineto trace or, where
+ * nsys is on PATH, a .nsys-rep file. The latter two are turned into a temporary database in TMPDIR
+ * (else /var/tmp), which takes time. What is left out is a warning (mr_log_set()). [out] out: on
+ * success; close it with mr_recording_close(). Returns 0 or an error as above.
+ */
 MR_API int mr_recording_open(const char *path, struct mr_recording **out);
 MR_API void mr_recording_close(struct mr_recording *recording);
 
