@@ -38,10 +38,11 @@ extern "C" {
 struct mr_recording;
 
 /*
- * Opens a recording. path: a recording of ours, an export of Nsight Systems, a Kineto trace or, where
- * nsys is on PATH, a .nsys-rep file. The latter two are turned into a temporary database in TMPDIR
- * (else /var/tmp), which takes time. What is left out is a warning (mr_log_set()). [out] out: on
- * success; close it with mr_recording_close(). Returns 0 or an error as above.
+ * Opens a recording.
+ * path: a recording of ours, an export of Nsight Systems, a Kineto trace or, where nsys is on PATH,
+ * a .nsys-rep file. The latter two are turned into a temporary database in TMPDIR (else /var/tmp),
+ * which takes time. What is left out of a trace is a warning (mr_log_set()).
+ * [out] out: on success; close it with mr_recording_close(). Returns 0 or an error as above.
  */
 MR_API int mr_recording_open(const char *path, struct mr_recording **out);
 MR_API void mr_recording_close(struct mr_recording *recording);

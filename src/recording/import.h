@@ -1,10 +1,10 @@
 /*
  * Recordings of other tools, turned into ours as they are opened: into a temporary database without
  * a name, through the store that merging writes with. Reports then read them as any other
- * recording; META_DATA_CAPTURE says where they come from (MR_IMPORT_SOURCE), and MILLRACE_NOTES what
- * was left out.
+ * recording. META_DATA_CAPTURE says where they come from (MR_IMPORT_SOURCE), and MILLRACE_NOTES
+ * what was left out.
  *
- *     path -> mr_import() -> mr_kineto_import() -> mr_store_*() -> a database -> mr_recording_open()
+ *     path -> mr_import() -> mr_kineto_import() -> mr_store_*() -> mr_recording_open()
  *
  * Files may have any size: they are read in pieces, twice (the first time for the earliest time and
  * the processes), and only names, threads and processes are kept in memory.

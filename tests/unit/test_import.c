@@ -1,6 +1,8 @@
-/* White-box. Files of other tools that are opened by their programs: reports of Nsight Systems, by a
- * nsys on PATH, which is a script here. */
+/* White-box. Files of other tools that are opened by their programs: reports of Nsight Systems, by
+ * a nsys on PATH, which is a script here. */
 #include "recording_make.h"
+
+#include "recording/recording.h"
 
 #include <errno.h>
 #include <sys/stat.h>

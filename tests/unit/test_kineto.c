@@ -1,5 +1,5 @@
-/* White-box. Kineto traces become recordings: each event's row, to the nanosecond; damaged files give
- * what can be read, with a warning, or an error that says where. */
+/* White-box. Kineto traces become recordings: each event's row, to the nanosecond. Damaged files
+ * give what can be read, with a warning, or an error that says where. */
 #include "unit.h"
 
 #include "recording/json_stream.h"
@@ -267,43 +267,29 @@ static void test_cut_anywhere(void **state)
     free(json);
 }
 
-#define KERNEL(more) "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7," more "}"
+/* With ' for ", which JSON in C would be full of. */
+static struct mr_recording *open_quoted(const char *text)
+{
+    char *json = strdup(text);
+    assert_non_null(json);
+    for (char *at = strchr(json, '\''); at; at = strchr(at, '\''))
+        *at = '"';
+    struct mr_recording *r = open_text(json);
+    free(json);
+    return r;
+}
+
+#define KERNEL "{'ph':'X','cat':'kernel','name':'k','pid':0,'tid':7,"
 
 static void test_left_out(void **state)
 {
     (void)state;
     struct mr_recording *r =
-        open_text(
-            "[" KERNEL("\"ts\":10,\"dur\":1") "," KERNEL("\"ts\":10,\"dur\":-1") "," KERNEL("\"dur"
-                                                                                            "\":1") "," KERNEL(
-                "\"ts\":null,\"dur\":1") "," KERNEL("\"ts\":1e300,\"dur\":"
-                                                    "1") ","
-                                                         "{\"ph\":\"Q\","
-                                                         "\"name\":\"x\","
-                                                         "\"ts\":1},{"
-                                                         "\"ph\":\"X\","
-                                                         "\"cat\":\"new\","
-                                                         "\"ts\":1,"
-                                                         "\"dur\":1},7,"
-                                                         "\"x\","
-                                                         "null," KERNEL(
-                                                             "\""
-                                                             "ts"
-                                                             "\""
-                                                             ":1"
-                                                             "1,"
-                                                             "\""
-                                                             "du"
-                                                             "r"
-                                                             "\""
-                                                             ":"
-                                                             "5") "," KERNEL("\"ts\":12,"
-                                                                             "\"dur\":1,"
-                                                                             "\"args\":{"
-                                                                             "\"correlation"
-                                                                             "\":-4,"
-                                                                             "\"grid\":[1,"
-                                                                             "2]}") "]");
+        open_quoted("[" KERNEL "'ts':10,'dur':1}," KERNEL "'ts':10,'dur':-1}," KERNEL
+                    "'dur':1}," KERNEL "'ts':null,'dur':1}," KERNEL "'ts':1e300,'dur':1},"
+                    "{'ph':'Q','name':'x','ts':1},"
+                    "{'ph':'X','cat':'new','ts':1,'dur':1},7,'x',null," KERNEL
+                    "'ts':11,'dur':5}," KERNEL "'ts':12,'dur':1,'args':{'correlation':-4}}]");
     assert_int_equal(r->n_ops, 3); /* two overlap: they stay */
     assert_int_equal(n_warnings, 1);
     assert_non_null(strstr(warning, "events left out: 3 without a time or a duration, 1 with a "
@@ -316,10 +302,10 @@ static void test_left_out(void **state)
 static void test_nanoseconds(void **state)
 {
     (void)state;
-    struct mr_recording *r = open_text(
-        "{\"traceEvents\":[" KERNEL("\"ts\":1712867402348256.001,\"dur\":0.001") "," KERNEL(
-            "\"ts\":\"1712867402348256.777\",\"dur\":1.5e0") "," KERNEL("\"ts\":17128674023482570."
-                                                                        "00e-1,\"dur\":2") "]}");
+    struct mr_recording *r =
+        open_quoted("{'traceEvents':[" KERNEL "'ts':1712867402348256.001,'dur':0.001}," KERNEL
+                    "'ts':'1712867402348256.777','dur':1.5e0}," KERNEL
+                    "'ts':17128674023482570.00e-1,'dur':2}]}");
     assert_int_equal(r->n_ops, 3);
     assert_int_equal(r->ops[0].end_ns, 1);
     assert_int_equal(r->ops[1].start_ns, 776);
@@ -331,14 +317,13 @@ static void test_nanoseconds(void **state)
 static void test_two_processes(void **state)
 {
     (void)state;
-    struct mr_recording *r = open_text(
-        "{\"traceEvents\":["
-        "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"pid\":\"odd\",\"tid\":\"main\",\"ts\":1,"
-        "\"dur\":9},"
-        "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":\"odd\",\"args\":{\"name\":\"other\"}},"
-        "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":77,\"tid\":"
-        "99999999999,\"ts\":2,\"dur\":1,\"args\":{\"correlation\":5}}," KERNEL(
-            "\"ts\":4,\"dur\":1,\"args\":{\"correlation\":5,\"stream\":\"0x1f\"}") "]}");
+    struct mr_recording *r = open_quoted(
+        "{'traceEvents':["
+        "{'ph':'X','cat':'cpu_op','name':'a','pid':'odd','tid':'main','ts':1,'dur':9},"
+        "{'ph':'M','name':'process_name','pid':'odd','args':{'name':'other'}},"
+        "{'ph':'X','cat':'cuda_runtime','name':'cudaLaunchKernel','pid':77,'tid':99999999999,"
+        "'ts':2,'dur':1,'args':{'correlation':5}}," KERNEL
+        "'ts':4,'dur':1,'args':{'correlation':5,'stream':'0x1f'}}]}");
     assert_int_equal(r->n_processes, 2);
     assert_int_equal(r->processes[r->ops[0].process].pid, 77);
     assert_int_equal(r->ops[0].stream, 31);
@@ -388,7 +373,8 @@ static void test_huge_values(void **state)
     n += (size_t)sprintf(json + n, "]\"], \"traceEvents\": [{\"ph\": \"");
     memset(json + n, 'y', many);
     n += many;
-    n += (size_t)sprintf(json + n, "\"}, " KERNEL("\"ts\":1,\"dur\":1") "]}");
+    n += (size_t)sprintf(json + n, "\"}, {\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\","
+                                   "\"ts\":1,\"dur\":1}]}");
     struct mr_recording *r;
     write_bytes(json, n);
     free(json);
