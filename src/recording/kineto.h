@@ -57,7 +57,8 @@ struct mr_kineto {
     uint64_t n_hosts, capacity;
     uint32_t main; /* of hosts: that of the device's work */
     uint64_t n[MR_KINETO_N];
-    int64_t first_ns, last_ns, base_ns, rank, world_size; /* the last two: -1: not known */
+    int64_t first_ns, first_empty_ns;           /* of all; of the device's without length */
+    int64_t last_ns, base_ns, rank, world_size; /* the last two: -1: not known */
     bool device_used[MR_KINETO_DEVICES];
     char *devices, *damage; /* the text of deviceProperties; where the file is damaged */
     size_t devices_bytes;

@@ -42,6 +42,8 @@ static int survey_event(struct mr_kineto *k, struct mr_json_text text)
     k->first_ns = MR_MIN(k->first_ns, event.start_ns);
     k->last_ns = MR_MAX(k->last_ns, event.end_ns);
     if (mr_kineto_of_device(event.kind)) {
+        if (event.end_ns == event.start_ns)
+            k->first_empty_ns = MR_MIN(k->first_empty_ns, event.start_ns);
         k->device_used[MR_MIN(mr_kineto_device(&event), MR_KINETO_DEVICES - 1u)] = true;
         return 0;
     }
@@ -117,7 +119,7 @@ int mr_kineto_survey(struct mr_kineto *k)
 {
     struct mr_json_stream *in;
     struct mr_json_item item;
-    k->first_ns = INT64_MAX;
+    k->first_ns = k->first_empty_ns = INT64_MAX;
     k->last_ns = INT64_MIN;
     k->rank = k->world_size = -1;
     int rc = mr_json_stream_open(k->path, "traceEvents", &in);
@@ -137,6 +139,8 @@ int mr_kineto_survey(struct mr_kineto *k)
         rc = mr_error_nomem(k->path, strlen(damage));
     else if (k->first_ns > k->last_ns)
         rc = no_trace(k, k->n[MR_KINETO_NAMES] + k->n[MR_KINETO_REDUNDANT] > 0);
+    /* device work from 0 to 0 would be taken for work whose times were lost */
+    k->first_ns -= k->first_empty_ns == k->first_ns;
     choose_main(k);
 end:
     mr_json_stream_close(in);

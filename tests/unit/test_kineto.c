@@ -314,6 +314,17 @@ static void test_nanoseconds(void **state)
     mr_recording_close(r);
 }
 
+/* Work without length at the very start has a time all the same. */
+static void test_empty_at_the_start(void **state)
+{
+    (void)state;
+    struct mr_recording *r = open_quoted("[" KERNEL "'ts':7,'dur':0}," KERNEL "'ts':7.5,'dur':1}]");
+    assert_int_equal(r->n_ops, 2);
+    assert_int_equal(r->n_lost_times, 0);
+    assert_int_equal(r->ops[1].start_ns - r->ops[0].start_ns, 500);
+    mr_recording_close(r);
+}
+
 static void test_two_processes(void **state)
 {
     (void)state;
@@ -423,6 +434,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cut_anywhere, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_left_out, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_nanoseconds, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_empty_at_the_start, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_two_processes, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_refused, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_huge_values, make_folder, remove_folder),
