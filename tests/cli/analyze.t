@@ -117,7 +117,7 @@ $ millrace analyze none.sqlite
 millrace analyze: none.sqlite: cannot be read: No such file or directory
 [1]
 $ echo no recording > text && millrace analyze text
-millrace analyze: text: is not a recording: it is not a SQLite database; `millrace profile` makes recordings, and `nsys export --type sqlite` makes them of .nsys-rep files
+millrace analyze: text: is not a recording: it is neither a SQLite database nor JSON; `millrace profile` makes recordings, `nsys export --type sqlite` makes them of .nsys-rep files, and torch.profiler's export_chrome_trace() writes JSON
 [1]
 $ millrace analyze
 millrace analyze: an argument is missing: millrace analyze FILE [options]

@@ -116,3 +116,14 @@ Change  Change Time  Total Before  Total After  Count Before  Count After  Avg B
 # A window behind the end.
 $ millrace report cupy.sqlite -r nvtx_sum --from 10s | tail -1
 no NVTX ranges in this window: the recording ends at 1.43564 s
+# A Kineto trace, as torch.profiler writes it; then one that is cut.
+$ cp "$TEST_DATA/kineto/train.json" . && gzip -k train.json
+$ millrace report train.json.gz -r cuda_gpu_kern_sum -f csv | cut -d, -f2,3,6 | sed 1d
+200003,1,200003
+10000,1,10000
+$ millrace report train.json -r osrt_sum | tail -1
+this Kineto trace records no OS runtime calls
+$ head -c 2300 train.json >cut.json; millrace report cut.json -r cuda_api_sum -f csv | tr -d '\r' | sed 1d
+millrace report: warning: cut.json: only the events before the damage are read: the file is cut after byte 2300: expected the rest of a value
+80.198,20250,1,20250,20250,20250,20250,0,cudaMemcpyAsync
+19.802,5000,1,5000,5000,5000,5000,0,cudaLaunchKernel

@@ -137,7 +137,7 @@ $ millrace report missing.sqlite
 millrace report: missing.sqlite: cannot be read: No such file or directory
 [1]
 $ echo no recording, but long enough that it could be one >text.sqlite; millrace report text.sqlite
-millrace report: text.sqlite: is not a recording: it is not a SQLite database; `millrace profile` makes recordings, and `nsys export --type sqlite` makes them of .nsys-rep files
+millrace report: text.sqlite: is not a recording: it is neither a SQLite database nor JSON; `millrace profile` makes recordings, `nsys export --type sqlite` makes them of .nsys-rep files, and torch.profiler's export_chrome_trace() writes JSON
 [1]
 $ head -c 40000 run.sqlite >cut.sqlite; millrace report cut.sqlite 2>&1 | grep -c .
 1

@@ -46,7 +46,7 @@ $ millrace timeline -o late.html --from 100s a.sqlite
 millrace timeline: a.sqlite: from 100.000000 s: the recording ends at .* s (re)
 [2]
 $ echo no > plain; millrace timeline plain 2>&1 | cut -d: -f1-4
-millrace timeline: plain: is not a recording: it is not a SQLite database; `millrace profile` makes recordings, and `nsys export --type sqlite` makes them of .nsys-rep files
+millrace timeline: plain: is not a recording: it is neither a SQLite database nor JSON; `millrace profile` makes recordings, `nsys export --type sqlite` makes them of .nsys-rep files, and torch.profiler's export_chrome_trace() writes JSON
 $ millrace timeline missing.sqlite
 millrace timeline: missing.sqlite: cannot be read: No such file or directory
 [1]
