@@ -90,19 +90,19 @@ static void summarize(const struct mr_case *c, struct mr_advice *advice)
     if (look->place.n_kernels == 0) {
         snprintf(advice->summary, sizeof advice->summary,
                  "cannot tell: no kernels were recorded, so the GPU's idle time is unknown");
-    } else if (share >= DATA_BOUND && (c->loader_how != MR_LOADER_WAITS || own <= share)) {
+    } else if (share >= DATA_BOUND && (c->data.how != MR_LOADER_WAITS || own <= share)) {
         advice->bound = MR_BOUND_DATA;
         snprintf(advice->summary, sizeof advice->summary,
                  "data-bound: the GPU waited %.0f%% of %s (%.3f of %.3f %s) for data: %s%s", share,
                  of, data_each, step, unit, wait, end);
-    } else if (c->loader_how == MR_LOADER_UNKNOWN && mr_case_percent(c, idle) >= DATA_BOUND &&
+    } else if (c->data.how == MR_LOADER_UNKNOWN && mr_case_percent(c, idle) >= DATA_BOUND &&
                own + share >= DATA_BOUND) {
         snprintf(advice->summary, sizeof advice->summary,
                  "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f %s), but neither NVTX "
                  "ranges of the loader nor system calls were recorded: %s%s",
                  mr_case_percent(c, idle), of, idle_each, step, unit, mr_recording_more(look->rec),
                  end);
-    } else if (c->loader_how == MR_LOADER_WAITS && own + share >= DATA_BOUND) {
+    } else if (c->data.how == MR_LOADER_WAITS && own + share >= DATA_BOUND) {
         snprintf(advice->summary, sizeof advice->summary,
                  "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f %s), mostly while the "
                  "launching thread ran "

@@ -87,101 +87,7 @@ void mr_judge_saving(const struct mr_case *c, struct mr_judgement *out, double s
                    : "");
 }
 
-/* ---- the loader ---- */
-
-static bool is_loader(const char *text)
-{
-    static const char *const parts[] = {
-        "dataloader",   "_next_data", "__next__",  "wait: batch",  "data_loading", "load_batch",
-        "data loading", "load_data",  "load data", "loading data", "load batch",   "get_batch",
-        "next_batch",   "fetch_data", "data_wait", "get_data",     "data_fetch"};
-    static const char *const whole[] = {"data",  "load",    "loader",  "fetch",
-                                        "input", "dataset", "loading", "data_time"};
-    for (size_t i = 0; i < MR_COUNT(whole); i++)
-        if (strcasecmp(text, whole[i]) == 0)
-            return true;
-    for (size_t i = 0; i < MR_COUNT(parts); i++)
-        if (strcasestr(text, parts[i]))
-            return true;
-    return false;
-}
-
-static int loader_by_name(struct mr_case *c)
-{
-    const struct mr_recording *rec = c->look->rec;
-    uint16_t process = c->look->place.process;
-    for (uint64_t i = 0; i < rec->n_ranges; i++) {
-        const struct mr_rec_range *range = &rec->ranges[i];
-        if (range->type == MR_RANGE_MARK || range->thread >= rec->n_threads ||
-            rec->threads[range->thread].process != process)
-            continue;
-        bool ours = !c->opts->range && mr_range_named(rec, range, "millrace@wait: batch", false);
-        bool mine =
-            ours || range->thread ==
-                        c->look->place.thread; /* the loader's own threads give its device work */
-        if (c->opts->range ? !mr_range_named(rec, range, c->opts->range, false)
-                           : !mine || !is_loader(mr_case_string(c, range->text)))
-            continue;
-        mr_intervals_add(&c->loader, range->start_ns, range->end_ns);
-        const char *text = mr_case_string(c, range->text);
-        if (c->loader_name[0] == 0 || strncmp(c->loader_name, text, strlen(text)) == 0)
-            snprintf(c->loader_name, sizeof c->loader_name, "%.78s", text);
-        c->loader_how = MR_LOADER_RANGES;
-        c->millrace |= ours;
-    }
-    mr_intervals_unite(&c->loader);
-    if (c->opts->range && c->loader_how == MR_LOADER_UNKNOWN)
-        return mr_error_set(MR_EOPTION,
-                            "range %s: the process that uses the device has no NVTX range of this "
-                            "name; leave it out, or "
-                            "see the names in the report nvtx_sum",
-                            c->opts->range);
-    return 0;
-}
-
-/* Another thread launches kernels during the wait: PyTorch's backward pass, not the loader. */
-static bool others_launch(const struct mr_case *c, uint64_t from_ns, uint64_t to_ns)
-{
-    for (uint32_t l = 1; l < c->look->n_logs; l++) {
-        const struct mr_thread_log *log = &c->look->logs[l];
-        uint64_t low = 0, high = log->n_doings;
-        while (low < high) {
-            uint64_t mid = low + (high - low) / 2;
-            if (log->doing[mid].start_ns >= from_ns)
-                high = mid;
-            else
-                low = mid + 1;
-        }
-        for (; low < log->n_doings && log->doing[low].start_ns < to_ns; low++)
-            if (log->doing[low].what == MR_DOING_API &&
-                (log->doing[low].class == MR_CALL_LAUNCH ||
-                 log->doing[low].class == MR_CALL_GRAPH_LAUNCH))
-                return true;
-    }
-    return false;
-}
-
-static void loader_by_waits(struct mr_case *c)
-{
-    const struct mr_thread_log *log = &c->look->logs[0];
-    for (uint64_t i = 0; c->look->n_logs > 0 && i < log->n_doings; i++) {
-        const struct mr_doing *doing = &log->doing[i];
-        if (doing->what == MR_DOING_OS && doing->waits &&
-            !others_launch(c, doing->start_ns, doing->end_ns))
-            mr_intervals_add(&c->loader, doing->start_ns, doing->end_ns);
-    }
-    mr_intervals_unite(&c->loader);
-    c->loader_how = MR_LOADER_WAITS;
-    snprintf(c->loader_name, sizeof c->loader_name, "waits and reads in the system");
-}
-
-static int find_loader(struct mr_case *c)
-{
-    int rc = loader_by_name(c);
-    if (!rc && c->loader_how == MR_LOADER_UNKNOWN && c->look->has_os)
-        loader_by_waits(c);
-    return rc;
-}
+/* ---- the loader's workers ---- */
 
 /* Threads of millrace's loader that made samples. */
 static int count_threads(struct mr_case *c)
@@ -340,7 +246,8 @@ static void add_up(struct mr_case *c)
 {
     const struct mr_look *look = c->look;
     uint64_t least = mr_case_gap_ns(c), b = 0;
-    c->starved_ns = mr_intervals_common(&look->idle, &c->loader);
+    mr_idle_add_up(&c->idle, 0, UINT64_MAX, c->idle_ns);
+    c->starved_ns = mr_intervals_common(&look->idle, &c->data.at);
     c->exposed_h2d_ns =
         mr_intervals_measure(&look->h2d) - mr_intervals_common(&look->h2d, &look->compute);
     for (size_t i = 0; i < look->idle.n; i++) {
@@ -350,7 +257,7 @@ static void add_up(struct mr_case *c)
             const struct mr_blame *p = &c->blames.at[b];
             if (ns >= least && p->what == MR_DOING_OWN)
                 c->own_gap_ns += p->end_ns - p->start_ns -
-                                 mr_intervals_within(&c->loader, p->start_ns, p->end_ns);
+                                 mr_intervals_within(&c->data.at, p->start_ns, p->end_ns);
         }
     }
 }
@@ -359,12 +266,11 @@ int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts, 
 {
     struct mr_case c = {.look = look, .opts = opts};
     int rc = mr_kernel_streams_make(look, &c.streams);
-    rc = rc ? rc : find_loader(&c);
-    rc = rc ? rc : c.millrace ? count_threads(&c) : count_workers(&c);
+    rc = rc ? rc : mr_data_waits_find(look, opts->range, &c.data);
+    rc = rc ? rc : c.data.millrace ? count_threads(&c) : count_workers(&c);
     rc = rc ? rc : find_copy_syncs(&c);
+    rc = rc ? rc : mr_idle_sort(look, &c.data, &c.idle);
     rc = rc ? rc : blame_all(&c);
-    if (!rc && c.loader.lost)
-        rc = mr_error_nomem("intervals", c.loader.n * sizeof *c.loader.at);
     if (rc) {
         mr_case_free(&c);
         return rc;
@@ -380,5 +286,6 @@ void mr_case_free(struct mr_case *c)
     free(c->streams.key);
     free(c->blames.at);
     free(c->after_copy);
-    mr_intervals_free(&c->loader);
+    mr_data_waits_free(&c->data);
+    mr_idle_free(&c->idle);
 }

@@ -20,7 +20,7 @@ static uint64_t idle_for_itself(const struct mr_case *c, uint64_t from_ns, uint6
          i++) {
         uint64_t start = MR_MAX(idle->at[i].start_ns, from_ns),
                  end = MR_MIN(idle->at[i].end_ns, to_ns);
-        sum += end - start - mr_intervals_within(&c->loader, start, end);
+        sum += end - start - mr_intervals_within(&c->data.at, start, end);
     }
     return sum;
 }

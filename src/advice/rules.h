@@ -8,7 +8,7 @@
 #ifndef MR_ADVICE_RULES_H
 #define MR_ADVICE_RULES_H
 
-#include "recording/look.h"
+#include "recording/idle.h"
 #include "recording/overlap.h"
 
 #define MR_WORTH      0.01 /* of the time looked at: savings below it are no finding */
@@ -16,17 +16,13 @@
 #define MR_BIG_COPY   (1u << 20)
 #define MR_SMALL_COPY (64u << 10)
 
-/* How it is known when the launching thread waits for data. */
-enum mr_loader_how { MR_LOADER_UNKNOWN, MR_LOADER_RANGES, MR_LOADER_WAITS };
-
 struct mr_case {
     const struct mr_look *look;
     const struct mr_advice_opts *opts;
     struct mr_kernel_streams streams;
-    struct mr_intervals
-        loader; /* the driving thread waits for data: ranges, or waits in the system */
-    enum mr_loader_how loader_how;
-    char loader_name[80];
+    struct mr_data_waits data; /* the driving thread waits for data */
+    struct mr_idle idle;       /* all idle time by class */
+    uint64_t idle_ns[MR_N_IDLE];
     struct mr_blames blames; /* of all idle time, in order */
     /* Of each API call: it waits for the copy to the device that was issued just before. */
     uint8_t *after_copy;
@@ -37,8 +33,6 @@ struct mr_case {
     uint64_t starved_ns,
         own_gap_ns; /* idle while the loader is waited for; in long gaps, in own code elsewhere */
     uint64_t exposed_h2d_ns;
-    /* The loader is millrace's: its consumer's waits are known, and its workers are threads. */
-    bool millrace;
     uint32_t n_workers; /* processes, or threads of millrace, that may be the loader's */
 };
 

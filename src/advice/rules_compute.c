@@ -71,7 +71,7 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
         n_known++;
         if (gap->end_ns - gap->start_ns > SHORT_NS ||
             rec->apis[next->api].end_ns <= gap->start_ns ||
-            mr_intervals_within(&c->loader, gap->start_ns, gap->end_ns) > 0 || own <= NODE_NS)
+            mr_intervals_within(&c->data.at, gap->start_ns, gap->end_ns) > 0 || own <= NODE_NS)
             continue;
         n++;
         ns += own - NODE_NS;

@@ -11,11 +11,11 @@
  * wait for others. */
 static double loads_itself(const struct mr_case *c)
 {
-    uint64_t waits = 0, all = mr_intervals_common(&c->loader, &c->look->in);
+    uint64_t waits = 0, all = mr_intervals_common(&c->data.at, &c->look->in);
     const struct mr_thread_log *log = &c->look->logs[0];
     for (uint64_t i = 0; c->look->n_logs > 0 && i < log->n_doings; i++)
         if (log->doing[i].what == MR_DOING_OS && log->doing[i].waits == 1)
-            waits += mr_intervals_within(&c->loader, log->doing[i].start_ns, log->doing[i].end_ns);
+            waits += mr_intervals_within(&c->data.at, log->doing[i].start_ns, log->doing[i].end_ns);
     return all > 0 && waits < all ? 1 - (double)waits / (double)all : 0;
 }
 
@@ -31,7 +31,7 @@ static void suggest(const struct mr_case *c, char *out, size_t cap)
     double step = look->n_steps ? (double)look->wall_ns / (double)look->n_steps : 0, wanted = 0;
     double wait = look->n_steps ? (double)c->starved_ns / (double)look->n_steps : 0;
     double load = look->n_steps
-                      ? (double)mr_intervals_common(&c->loader, &look->in) / (double)look->n_steps
+                      ? (double)mr_intervals_common(&c->data.at, &look->in) / (double)look->n_steps
                       : 0;
     size_t used = 0;
     out[0] = 0;
@@ -43,9 +43,10 @@ static void suggest(const struct mr_case *c, char *out, size_t cap)
             out, cap,
             " %u worker %s in the recording: %u x %.3f ms / (%.3f - %.3f ms) = %.0f workers "
             "would keep up%s.",
-            c->n_workers, c->millrace ? "threads are" : "processes are", c->n_workers, step / 1e6,
-            step / 1e6, wait / 1e6, wanted, c->millrace ? ", if the workers set the pace" : "");
-    } else if (c->loader_how == MR_LOADER_RANGES && look->has_os && loads_itself(c) > 0.5 &&
+            c->n_workers, c->data.millrace ? "threads are" : "processes are", c->n_workers,
+            step / 1e6, step / 1e6, wait / 1e6, wanted,
+            c->data.millrace ? ", if the workers set the pace" : "");
+    } else if (c->data.how == MR_LOADER_RANGES && look->has_os && loads_itself(c) > 0.5 &&
                load < step) {
         wanted = ceil(load / (step - load));
         used = (size_t)snprintf(
@@ -83,7 +84,7 @@ static int waits_table(const struct mr_case *c, struct mr_table **out)
                                                {"Duration", MR_UNIT_NS, MR_CELL_INT},
                                                {"Name", MR_UNIT_NONE, MR_CELL_TEXT}};
     struct mr_intervals starved = {0};
-    mr_intervals_and(&c->look->idle, &c->loader, &starved);
+    mr_intervals_and(&c->look->idle, &c->data.at, &starved);
     struct wait_row *rows = starved.lost ? NULL : malloc((starved.n + 1) * sizeof *rows);
     struct mr_table *table = rows ? mr_table_create("waits", columns, MR_COUNT(columns)) : NULL;
     if (!table) {
@@ -99,7 +100,7 @@ static int waits_table(const struct mr_case *c, struct mr_table **out)
         mr_table_row(table);
         mr_table_int(table, (int64_t)rows[i].start_ns);
         mr_table_int(table, (int64_t)rows[i].ns);
-        mr_table_text(table, c->loader_name);
+        mr_table_text(table, c->data.name);
     }
     free(rows);
     mr_intervals_free(&starved);
@@ -114,7 +115,7 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
     if (look->place.n_kernels == 0)
         return mr_cannot_tell(out, "no kernels were recorded, so the device's idle time is "
                                    "unknown");
-    if (c->loader_how == MR_LOADER_UNKNOWN) {
+    if (c->data.how == MR_LOADER_UNKNOWN) {
         if (idle < MR_WORTH * (double)look->wall_ns)
             return mr_fine(out, "the device is idle %.1f%% of the time", mr_case_percent(c, idle));
         return mr_cannot_tell(
@@ -130,10 +131,10 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
              "the device idles %.3f ms%s, of it %.3f ms while the launching thread is in "
              "%s%s%s%s. The saving assumes that the program never waits for its loader.",
              mr_case_ms(c, idle), mr_case_per(c), mr_case_ms(c, (double)c->starved_ns),
-             c->loader_how == MR_LOADER_RANGES ? "the range \"" : "", c->loader_name,
-             c->loader_how == MR_LOADER_RANGES ? "\"" : "",
-             c->loader_how == MR_LOADER_WAITS ? ", not all of which may be for data" : "");
-    if (c->millrace)
+             c->data.how == MR_LOADER_RANGES ? "the range \"" : "", c->data.name,
+             c->data.how == MR_LOADER_RANGES ? "\"" : "",
+             c->data.how == MR_LOADER_WAITS ? ", not all of which may be for data" : "");
+    if (c->data.millrace)
         snprintf(out->advice, sizeof out->advice,
                  "The loader's statistics (bottleneck in mr_loader_stats, the last line of "
                  "millrace feed) name the stage that sets the pace: more workers for decoding "
@@ -147,11 +148,11 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
                  "persistent_workers=True)), or make samples cheaper: decode at the size that is "
                  "used, resize and normalise "
                  "on the device, pack small files.%s",
-                 c->loader_how == MR_LOADER_WAITS
+                 c->data.how == MR_LOADER_WAITS
                      ? "Put an NVTX range around the loading of data to be sure. "
                      : "",
                  workers);
-    mr_judge_saving(c, out, (double)c->starved_ns, c->loader_how == MR_LOADER_RANGES ? 0.9 : 0.6);
+    mr_judge_saving(c, out, (double)c->starved_ns, c->data.how == MR_LOADER_RANGES ? 0.9 : 0.6);
     return out->verdict == MR_FOUND ? waits_table(c, &out->evidence) : 0;
 }
 

@@ -100,3 +100,71 @@ enum mr_call_class mr_call_class_of(const char *name)
     }
     return MR_CALL_OTHER;
 }
+
+/* ---- calls that hold their thread ---- */
+
+#define STAGED_BYTES (64 << 10) /* pageable copies up to here are taken along at once */
+
+/* By its name: no Async, and the host's memory. Else pageable memory, and it returned after the
+ * copy ended or, of more than 64 KiB, took half as long: the last piece is staged then. */
+bool mr_copy_call_holds(const struct mr_copy_call *copy)
+{
+    enum mr_call_class class = mr_call_class_of(copy->name);
+    if ((class == MR_CALL_COPY || class == MR_CALL_SET) && !strstr(copy->name, "Async") &&
+        copy->host)
+        return true;
+    if (!copy->pageable)
+        return false;
+    return copy->call_end_ns >= copy->end_ns ||
+           (copy->bytes > STAGED_BYTES &&
+            (copy->call_end_ns - copy->call_start_ns) * 2 >= copy->end_ns - copy->start_ns);
+}
+
+static const char *name_of(const struct mr_recording *rec, const struct mr_rec_api *api)
+{
+    return api->name < rec->n_strings && rec->strings[api->name] ? rec->strings[api->name] : "";
+}
+
+static const struct mr_rec_op *first_op(const struct mr_recording *rec,
+                                        const struct mr_rec_api *api)
+{
+    return api->n_ops > 0 ? &rec->ops[rec->op_of_api[api->first_op]] : NULL;
+}
+
+static bool is_host(uint8_t memory)
+{
+    return memory == MR_MEM_PAGEABLE || memory == MR_MEM_PINNED || memory == MR_MEM_MANAGED;
+}
+
+bool mr_api_holds(const struct mr_recording *rec, const struct mr_rec_api *api)
+{
+    const char *name = name_of(rec, api);
+    const struct mr_rec_op *op = first_op(rec, api);
+    switch ((enum mr_call_class)api->class) {
+    case MR_CALL_SYNC:
+    case MR_CALL_PIN:
+    case MR_CALL_MODULE:
+        return true;
+    case MR_CALL_ALLOC:
+        return !strstr(name, "Async");
+    case MR_CALL_COPY:
+    case MR_CALL_SET:
+        if (!op)
+            return !strstr(name, "Async");
+        return mr_copy_call_holds(&(struct mr_copy_call){
+            name, is_host(op->src) || is_host(op->dst),
+            op->src == MR_MEM_PAGEABLE || op->dst == MR_MEM_PAGEABLE, op->bytes, api->start_ns,
+            api->end_ns, op->start_ns, op->end_ns});
+    default:
+        return false;
+    }
+}
+
+bool mr_api_reads_back(const struct mr_recording *rec, const struct mr_rec_api *api)
+{
+    const struct mr_rec_op *op = first_op(rec, api);
+    if (op)
+        return op->kind == MR_OP_COPY &&
+               (op->copy_kind == MR_COPY_D2H || op->copy_kind == MR_COPY_A2H);
+    return strstr(name_of(rec, api), "DtoH") != NULL;
+}

@@ -36,7 +36,8 @@ struct mr_steps {
 struct mr_place {
     uint16_t process, device;           /* indices of processes, of devices */
     uint64_t n_ops, n_kernels, busy_ns; /* durations added up */
-    uint32_t thread;                    /* that drives it; MR_NONE when no call is known */
+    /* that drives it: without calls of the process its main one; MR_NONE: not known */
+    uint32_t thread;
 };
 
 /* The device's number, for people. */
@@ -63,6 +64,9 @@ int mr_steps_period(const struct mr_recording *rec, const struct mr_place *place
  * follows ends. */
 int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_t *end_ns,
                   uint64_t n);
+
+/* How many steps at the beginning warm up: they are not looked at. */
+uint64_t mr_steps_warm(const struct mr_steps *steps);
 
 /* Whether a range is called so: "NAME" as it is or with a number after it, "DOMAIN@NAME" or
  * "NAME@DOMAIN"; case counts only without fold. */
@@ -111,6 +115,9 @@ struct mr_thread_log {
 int mr_thread_log_make(const struct mr_recording *rec, uint32_t thread, struct mr_thread_log *out);
 void mr_thread_log_free(struct mr_thread_log *log);
 
+/* The first doing that ends after time_ns; n_doings: none. */
+uint64_t mr_doing_at(const struct mr_thread_log *log, uint64_t time_ns);
+
 /* poll, futex, condition waits, ...: 1. read and its kin, which may wait for a disk: 2. Others:
  * 0. */
 int mr_os_waits(const char *name);
@@ -127,8 +134,10 @@ struct mr_look {
     uint64_t n_warm, n_steps, wall_ns;
     /* kernels, sets, copies inside the device; this and the following in `in` */
     struct mr_intervals compute;
-    struct mr_intervals h2d, d2h, d2d, copy, busy,
-        idle; /* copy: all that leave or enter the device */
+    struct mr_intervals h2d, d2h, d2d, copy, busy;
+    /* copy: all that leave or enter the device; others: what other processes run on this device
+     * while this one has nothing there; idle: neither that nor busy */
+    struct mr_intervals others, idle;
     /* of the threads that gave this place work, the driving one first */
     struct mr_thread_log *logs;
     uint32_t n_logs;

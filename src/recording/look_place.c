@@ -39,6 +39,19 @@ static uint32_t thread_of(const struct mr_recording *rec, const struct mr_rec_op
                : MR_NONE;
 }
 
+/* Of a process none of whose calls were recorded; MR_NONE: there are some. */
+static uint32_t main_thread(const struct mr_recording *rec, const struct mr_place *place)
+{
+    for (uint64_t i = 0; i < rec->n_apis; i++)
+        if (rec->apis[i].process == place->process)
+            return MR_NONE;
+    for (uint32_t t = 0; t < rec->n_threads && place->process < rec->n_processes; t++)
+        if (rec->threads[t].process == place->process &&
+            rec->threads[t].tid == rec->processes[place->process].pid)
+            return t;
+    return MR_NONE;
+}
+
 /* The main thread where it made at least 1% of the work, else the thread that made the most. */
 static uint32_t driver(const struct mr_recording *rec, const struct mr_place *place, uint64_t *made)
 {
@@ -58,7 +71,7 @@ static uint32_t driver(const struct mr_recording *rec, const struct mr_place *pl
         if (made[t] > 0 && (most == MR_NONE || made[t] > made[most]))
             most = t;
     }
-    return most;
+    return most == MR_NONE ? main_thread(rec, place) : most;
 }
 
 int mr_places_find(const struct mr_recording *rec, struct mr_place **out, uint32_t *out_n)
@@ -121,7 +134,7 @@ static uint64_t length_of(const struct mr_steps *steps, uint64_t i)
  * programs tune and compile in their second or third step, too. Usual is the mean without the first
  * quarter.
  */
-static uint64_t warm_steps(const struct mr_steps *steps)
+uint64_t mr_steps_warm(const struct mr_steps *steps)
 {
     uint64_t usual = 0, n = 1;
     if (steps->n < 4)
@@ -139,7 +152,7 @@ static uint64_t warm_steps(const struct mr_steps *steps)
 static void choose_steps(struct mr_look *look, bool warm)
 {
     const struct mr_steps *steps = &look->steps;
-    look->n_warm = warm ? 0 : warm_steps(steps);
+    look->n_warm = warm ? 0 : mr_steps_warm(steps);
     for (uint64_t i = look->n_warm; i < steps->n; i++)
         mr_intervals_add(&look->in, steps->at[i].start_ns, steps->at[i].end_ns);
     mr_intervals_unite(&look->in);
@@ -161,6 +174,24 @@ static void add_op(const struct mr_rec_op *op, struct mr_intervals *all)
         mr_intervals_add(&all[4], op->start_ns, op->end_ns);
 }
 
+/* Two processes on one device: it is idle when neither has work there. */
+static void take_others(struct mr_look *look)
+{
+    const struct mr_recording *rec = look->rec;
+    struct mr_intervals all = {0}, in = {0}, either = {0};
+    for (uint64_t i = 0; i < rec->n_ops && rec->n_processes > 1; i++)
+        if (rec->ops[i].device == look->place.device && rec->ops[i].process != look->place.process)
+            mr_intervals_add(&all, rec->ops[i].start_ns, rec->ops[i].end_ns);
+    mr_intervals_unite(&all);
+    mr_intervals_and(&all, &look->in, &in);
+    mr_intervals_without(&in, &look->busy, &look->others);
+    mr_intervals_or(&look->busy, &look->others, &either);
+    mr_intervals_without(&look->in, &either, &look->idle);
+    mr_intervals_free(&all);
+    mr_intervals_free(&in);
+    mr_intervals_free(&either);
+}
+
 /* all: H2D, D2H, compute, other copies, copies inside the device. */
 static void clip(struct mr_look *look)
 {
@@ -177,7 +208,7 @@ static void clip(struct mr_look *look)
     mr_intervals_or(&two, &all[3], &whole);
     mr_intervals_and(&whole, &look->in, &look->copy);
     mr_intervals_or(&look->compute, &look->copy, &look->busy);
-    mr_intervals_without(&look->in, &look->busy, &look->idle);
+    take_others(look);
     for (int i = 0; i < 5; i++)
         mr_intervals_free(&all[i]);
     mr_intervals_free(&two);
@@ -307,8 +338,9 @@ uint32_t mr_place_device_id(const struct mr_recording *rec, const struct mr_plac
 
 void mr_look_free(struct mr_look *look)
 {
-    struct mr_intervals *lists[] = {&look->in,  &look->compute, &look->h2d,  &look->d2h,
-                                    &look->d2d, &look->copy,    &look->busy, &look->idle};
+    struct mr_intervals *lists[] = {&look->in,   &look->compute, &look->h2d,
+                                    &look->d2h,  &look->d2d,     &look->copy,
+                                    &look->busy, &look->others,  &look->idle};
     for (size_t i = 0; i < MR_COUNT(lists); i++)
         mr_intervals_free(lists[i]);
     for (uint32_t i = 0; i < look->n_logs; i++)

@@ -162,7 +162,7 @@ void mr_thread_log_free(struct mr_thread_log *log)
 
 /* ---- blame ---- */
 
-static uint64_t doing_at(const struct mr_thread_log *log, uint64_t time_ns)
+uint64_t mr_doing_at(const struct mr_thread_log *log, uint64_t time_ns)
 {
     uint64_t low = 0, high = log->n_doings;
     while (low < high) {
@@ -254,7 +254,7 @@ static bool put_scopes(const struct mr_thread_log *log, struct mr_blame piece,
 static bool walk(const struct mr_thread_log *log, const struct mr_thread_log *other, uint64_t from,
                  uint64_t to, struct mr_blames *out)
 {
-    for (uint64_t d = doing_at(log, from); from < to; d++) {
+    for (uint64_t d = mr_doing_at(log, from); from < to; d++) {
         bool there = d < log->n_doings && log->doing[d].start_ns < to;
         uint64_t start = there ? MR_MAX(log->doing[d].start_ns, from) : to;
         if (start > from &&

@@ -200,6 +200,19 @@ const char *mr_recording_more(const struct mr_recording *recording);
 /* "cudaMemcpyAsync_v3020", "hipMemcpyAsync" -> MR_CALL_COPY. */
 enum mr_call_class mr_call_class_of(const char *name);
 
+/* A copy or memset and its call. */
+struct mr_copy_call {
+    const char *name;    /* of the call */
+    bool host, pageable; /* memory of the host, pageable memory at either end */
+    uint64_t bytes, call_start_ns, call_end_ns, start_ns, end_ns;
+};
+/* Whether the thread was held in the call until the copy was done, or all of it staged. */
+bool mr_copy_call_holds(const struct mr_copy_call *copy);
+/* Whether a call held its thread: for the device, or for what takes its time by nature. */
+bool mr_api_holds(const struct mr_recording *recording, const struct mr_rec_api *api);
+/* Whether a call copied from a device. */
+bool mr_api_reads_back(const struct mr_recording *recording, const struct mr_rec_api *api);
+
 /* Tables: made by reports. */
 struct mr_table *mr_table_create(const char *title, const struct mr_column *columns,
                                  uint32_t n_columns);
@@ -225,8 +238,9 @@ struct mr_report_kind {
 };
 
 /* reports that live in files of their own */
-extern const struct mr_report_kind mr_report_step_breakdown; /* steps.c */
-extern const struct mr_report_kind mr_report_overlap;        /* overlap.c */
+extern const struct mr_report_kind mr_report_step_breakdown; /* steps_report.c */
+extern const struct mr_report_kind mr_report_idle_breakdown; /* idle_report.c */
+extern const struct mr_report_kind mr_report_overlap;        /* overlap_report.c */
 
 /*
  * Writing a database (merge.c, and tests that need a recording): begins with mr_store_create(),

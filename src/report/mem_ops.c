@@ -21,9 +21,8 @@
 #include <string.h>
 
 #define LARGE_BYTES                                                                                \
-    (1 << 20) /* copies from which a link's rate is taken: smaller ones are latency */
-#define STAGED_BYTES (64 << 10) /* pageable copies up to here are taken along at once */
-#define N_KINDS      14         /* of copies */
+    (1 << 20)      /* copies from which a link's rate is taken: smaller ones are latency */
+#define N_KINDS 14 /* of copies */
 
 struct op {
     int64_t start, end, bytes;
@@ -148,13 +147,9 @@ static const char *blocked(const struct look *k, const struct op *op, const stru
 {
     bool host = is_host(op->src) || is_host(op->dst),
          pageable = op->src == PAGEABLE || op->dst == PAGEABLE;
-    enum mr_call_class class = mr_call_class_of(name);
-    if ((class == MR_CALL_COPY || class == MR_CALL_SET) && !strstr(name, "Async") && host)
-        return "in the call";
-    if (pageable && call->end >= (uint64_t)op->end)
-        return "in the call";
-    if (pageable && op->bytes > STAGED_BYTES &&
-        (call->end - call->start) * 2 >= (uint64_t)(op->end - op->start))
+    if (mr_copy_call_holds(&(struct mr_copy_call){name, host, pageable, (uint64_t)op->bytes,
+                                                  call->start, call->end, (uint64_t)op->start,
+                                                  (uint64_t)op->end}))
         return "in the call";
     struct mr_sync *sync = waiting(k, op, call);
     return sync && atomic_load(&sync->last_launch) <= call->end ? "synchronised" : "no";

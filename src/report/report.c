@@ -20,6 +20,7 @@ static void list_kinds(const struct mr_report_kind *kinds[MAX_KINDS + 1])
     kinds[n++] = &mr_report_mem_ops;
     kinds[n++] = &mr_report_metrics;
     kinds[n++] = &mr_report_step_breakdown;
+    kinds[n++] = &mr_report_idle_breakdown;
     kinds[n++] = &mr_report_overlap;
     kinds[n] = NULL;
 }

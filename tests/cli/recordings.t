@@ -54,14 +54,14 @@ Times are unions; a pair's share is of the first. Copies exposed: the part of ea
 $ millrace report mnist_w2.sqlite -r step_breakdown --limit 4
 Steps (step_breakdown)
 
-Step     PID  Device            Start  Duration  Compute Alone  Copy Hidden  Copy Exposed      Idle  Idle Share  Idle in API Calls  Idle in OS Calls  Idle in Own Code  While Idle
-------  ----  ------  ---------------  --------  -------------  -----------  ------------  --------  ----------  -----------------  ----------------  ----------------  ----------------------------------------
-median  1146       0  3,399.863190 ms  3.539 ms       3.089 ms         0 ns      169.7 us  280.5 us        7.9%           75.22 us          34.60 us          170.7 us  train: its own code...read_cond_wait 10%
-p95     1146       0  3,358.775776 ms  12.40 ms       2.936 ms         0 ns      272.5 us  9.188 ms       74.1%           190.4 us          8.113 ms          884.7 us  load: poll 58%, loa...%, load: munmap 5%
-1       1146       0  3,261.678798 ms  20.90 ms       1.638 ms         0 ns      242.3 us  19.02 ms       91.0%           188.7 us          17.84 ms          996.7 us  load: poll 82%, loa..., load: recvmsg 2%
-2       1146       0  3,282.580763 ms  3.321 ms       2.878 ms         0 ns      168.5 us  274.7 us        8.3%           64.56 us          34.72 us          175.4 us  train: its own code...hread_cond_wait 9%
+Step     PID  Device            Start  Duration  Compute Alone  Copy Hidden  Copy Exposed  Others Alone      Idle  Idle Share  Idle in API Calls  Idle in OS Calls  Idle in Own Code  While Idle
+------  ----  ------  ---------------  --------  -------------  -----------  ------------  ------------  --------  ----------  -----------------  ----------------  ----------------  ----------------------------------------
+mean    1146       0  3,282.580763 ms  7.143 ms       2.941 ms         0 ns      216.7 us          0 ns  3.985 ms       55.8%           124.7 us          3.358 ms          502.5 us  load: poll 63%, loa...%, load: munmap 4%
+sum     1146       0  3,282.580763 ms  135.7 ms       55.88 ms         0 ns      4.118 ms          0 ns  75.71 ms       55.8%           2.369 ms          63.79 ms          9.548 ms  load: poll 63%, loa...%, load: munmap 4%
+median  1146       0  3,399.863190 ms  3.539 ms       3.089 ms         0 ns      169.7 us          0 ns  280.5 us        7.9%           75.22 us          34.60 us          170.7 us  train: its own code...read_cond_wait 10%
+p95     1146       0  3,358.775776 ms  12.40 ms       2.936 ms         0 ns      272.5 us          0 ns  9.188 ms       74.1%           190.4 us          8.113 ms          884.7 us  load: poll 58%, loa...%, load: munmap 5%
 
-Steps from one NVTX range "step" to the next (confidence 0.95, 0 pauses left out). Compute: kernels, memsets, copies inside the device. Compute alone + copy hidden + copy exposed + idle = duration.
+Steps from one NVTX range "step" to the next (confidence 0.95, 0 pauses left out). Compute: kernels, memsets, copies inside the device. Others: what other processes run there. Compute alone + copy hidden + copy exposed + others alone + idle = duration. Mean and sum are of the steps after warming up.
 $ millrace report cupy.sqlite -r cuda_gpu_mem_time_sum,cuda_gpu_mem_size_sum,cuda_gpu_kern_sum --limit 4
 Memory operations by time (cuda_gpu_mem_time_sum)
 

@@ -44,7 +44,7 @@ static void check_sums(const struct mr_table *table)
         assert_true(idle >= 0 && cell(table, r, "Compute Alone") >= 0 &&
                     cell(table, r, "Copy Exposed") >= 0);
         assert_int_equal(cell(table, r, "Compute Alone") + cell(table, r, "Copy Hidden") +
-                             cell(table, r, "Copy Exposed") + idle,
+                             cell(table, r, "Copy Exposed") + cell(table, r, "Others Alone") + idle,
                          wall);
         assert_int_equal(cell(table, r, "Idle in API Calls") + cell(table, r, "Idle in OS Calls") +
                              cell(table, r, "Idle in Own Code"),
@@ -85,10 +85,21 @@ static void by_known_name(void **state)
     assert_int_equal(steps.n, l.n_steps);
     mr_steps_free(&steps);
     struct mr_table *table = report(rec, NULL);
-    assert_int_equal(mr_table_rows(table), l.n_steps + 2);
-    assert_string_equal(text(table, 0, "Step"), "median");
-    assert_string_equal(text(table, 1, "Step"), "p95");
-    assert_true(cell(table, 0, "Duration") <= cell(table, 1, "Duration"));
+    assert_int_equal(mr_table_rows(table), l.n_steps + 4);
+    assert_string_equal(text(table, 0, "Step"), "mean");
+    assert_string_equal(text(table, 1, "Step"), "sum");
+    assert_string_equal(text(table, 2, "Step"), "median");
+    assert_string_equal(text(table, 3, "Step"), "p95");
+    assert_true(cell(table, 2, "Duration") <= cell(table, 3, "Duration"));
+    /* of the steps after warming up, and what a step of them has on average */
+    int64_t sum = 0, idle = 0, n = (int64_t)l.n_steps - 1;
+    for (uint64_t r = 5; r < mr_table_rows(table); r++) {
+        sum += cell(table, r, "Duration");
+        idle += cell(table, r, "Idle");
+    }
+    assert_int_equal(cell(table, 1, "Duration"), sum);
+    assert_int_equal(cell(table, 1, "Idle"), idle);
+    assert_int_equal(cell(table, 0, "Duration"), (sum + n / 2) / n);
     check_sums(table);
     mr_table_destroy(table);
     mr_recording_close(rec);
@@ -178,12 +189,12 @@ static void windows(void **state)
     struct mr_report_opts opts;
     opts = (struct mr_report_opts){.size = sizeof opts, .from_ns = 4000000};
     struct mr_table *table = report(rec, &opts);
-    assert_int_equal(mr_table_rows(table), 2 + 7);
-    assert_int_equal(cell(table, 2, "Start"), 4000000);
+    assert_int_equal(mr_table_rows(table), 4 + 7);
+    assert_int_equal(cell(table, 4, "Start"), 4000000);
     mr_table_destroy(table);
     opts = (struct mr_report_opts){.size = sizeof opts, .range = "warm"};
     table = report(rec, &opts);
-    assert_int_equal(mr_table_rows(table), 2 + 3);
+    assert_int_equal(mr_table_rows(table), 4 + 3);
     mr_table_destroy(table);
     opts.range = "worm";
     table = NULL;
@@ -258,7 +269,7 @@ static void named_in_one_process(void **state)
     make_end(&m);
     struct mr_recording *rec = make_load(PATH);
     table = report(rec, &opts);
-    assert_int_equal(mr_table_rows(table), 2 + 10);
+    assert_int_equal(mr_table_rows(table), 4 + 10);
     assert_int_equal(cell(table, 0, "PID"), 300);
     assert_non_null(strstr(mr_table_note(table), "confidence 1.00"));
     mr_table_destroy(table);
@@ -666,14 +677,14 @@ static void odd_ranges(void **state)
     opts = (struct mr_report_opts){.size = sizeof opts};
     opts.step = "step@dom";
     table = report(rec, &opts);
-    assert_int_equal(mr_table_rows(table), 3); /* one step: median, p95, itself */
+    assert_int_equal(mr_table_rows(table), 5); /* one step: four sums of it, itself */
     mr_table_destroy(table);
     opts.step = "dom@step";
     table = report(rec, &opts);
-    assert_int_equal(mr_table_rows(table), 3);
+    assert_int_equal(mr_table_rows(table), 5);
     check_sums(table);
-    assert_int_equal(cell(table, 2, "Copy Hidden"), 100000);
-    assert_int_equal(cell(table, 2, "Copy Exposed"), 700000);
+    assert_int_equal(cell(table, 4, "Copy Hidden"), 100000);
+    assert_int_equal(cell(table, 4, "Copy Exposed"), 700000);
     mr_table_destroy(table);
     mr_recording_close(rec);
     unlink(PATH);
@@ -703,11 +714,11 @@ static void blame(void **state)
     struct mr_recording *rec = make_load(PATH);
     struct mr_table *table = report(rec, NULL);
     check_sums(table);
-    const char *why = text(table, 5, "While Idle");
+    const char *why = text(table, 7, "While Idle");
     assert_non_null(strstr(why, "load: poll"));
     assert_non_null(strstr(why, "cudaMalloc"));
     assert_null(strstr(why, "pthread_cond_wait"));
-    assert_int_equal(cell(table, 5, "Idle in OS Calls"), 180000);
+    assert_int_equal(cell(table, 7, "Idle in OS Calls"), 180000);
     mr_table_destroy(table);
     mr_recording_close(rec);
     unlink(PATH);
@@ -793,7 +804,7 @@ static void many(void **state)
     struct mr_advice *advice = NULL;
     assert_int_equal(mr_analyze(&rec, NULL, &advice), 0);
     printf("10^6 operations: %.2f s\n", (double)(mr_time_ns() - begin) / 1e9);
-    assert_true(mr_table_rows(table) >= MANY / 100 && mr_table_rows(table) <= MANY / 100 + 2);
+    assert_true(mr_table_rows(table) >= MANY / 100 && mr_table_rows(table) <= MANY / 100 + 4);
     check_sums(table);
     mr_advice_destroy(advice);
     mr_table_destroy(table);
