@@ -165,8 +165,7 @@ static int print_text(const struct options *o, const struct mr_advice *advice)
             code = print_found(f, o->all || o->rule);
     }
     if (n_found > 1)
-        printf("\nEach saving is for fixing that problem alone: savings overlap and do not add "
-               "up.\n");
+        printf("\nEach saving is for fixing that problem alone. No two count the same time.\n");
     print_untold(o, advice);
     print_fine(o, advice);
     return code;

@@ -5,13 +5,15 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define DATA_BOUND 10 /* percent of the time */
+#define FEW_STEPS   10  /* below it the headline says so */
+#define UNEVEN      0.2 /* standard error of the mean step: above it the headline says so */
+#define UNEXPLAINED 0.1 /* of the idle time: more, and nothing is said of its cause */
 
 static const struct mr_rule *const families[] = {mr_rules_data, mr_rules_copy, mr_rules_host,
                                                  mr_rules_compute};
 
 struct mr_advice {
-    char summary[1600];
+    char summary[2048];
     enum mr_bound bound;
     struct mr_finding *finding;
     struct mr_judgement *judged; /* the findings' texts */
@@ -37,30 +39,73 @@ static const struct mr_finding *largest(const struct mr_advice *advice)
     return NULL;
 }
 
+/* Nothing is recorded of what the program did in much of the idle time. */
+static bool unexplained(const struct mr_case *c)
+{
+    double idle = (double)mr_intervals_measure(&c->look->idle);
+    return mr_case_percent(c, idle) >= MR_DATA_BOUND &&
+           (double)c->idle_ns[MR_IDLE_UNEXPLAINED] > UNEXPLAINED * idle;
+}
+
+/* "; most of the idle time is launch overhead (51% of the step), then host code (23%)". */
+static size_t tell_idle(const struct mr_case *c, char *out, size_t cap)
+{
+    uint64_t ns[MR_N_IDLE], idle = mr_intervals_measure(&c->look->idle);
+    memcpy(ns, c->idle_ns, sizeof ns);
+    out[0] = 0;
+    if ((double)idle < MR_WORTH * (double)c->look->wall_ns || c->look->place.n_kernels == 0 ||
+        mr_trust_none(c) || unexplained(c))
+        return 0;
+    enum mr_idle_class first = mr_idle_most(ns);
+    uint64_t first_ns = ns[first];
+    ns[first] = 0;
+    enum mr_idle_class second = mr_idle_most(ns);
+    size_t used = (size_t)snprintf(out, cap, "; %s the idle time is %s (%.0f%% of %s)",
+                                   first_ns == idle      ? "all of"
+                                   : 2 * first_ns > idle ? "most of"
+                                                         : "the largest part of",
+                                   mr_idle_text(first), mr_case_percent(c, (double)first_ns),
+                                   c->look->n_steps ? "the step" : "the recording");
+    if ((double)ns[second] >= MR_WORTH * (double)c->look->wall_ns && used < cap)
+        used += (size_t)snprintf(out + used, cap - used, ", then %s (%.0f%%)", mr_idle_text(second),
+                                 mr_case_percent(c, (double)ns[second]));
+    return used;
+}
+
 static void tail(const struct mr_case *c, const struct mr_advice *advice, char *out, size_t cap)
 {
     const struct mr_look *look = c->look;
     const struct mr_finding *most = largest(advice);
-    size_t used = 0;
+    char clocks[300];
+    size_t used = tell_idle(c, out, cap);
     if (look->n_steps > 0)
-        used = (size_t)snprintf(out, cap, "; %" PRIu64 " steps%s, %s", look->n_steps,
-                                look->n_warm ? " after warming up" : "", look->steps.how);
+        used += (size_t)snprintf(out + used, cap - used, "; %" PRIu64 " steps%s, %s", look->n_steps,
+                                 look->n_warm ? " after warming up" : "", look->steps.how);
     else
-        used = (size_t)snprintf(out, cap,
-                                "; no steps were found, so figures cover the whole "
-                                "recording");
+        used += (size_t)snprintf(out + used, cap - used,
+                                 "; no steps were found, so figures cover the whole "
+                                 "recording");
+    if (look->n_steps > 0 && look->n_steps < FEW_STEPS && used < cap)
+        used += (size_t)snprintf(out + used, cap - used,
+                                 "; so few steps say little: record more than %d", FEW_STEPS);
+    else if (c->trust.error > UNEVEN && used < cap)
+        used += (size_t)snprintf(out + used, cap - used,
+                                 "; steps differ, so their mean is known to within %.0f%% only",
+                                 100 * MR_MIN(c->trust.error, 1));
     if (look->steps.n_pauses && used < cap)
         used += (size_t)snprintf(out + used, cap - used,
                                  "; %" PRIu64 " pause%s between steps, %.1f ms, left out",
                                  look->steps.n_pauses, look->steps.n_pauses > 1 ? "s" : "",
                                  (double)look->steps.pause_ns / 1e6);
-    if (most && used < cap)
+    if (most && !mr_trust_none(c) && used < cap)
         used += (size_t)snprintf(out + used, cap - used, "; fix first: %s (saves %.1f%%)",
                                  most->rule, most->saving_percent);
     if ((look->rec->n_dropped || look->rec->n_lost_times) && used < cap)
         used += (size_t)snprintf(out + used, cap - used,
                                  "; %" PRIu64 " records were lost, so idle time is overstated",
                                  look->rec->n_dropped + look->rec->n_lost_times);
+    if (!mr_trust_none(c) && used < cap && mr_trust_tell(c, clocks, sizeof clocks) > 0)
+        used += (size_t)snprintf(out + used, cap - used, "; %s", clocks);
     if (look->rec->n_no_length && used < cap)
         snprintf(out + used, cap - used,
                  "; %" PRIu64 " records do not end after they begin, so idle time is overstated",
@@ -72,43 +117,52 @@ static void tail(const struct mr_case *c, const struct mr_advice *advice, char *
 static void summarize(const struct mr_case *c, struct mr_advice *advice)
 {
     const struct mr_look *look = c->look;
-    double data = (double)c->starved_ns + (double)c->exposed_h2d_ns,
+    double data = (double)c->idle_ns[MR_IDLE_LOADER] + (double)c->exposed_h2d_ns,
            idle = (double)mr_intervals_measure(&look->idle);
-    double share = mr_case_percent(c, data), own = mr_case_percent(c, (double)c->own_gap_ns);
+    double share = mr_case_percent(c, data);
     double step = mr_case_ms(c, (double)look->wall_ns), scale = step < SHORT_MS ? 1e3 : 1;
     double compute = mr_case_percent(c, (double)mr_intervals_measure(&look->compute));
     double data_each = scale * mr_case_ms(c, data), idle_each = scale * mr_case_ms(c, idle);
     const char *of = look->n_steps ? "the step" : "the recording",
                *unit = step < SHORT_MS ? "us" : "ms";
-    char end[700], wait[200];
+    char end[900], wait[200], clocks[300];
     step *= scale;
     tail(c, advice, end, sizeof end);
     snprintf(wait, sizeof wait, "%.3f %s for the loader, %.3f %s for copies to the device",
-             scale * mr_case_ms(c, (double)c->starved_ns), unit,
+             scale * mr_case_ms(c, (double)c->idle_ns[MR_IDLE_LOADER]), unit,
              scale * mr_case_ms(c, (double)c->exposed_h2d_ns), unit);
     advice->bound = MR_BOUND_UNKNOWN;
     if (look->place.n_kernels == 0) {
         snprintf(advice->summary, sizeof advice->summary,
                  "cannot tell: no kernels were recorded, so the GPU's idle time is unknown");
-    } else if (share >= DATA_BOUND && (c->data.how != MR_LOADER_WAITS || own <= share)) {
+    } else if (mr_trust_tell(c, clocks, sizeof clocks) > 0 && mr_trust_none(c)) {
+        snprintf(advice->summary, sizeof advice->summary, "cannot tell: %s%s", clocks, end);
+    } else if (unexplained(c)) {
+        snprintf(advice->summary, sizeof advice->summary,
+                 "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f %s), and for %.0f%% of "
+                 "that nothing is recorded of what the program did: record with --trace "
+                 "cuda,nvtx,osrt%s",
+                 mr_case_percent(c, idle), of, idle_each, step, unit,
+                 100 * (double)c->idle_ns[MR_IDLE_UNEXPLAINED] / idle, end);
+    } else if (share >= MR_DATA_BOUND && !mr_case_doubts(c)) {
         advice->bound = MR_BOUND_DATA;
         snprintf(advice->summary, sizeof advice->summary,
                  "data-bound: the GPU waited %.0f%% of %s (%.3f of %.3f %s) for data: %s%s", share,
                  of, data_each, step, unit, wait, end);
-    } else if (c->data.how == MR_LOADER_UNKNOWN && mr_case_percent(c, idle) >= DATA_BOUND &&
-               own + share >= DATA_BOUND) {
+    } else if (c->data.how == MR_LOADER_UNKNOWN && mr_case_doubts(c)) {
         snprintf(advice->summary, sizeof advice->summary,
                  "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f %s), but neither NVTX "
                  "ranges of the loader nor system calls were recorded: %s%s",
                  mr_case_percent(c, idle), of, idle_each, step, unit, mr_recording_more(look->rec),
                  end);
-    } else if (c->data.how == MR_LOADER_WAITS && own + share >= DATA_BOUND) {
-        snprintf(advice->summary, sizeof advice->summary,
-                 "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f %s), mostly while the "
-                 "launching thread ran "
-                 "its own code, which may be "
-                 "loading data: put an NVTX range around it and name it (--range)%s",
-                 mr_case_percent(c, idle), of, idle_each, step, unit, end);
+    } else if (mr_case_doubts(c)) {
+        snprintf(
+            advice->summary, sizeof advice->summary,
+            "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f %s), %.0f%% of that while "
+            "the launching thread ran its own code, which may be loading data: put an NVTX "
+            "range around it and name it (--range)%s",
+            mr_case_percent(c, idle), of, idle_each, step, unit,
+            idle > 0 ? 100 * (double)c->idle_ns[MR_IDLE_HOST] / idle : 0, end);
     } else {
         advice->bound = MR_BOUND_OTHER;
         snprintf(advice->summary, sizeof advice->summary,
@@ -156,7 +210,7 @@ static void take(const struct mr_case *c, const char *rule, struct mr_judgement 
                  found                   ? ""
                  : j->verdict == MR_FINE ? ": fine"
                                          : ": cannot tell");
-    sure *= doubtful(look->rec) ? 0.5 : 1;
+    sure *= (doubtful(look->rec) ? 0.5 : 1) * mr_trust_factor(c);
     *out = (struct mr_finding){
         .rule = rule,
         .title = j->title,
@@ -236,6 +290,33 @@ static int look_and_judge(const struct mr_recording *rec, const struct mr_place 
     return rc;
 }
 
+/* Which device it is of several, and whether other processes use it, too: to each of them the
+ * device is the same one. */
+static void tell_places(const struct mr_recording *rec, const struct mr_place *places, uint32_t n,
+                        struct mr_advice *advice)
+{
+    uint32_t n_devices = 1, n_here = 0;
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t k = 0;
+        while (places[k].device != places[i].device)
+            k++;
+        n_devices += k == i;
+        n_here += places[i].device == places[0].device;
+    }
+    size_t used = strlen(advice->summary), cap = sizeof advice->summary;
+    uint32_t device = mr_place_device_id(rec, &places[0]);
+    uint16_t p = places[0].process;
+    if (n_devices > 1)
+        used +=
+            (size_t)snprintf(advice->summary + used, cap - used,
+                             "; of %u devices in use this is device %u of process %u", n_devices,
+                             device, p < rec->n_processes ? rec->processes[p].pid : 0);
+    if (n_here > 0 && used < cap)
+        snprintf(advice->summary + used, cap - used,
+                 "; %u other process%s device %u, too: their work is no idle time", n_here,
+                 n_here > 1 ? "es use" : " uses", device);
+}
+
 int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts,
                struct mr_advice **out)
 {
@@ -258,14 +339,8 @@ int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts
     if (!rc)
         rc = n_places > 0 ? look_and_judge(recording, &places[0], &all, advice)
                           : no_work(recording, advice);
-    if (!rc && n_places > 1) {
-        size_t used = strlen(advice->summary);
-        uint16_t p = places[0].process;
-        snprintf(advice->summary + used, sizeof advice->summary - used,
-                 "; of %u devices in use this is device %u of process %u", n_places,
-                 mr_place_device_id(recording, &places[0]),
-                 p < recording->n_processes ? recording->processes[p].pid : 0);
-    }
+    if (!rc && n_places > 1)
+        tell_places(recording, places, n_places, advice);
     free(places);
     if (rc) {
         mr_advice_destroy(advice);

@@ -236,30 +236,22 @@ static int blame_all(struct mr_case *c)
     return 0;
 }
 
-uint64_t mr_case_gap_ns(const struct mr_case *c)
-{
-    uint64_t steps = c->look->n_steps ? c->look->n_steps : 1;
-    return MR_MAX(c->look->wall_ns / steps / 20, (uint64_t)100000);
-}
-
 static void add_up(struct mr_case *c)
 {
     const struct mr_look *look = c->look;
-    uint64_t least = mr_case_gap_ns(c), b = 0;
     mr_idle_add_up(&c->idle, 0, UINT64_MAX, c->idle_ns);
-    c->starved_ns = mr_intervals_common(&look->idle, &c->data.at);
     c->exposed_h2d_ns =
         mr_intervals_measure(&look->h2d) - mr_intervals_common(&look->h2d, &look->compute);
-    for (size_t i = 0; i < look->idle.n; i++) {
-        const struct mr_interval *gap = &look->idle.at[i];
-        uint64_t ns = gap->end_ns - gap->start_ns;
-        for (; b < c->blames.n && c->blames.at[b].start_ns < gap->end_ns; b++) {
-            const struct mr_blame *p = &c->blames.at[b];
-            if (ns >= least && p->what == MR_DOING_OWN)
-                c->own_gap_ns += p->end_ns - p->start_ns -
-                                 mr_intervals_within(&c->data.at, p->start_ns, p->end_ns);
-        }
-    }
+}
+
+bool mr_case_doubts(const struct mr_case *c)
+{
+    double share = mr_case_percent(c, (double)(c->idle_ns[MR_IDLE_LOADER] + c->exposed_h2d_ns)),
+           own = mr_case_percent(c, (double)c->idle_ns[MR_IDLE_HOST]);
+    if (c->data.how == MR_LOADER_RANGES || own + share < MR_DATA_BOUND)
+        return false;
+    return c->data.how == MR_LOADER_WAITS ? own > share || share < MR_DATA_BOUND
+                                          : share < MR_DATA_BOUND;
 }
 
 int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts, struct mr_case *out)
@@ -271,6 +263,8 @@ int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts, 
     rc = rc ? rc : find_copy_syncs(&c);
     rc = rc ? rc : mr_idle_sort(look, &c.data, &c.idle);
     rc = rc ? rc : blame_all(&c);
+    rc = rc ? rc : mr_claims_make(&c);
+    rc = rc ? rc : mr_trust_find(&c);
     if (rc) {
         mr_case_free(&c);
         return rc;
@@ -286,6 +280,8 @@ void mr_case_free(struct mr_case *c)
     free(c->streams.key);
     free(c->blames.at);
     free(c->after_copy);
+    free(c->calls);
+    free(c->exposed_own);
     mr_data_waits_free(&c->data);
     mr_idle_free(&c->idle);
 }

@@ -6,25 +6,6 @@
 
 /* ---- calls that hold up ---- */
 
-static uint64_t next_start(const struct mr_look *look, uint64_t time_ns)
-{
-    uint64_t i = mr_look_op_from(look, time_ns);
-    return i < look->n_ops ? look->rec->ops[look->ops[i]].start_ns : UINT64_MAX;
-}
-
-static uint64_t idle_for_itself(const struct mr_case *c, uint64_t from_ns, uint64_t to_ns)
-{
-    const struct mr_intervals *idle = &c->look->idle;
-    uint64_t sum = 0;
-    for (size_t i = mr_intervals_find(idle, from_ns); i < idle->n && idle->at[i].start_ns < to_ns;
-         i++) {
-        uint64_t start = MR_MAX(idle->at[i].start_ns, from_ns),
-                 end = MR_MIN(idle->at[i].end_ns, to_ns);
-        sum += end - start - mr_intervals_within(&c->data.at, start, end);
-    }
-    return sum;
-}
-
 static int by_cost(const void *a, const void *b)
 {
     const struct mr_held *x = a, *y = b;
@@ -46,16 +27,12 @@ int mr_hold_measure(const struct mr_case *c,
                     struct mr_hold *out)
 {
     const struct mr_look *look = c->look;
-    uint64_t done_ns = 0; /* idle time before it has been laid to an earlier call */
     int rc = 0;
     for (uint64_t i = 0; !rc && i < look->rec->n_apis; i++) {
         const struct mr_rec_api *api = &look->rec->apis[i];
         if (api->process != look->place.process || !wants(c, api) || !mr_case_in(c, api->start_ns))
             continue;
-        uint64_t to = next_start(look, api->end_ns), from = MR_MAX(api->start_ns, done_ns);
-        uint64_t cost = to > from ? idle_for_itself(c, from, to) : 0;
-        cost = MR_MIN(cost, api->end_ns - api->start_ns);
-        done_ns = MR_MAX(done_ns, to);
+        uint64_t cost = mr_case_call(c, api);
         out->n++;
         out->call_ns += api->end_ns - api->start_ns;
         out->cost_ns += cost;

@@ -2,8 +2,9 @@
  * Rules of advice: each looks at one place over its steps and says whether a fault is there, what
  * it costs and why.
  *
- * A rule's saving is that of fixing this fault alone. Rules share faults' time (a pageable copy is
- * exposed and blocks), so savings do not add up.
+ * A rule's saving is that of fixing this fault alone. No two rules count the same time: each counts
+ * idle time of its own class (recording/idle.h), or of its own calls (claims.c), and exposed time
+ * of its own copies.
  */
 #ifndef MR_ADVICE_RULES_H
 #define MR_ADVICE_RULES_H
@@ -11,10 +12,26 @@
 #include "recording/idle.h"
 #include "recording/overlap.h"
 
+#define MR_DATA_BOUND 10   /* percent of the time: waiting for data is the headline */
 #define MR_WORTH      0.01 /* of the time looked at: savings below it are no finding */
 #define MR_EVIDENCE   50   /* rows */
 #define MR_BIG_COPY   (1u << 20)
 #define MR_SMALL_COPY (64u << 10)
+#define MR_MANY_SMALL 10 /* small copies a step */
+
+/* How far the recording can be believed (trust.c). */
+struct mr_trust {
+    double early; /* share of operations that begin before their calls */
+    double empty; /* share of steps that launch work and hold none */
+    double error; /* standard error of the mean step, of that mean */
+    double steps; /* factor on confidence, by number and spread of steps */
+};
+
+/* The idle time that counts for a call: in it, and after it returned. */
+struct mr_call_idle {
+    uint32_t call;
+    uint64_t in_ns, after_ns;
+};
 
 struct mr_case {
     const struct mr_look *look;
@@ -29,10 +46,14 @@ struct mr_case {
     double pinned_rate[2]; /* bytes/ns to and from the device, page-locked; 0: not known */
     double link_rate;      /* of the link as such; 0: not known */
     char rate_how[2][80], link_how[80];
-    bool rate_measured[2]; /* in this recording */
-    uint64_t starved_ns,
-        own_gap_ns; /* idle while the loader is waited for; in long gaps, in own code elsewhere */
-    uint64_t exposed_h2d_ns;
+    bool rate_measured[2];      /* in this recording */
+    struct mr_call_idle *calls; /* by call */
+    uint64_t n_calls;
+    uint64_t *exposed_own; /* of look->ops: a copy's time that neither compute nor an earlier copy
+                              covers */
+    uint64_t exposed_ns, exposed_h2d_ns;
+    bool many_small; /* small copies: small_copies counts their calls, not blocking_async */
+    struct mr_trust trust;
     uint32_t n_workers; /* processes, or threads of millrace, that may be the loader's */
 };
 
@@ -62,6 +83,32 @@ int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts,
                  struct mr_case *out);
 void mr_case_free(struct mr_case *c);
 
+/* ---- trust.c ---- */
+
+int mr_trust_find(struct mr_case *c);
+/* What it makes of a confidence. */
+double mr_trust_factor(const struct mr_case *c);
+/* The clocks do not fit: no verdict. */
+bool mr_trust_none(const struct mr_case *c);
+/* What is wrong with clocks, as a sentence; "" and 0: nothing. */
+size_t mr_trust_tell(const struct mr_case *c, char *out, size_t cap);
+
+/* ---- claims.c ---- */
+
+int mr_claims_make(struct mr_case *c);
+/* Idle time that counts for a call, without what pageable_copies counts of it: mr_case_staging(),
+ * the time in the call of a large pageable copy beyond its submission. */
+uint64_t mr_case_call(const struct mr_case *c, const struct mr_rec_api *api);
+uint64_t mr_case_staging(const struct mr_case *c, const struct mr_rec_api *api);
+/* Between host and device. */
+bool mr_case_crosses(const struct mr_rec_op *op);
+/* Calls of the rules sync_in_loop and blocking_async: never of both. */
+bool mr_case_syncs(const struct mr_case *c, const struct mr_rec_api *api);
+bool mr_case_blocks(const struct mr_case *c, const struct mr_rec_api *api);
+
+/* The headline cannot tell waiting for data from the thread's own code. */
+bool mr_case_doubts(const struct mr_case *c);
+
 /* Milliseconds a step, or of the whole recording without steps; and percent of the time looked
  * at. */
 double mr_case_ms(const struct mr_case *c, double ns);
@@ -76,11 +123,7 @@ int mr_cannot_tell(struct mr_judgement *out, const char *format, ...)
 void mr_judge_saving(const struct mr_case *c, struct mr_judgement *out, double saving_ns,
                      double confidence);
 
-/*
- * What calls cost that hold up the launching thread. A call's cost is the device's idle time from
- * its begin until the first operation that begins after its end, without the time that the loader
- * is waited for, and at most the call's own time: by so much sooner the thread would have gone on.
- */
+/* What calls cost that hold up the launching thread: the idle time that counts for them. */
 struct mr_hold {
     uint64_t n, call_ns, cost_ns;
     struct mr_held {
@@ -104,8 +147,6 @@ struct mr_copies {
 };
 int mr_copies_table(const struct mr_case *c, struct mr_copies *copies, struct mr_table **out);
 
-/* From how long on the device's idle time is a gap to speak of: 5% of a step and 100 us. */
-uint64_t mr_case_gap_ns(const struct mr_case *c);
 /* Whether the time is among the steps looked at. */
 bool mr_case_in(const struct mr_case *c, uint64_t time_ns);
 /* A copy's time that no compute hides. */

@@ -6,21 +6,14 @@
 
 /* ---- launch_bound ---- */
 
-#define LAUNCH_GAPS  10     /* a step */
-#define LAUNCH_SHARE 0.05   /* of the time */
-#define SHORT_NS     100000 /* longer gaps are the rule gpu_gaps' */
-#define NODE_NS      1000   /* that remain between two nodes of a graph */
+#define LAUNCH_GAPS  10   /* a step */
+#define LAUNCH_SHARE 0.05 /* of the time */
+#define NODE_NS      1000 /* that remain between two nodes of a graph */
 
 static const struct mr_rec_op *op_from(const struct mr_look *look, uint64_t time_ns)
 {
     uint64_t i = mr_look_op_from(look, time_ns);
     return i < look->n_ops ? &look->rec->ops[look->ops[i]] : NULL;
-}
-
-static bool launching(const struct mr_blame *p)
-{
-    return p->what == MR_DOING_OWN || (p->what == MR_DOING_API && p->class != MR_CALL_SYNC &&
-                                       p->class != MR_CALL_ALLOC && p->class != MR_CALL_PIN);
 }
 
 /* Rows of kernels by name: time and count of each string. */
@@ -32,7 +25,7 @@ static int kernels_table(const struct mr_case *c, const uint64_t *ns, const uint
                                                {"Name", MR_UNIT_NONE, MR_CELL_TEXT}};
     struct mr_table *table = mr_table_create("kernels", columns, MR_COUNT(columns));
     int rc = table ? 0 : mr_error_nomem("evidence", sizeof columns);
-    for (uint32_t s = 0; !rc && s < c->look->rec->n_strings; s++) {
+    for (uint32_t s = 1; !rc && s < c->look->rec->n_strings; s++) { /* 0: no kernels */
         if (count[s] == 0)
             continue;
         mr_table_row(table);
@@ -53,7 +46,7 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
 {
     const struct mr_look *look = c->look;
     const struct mr_recording *rec = look->rec;
-    uint64_t n = 0, b = 0, n_known = 0, steps = look->n_steps ? look->n_steps : 1;
+    uint64_t n = 0, p = 0, n_known = 0, steps = look->n_steps ? look->n_steps : 1;
     double ns = 0;
     uint64_t *sum = calloc((size_t)rec->n_strings * 2 + 2, sizeof *sum),
              *count = sum ? sum + rec->n_strings + 1 : NULL;
@@ -62,21 +55,19 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
     for (size_t i = 0; i < look->idle.n; i++) {
         const struct mr_interval *gap = &look->idle.at[i];
         const struct mr_rec_op *next = op_from(look, gap->end_ns);
-        double own = 0;
-        for (; b < c->blames.n && c->blames.at[b].start_ns < gap->end_ns; b++)
-            if (launching(&c->blames.at[b]))
-                own += (double)(c->blames.at[b].end_ns - c->blames.at[b].start_ns);
-        if (!next || next->kind != MR_OP_KERNEL || next->api >= rec->n_apis)
+        uint64_t own = 0;
+        for (; p < c->idle.n && c->idle.at[p].start_ns < gap->end_ns; p++)
+            if (c->idle.at[p].class == MR_IDLE_LAUNCH)
+                own += c->idle.at[p].end_ns - c->idle.at[p].start_ns;
+        n_known += next && next->api < rec->n_apis;
+        if (own <= NODE_NS)
             continue;
-        n_known++;
-        if (gap->end_ns - gap->start_ns > SHORT_NS ||
-            rec->apis[next->api].end_ns <= gap->start_ns ||
-            mr_intervals_within(&c->data.at, gap->start_ns, gap->end_ns) > 0 || own <= NODE_NS)
-            continue;
+        bool kernel = next && next->kind == MR_OP_KERNEL && next->name < rec->n_strings;
+        uint32_t name = kernel ? next->name : 0;
         n++;
-        ns += own - NODE_NS;
-        sum[next->name < rec->n_strings ? next->name : 0] += (uint64_t)own;
-        count[next->name < rec->n_strings ? next->name : 0]++;
+        ns += (double)(own - NODE_NS);
+        sum[name] += own;
+        count[name]++;
     }
     if (look->place.n_kernels == 0 || (n_known == 0 && look->idle.n > 0)) {
         free(sum);
@@ -85,13 +76,13 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
                                        : "the calls that launched the kernels were not recorded");
     }
     double each = (double)n / (double)steps;
-    snprintf(out->title, sizeof out->title, "the device waits for launches: %.0f short gaps%s",
-             each, mr_case_per(c));
+    snprintf(out->title, sizeof out->title, "the device waits for launches: %.0f gaps%s", each,
+             mr_case_per(c));
     snprintf(out->why, sizeof out->why,
-             "%" PRIu64 " gaps of at most 100 us before kernels that were launched too late, "
-             "while the thread was launching or in its own code: %.3f ms%s beyond 1 "
-             "us each, which a graph leaves. Needs at least %d gaps a step and %.0f%% "
-             "of the time.",
+             "%" PRIu64 " gaps, of any length, in which the thread was launching, or in its own "
+             "code between two launches of a burst, or the device took its time after a launch: "
+             "%.3f ms%s beyond 1 us each, which a graph leaves. Needs at least %d gaps a step and "
+             "%.0f%% of the time.",
              n, mr_case_ms(c, ns), mr_case_per(c), LAUNCH_GAPS, 100 * LAUNCH_SHARE);
     snprintf(out->advice, sizeof out->advice,
              "Launch less often: CUDA graphs (torch.cuda.graph, "
@@ -286,14 +277,16 @@ static int judge_switches(const struct mr_case *c, struct mr_judgement *out)
         out->why, sizeof out->why,
         "%" PRIu64 " times a kernel followed one of another process, %" PRIu64
         " times one of this process, the device idle before these for %.3f ms%s (gaps up to 2 ms); "
-        "counted: that less the usual gap (%.1f us) each. Device numbers of processes with "
+        "counted: that less the usual gap (%.1f us) each, where the work was given before. Device "
+        "numbers of processes with "
         "CUDA_VISIBLE_DEVICES "
         "may differ.",
         n, n_mine, mr_case_ms(c, gap_ns), mr_case_per(c), plain / 1e3);
     snprintf(out->advice, sizeof out->advice,
              "Run the MPS daemon (nvidia-cuda-mps-control -d; millrace doctor shows whether it "
              "runs), give each process its own device or MIG slice, or run one process.");
-    mr_judge_saving(c, out, gap_ns - plain * (double)n_mine, 0.3);
+    mr_judge_saving(
+        c, out, MR_MIN(gap_ns - plain * (double)n_mine, (double)c->idle_ns[MR_IDLE_SWITCH]), 0.3);
     if ((double)n < MANY_SWITCHES * steps)
         out->verdict = MR_FINE;
     return out->verdict == MR_FOUND ? processes_table(c, &out->evidence) : 0;

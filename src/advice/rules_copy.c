@@ -5,14 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#define SUBMIT_NS 5000 /* what an asynchronous copy's call and its way to the device take anyway */
-
 typedef bool wants_copy(const struct mr_case *c, const struct mr_rec_op *op);
-
-static bool crosses(const struct mr_rec_op *op)
-{
-    return op->kind == MR_OP_COPY && (op->copy_kind == MR_COPY_H2D || op->copy_kind == MR_COPY_D2H);
-}
 
 static uint8_t host_memory(const struct mr_rec_op *op)
 {
@@ -41,7 +34,8 @@ static int choose(const struct mr_case *c, wants_copy *wants, struct mr_copies *
     if (!out->at)
         return mr_error_nomem("copies", c->look->n_ops * sizeof *out->at);
     for (uint64_t i = 0; i < c->look->n_ops; i++)
-        if (crosses(op_at(c, i)) && mr_case_in(c, op_at(c, i)->start_ns) && wants(c, op_at(c, i)))
+        if (mr_case_crosses(op_at(c, i)) && mr_case_in(c, op_at(c, i)->start_ns) &&
+            wants(c, op_at(c, i)))
             out->at[out->n++] = (uint32_t)i;
     return 0;
 }
@@ -96,9 +90,7 @@ static struct pageable_sums add_pageable(const struct mr_case *c, const struct m
         const struct mr_rec_api *api = call_of(c, op);
         int way = op->copy_kind == MR_COPY_D2H;
         double pinned = c->pinned_rate[way], rate = rate_of(op);
-        uint64_t exposed = mr_case_exposed(c, op);
-        uint64_t held = api ? mr_intervals_within(&c->look->idle, api->start_ns, api->end_ns) : 0;
-        held = held > SUBMIT_NS ? held - SUBMIT_NS : 0;
+        uint64_t exposed = c->exposed_own[copies->at[i]], held = api ? mr_case_staging(c, api) : 0;
         s.bytes += op->bytes;
         s.ns += op->end_ns - op->start_ns;
         s.exposed_ns += exposed;
@@ -178,25 +170,13 @@ static int judge_pageable(const struct mr_case *c, struct mr_judgement *out)
 
 /* ---- blocking_async ---- */
 
-static bool blocks(const struct mr_case *c, const struct mr_rec_api *api)
-{
-    const struct mr_recording *rec = c->look->rec;
-    if (c->after_copy[api - rec->apis])
-        return true;
-    if (api->class != MR_CALL_COPY || api->n_ops == 0 || !mr_call_named_async(rec, api))
-        return false;
-    const struct mr_rec_op *op = &rec->ops[rec->op_of_api[api->first_op]];
-    return crosses(op) && host_memory(op) == MR_MEM_PAGEABLE && op->bytes > MR_SMALL_COPY &&
-           (api->end_ns - api->start_ns) * 2 >= op->end_ns - op->start_ns;
-}
-
 static int judge_blocking(const struct mr_case *c, struct mr_judgement *out)
 {
     struct mr_hold hold = {0};
     uint64_t n_sync = 0;
     if (!c->look->has_calls)
         return mr_cannot_tell(out, "no CUDA calls of this process were recorded");
-    int rc = mr_hold_measure(c, blocks, &hold);
+    int rc = mr_hold_measure(c, mr_case_blocks, &hold);
     if (!rc && hold.n == 0) {
         mr_hold_free(&hold);
         return mr_fine(out,
@@ -227,6 +207,41 @@ static int judge_blocking(const struct mr_case *c, struct mr_judgement *out)
     return rc;
 }
 
+/* ---- what link_rate counts ---- */
+
+#define SLOW 0.8
+
+static bool large_pinned(const struct mr_case *c, const struct mr_rec_op *op)
+{
+    (void)c;
+    return host_memory(op) == MR_MEM_PINNED && op->bytes >= MR_BIG_COPY &&
+           op->end_ns > op->start_ns;
+}
+
+static double link_of(const struct mr_case *c, const struct mr_rec_op *op)
+{
+    return c->link_rate > 0 ? c->link_rate : c->pinned_rate[op->copy_kind == MR_COPY_D2H];
+}
+
+/* What a copy would take less at the link's rate, of the time that is its own. */
+static double slow_copy_ns(const struct mr_case *c, uint64_t at)
+{
+    const struct mr_rec_op *op = op_at(c, at);
+    double ref = link_of(c, op), rate = rate_of(op);
+    if (!mr_case_crosses(op) || !large_pinned(c, op) || rate >= SLOW * ref)
+        return 0;
+    return (double)c->exposed_own[at] * (1 - rate / ref);
+}
+
+static double slow_link_ns(const struct mr_case *c)
+{
+    double ns = 0;
+    for (uint64_t i = 0; i < c->look->n_ops; i++)
+        if (mr_case_in(c, op_at(c, i)->start_ns))
+            ns += slow_copy_ns(c, i);
+    return ns;
+}
+
 /* ---- copy_on_compute_stream ---- */
 
 static bool on_compute_stream(const struct mr_case *c, const struct mr_rec_op *op)
@@ -250,18 +265,21 @@ static int judge_stream(const struct mr_case *c, struct mr_judgement *out)
             out,
             "no large copy to the device from page-locked memory is on a stream that runs kernels");
     }
+    bool link = slow_link_ns(c) >= MR_WORTH * (double)c->look->wall_ns;
     for (uint64_t i = 0; i < copies.n; i++)
-        exposed += mr_case_exposed(c, op_at(c, copies.at[i]));
+        exposed +=
+            c->exposed_own[copies.at[i]] - (link ? (uint64_t)slow_copy_ns(c, copies.at[i]) : 0);
     alone = mr_intervals_measure(&c->look->compute) -
             mr_intervals_common(&c->look->compute, &c->look->copy);
     snprintf(out->title, sizeof out->title, "%" PRIu64 " copies run on the stream of the kernels",
              copies.n);
     snprintf(out->why, sizeof out->why,
-             "they are exposed %.3f ms%s; kernels that run without a copy take %.3f ms and could "
+             "they are exposed %.3f ms%s%s; kernels that run without a copy take %.3f ms and could "
              "hide them: the "
              "smaller of both, if "
              "the next step's data is copied during this step.",
-             mr_case_ms(c, (double)exposed), mr_case_per(c), mr_case_ms(c, (double)alone));
+             mr_case_ms(c, (double)exposed), mr_case_per(c),
+             link ? ", without what link_rate counts" : "", mr_case_ms(c, (double)alone));
     snprintf(out->advice, sizeof out->advice,
              "Copy the next batch on a stream of its own while this one is computed "
              "(torch.cuda.Stream, wait_stream and "
@@ -273,8 +291,6 @@ static int judge_stream(const struct mr_case *c, struct mr_judgement *out)
 
 /* ---- small_copies ---- */
 
-#define MANY 10 /* a step */
-
 static bool small(const struct mr_case *c, const struct mr_rec_op *op)
 {
     (void)c;
@@ -284,37 +300,34 @@ static bool small(const struct mr_case *c, const struct mr_rec_op *op)
 static int judge_small(const struct mr_case *c, struct mr_judgement *out)
 {
     struct mr_copies copies = {0};
-    struct mr_intervals span = {0}, alone = {0};
+    double ns = 0;
     uint64_t bytes = 0, steps = c->look->n_steps ? c->look->n_steps : 1;
     int rc = choose(c, small, &copies);
     if (rc)
         return rc;
     double each = (double)copies.n / (double)steps;
-    if (each < MANY) {
+    if (!c->many_small) {
         free(copies.at);
         return mr_fine(out, "%.1f copies of at most 64 KiB%s; the threshold is %d", each,
-                       mr_case_per(c), MANY);
+                       mr_case_per(c), MR_MANY_SMALL);
     }
     for (uint64_t i = 0; i < copies.n; i++) {
         const struct mr_rec_op *op = op_at(c, copies.at[i]);
         const struct mr_rec_api *api = call_of(c, op);
         bytes += op->bytes;
-        mr_intervals_add(&span, op->start_ns, op->end_ns);
-        if (api)
-            mr_intervals_add(&span, api->start_ns, api->end_ns);
+        ns += (double)c->exposed_own[copies.at[i]];
+        bool first = api && api->class == MR_CALL_COPY && /* of a batch; a graph is launched */
+                     &c->look->rec->ops[c->look->rec->op_of_api[api->first_op]] == op;
+        if (first && !mr_case_syncs(c, api))
+            ns += (double)mr_case_call(c, api);
     }
-    mr_intervals_unite(&span);
-    mr_intervals_without(&span, &c->look->compute, &alone);
-    double ns = (double)mr_intervals_common(&alone, &c->look->in),
-           moved = c->pinned_rate[0] > 0 ? (double)bytes / c->pinned_rate[0] : 0;
-    if (alone.lost)
-        rc = mr_error_nomem("intervals", span.n * sizeof *span.at);
+    double moved = c->pinned_rate[0] > 0 ? (double)bytes / c->pinned_rate[0] : 0;
     snprintf(out->title, sizeof out->title, "%.0f copies of at most 64 KiB%s", each,
              mr_case_per(c));
     snprintf(out->why, sizeof out->why,
-             "they and their calls take %.3f ms%s without compute, %.1f us each, for %.1f KiB "
-             "each; counted: that x (1 - 1/%.0f), because one copy replaces them all, without "
-             "the bytes' own time (%.3f ms).",
+             "they and their calls take %.3f ms%s in which nothing is computed, %.1f us each, for "
+             "%.1f KiB each; counted: that x (1 - 1/%.0f), because one copy replaces them all, "
+             "without the bytes' own time (%.3f ms).",
              mr_case_ms(c, ns), mr_case_per(c), ns / 1e3 / (double)copies.n,
              (double)bytes / 1024 / (double)copies.n, each, mr_case_ms(c, moved));
     snprintf(
@@ -324,25 +337,10 @@ static int judge_small(const struct mr_case *c, struct mr_judgement *out)
         "torch.stack on "
         "the host before .to(), and no .item() or torch.tensor(scalar, device=...) in the loop.");
     mr_judge_saving(c, out, ns * (1 - 1 / each) - moved, 0.6);
-    mr_intervals_free(&span);
-    mr_intervals_free(&alone);
-    if (rc) {
-        free(copies.at);
-        return rc;
-    }
     return finish(c, &copies, out);
 }
 
 /* ---- link_rate ---- */
-
-#define SLOW 0.8
-
-static bool large_pinned(const struct mr_case *c, const struct mr_rec_op *op)
-{
-    (void)c;
-    return host_memory(op) == MR_MEM_PINNED && op->bytes >= MR_BIG_COPY &&
-           op->end_ns > op->start_ns;
-}
 
 static int by_real(const void *a, const void *b)
 {
@@ -367,12 +365,9 @@ static int judge_link(const struct mr_case *c, struct mr_judgement *out)
     }
     for (uint64_t i = 0; i < copies.n; i++) {
         const struct mr_rec_op *op = op_at(c, copies.at[i]);
-        double best = c->pinned_rate[op->copy_kind == MR_COPY_D2H],
-               ref = c->link_rate > 0 ? c->link_rate : best;
         rate[i] = rate_of(op);
-        lowest_ref = MR_MIN(lowest_ref, ref);
-        if (rate[i] < SLOW * ref)
-            saving += (double)mr_case_exposed(c, op) * (1 - rate[i] / ref);
+        lowest_ref = MR_MIN(lowest_ref, link_of(c, op));
+        saving += slow_copy_ns(c, copies.at[i]);
     }
     qsort(rate, copies.n, sizeof *rate, by_real);
     median = rate[copies.n / 2];

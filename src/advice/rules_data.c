@@ -22,14 +22,15 @@ static double loads_itself(const struct mr_case *c)
 /*
  * While the loader is the bottleneck, its w workers make a batch each step S. They must make one
  * each S - W, W being the wait: w' = ceil(w S / (S - W)). A thread that loads by itself for L a
- * step needs ceil(L / (S - L)) workers that do it meanwhile.
+ * step needs ceil(L / (S - W)) workers that do it meanwhile: S - W is the step that the saving
+ * promises.
  */
 static void suggest(const struct mr_case *c, char *out, size_t cap)
 {
     const struct mr_look *look = c->look;
     uint32_t n_cores = c->opts->n_cores ? c->opts->n_cores : look->rec->n_cores;
     double step = look->n_steps ? (double)look->wall_ns / (double)look->n_steps : 0, wanted = 0;
-    double wait = look->n_steps ? (double)c->starved_ns / (double)look->n_steps : 0;
+    double wait = look->n_steps ? (double)c->idle_ns[MR_IDLE_LOADER] / (double)look->n_steps : 0;
     double load = look->n_steps
                       ? (double)mr_intervals_common(&c->data.at, &look->in) / (double)look->n_steps
                       : 0;
@@ -46,14 +47,13 @@ static void suggest(const struct mr_case *c, char *out, size_t cap)
             c->n_workers, c->data.millrace ? "threads are" : "processes are", c->n_workers,
             step / 1e6, step / 1e6, wait / 1e6, wanted,
             c->data.millrace ? ", if the workers set the pace" : "");
-    } else if (c->data.how == MR_LOADER_RANGES && look->has_os && loads_itself(c) > 0.5 &&
-               load < step) {
-        wanted = ceil(load / (step - load));
+    } else if (c->data.how == MR_LOADER_RANGES && look->has_os && loads_itself(c) > 0.5) {
+        wanted = ceil(load / (step - wait));
         used = (size_t)snprintf(
             out, cap,
             " The launching thread loads the data itself, %.3f ms a step: %.0f workers in the "
-            "background would keep up (%.3f / (%.3f - %.3f ms)).",
-            load / 1e6, wanted, load / 1e6, step / 1e6, load / 1e6);
+            "background would keep up (%.3f / (%.3f - %.3f ms that are saved)).",
+            load / 1e6, wanted, load / 1e6, step / 1e6, wait / 1e6);
     } else {
         snprintf(out, cap,
                  " The number of workers needed is unknown: the recording has no "
@@ -67,43 +67,48 @@ static void suggest(const struct mr_case *c, char *out, size_t cap)
 }
 
 struct wait_row {
-    uint64_t start_ns, ns;
+    uint64_t start_ns, ns, idle_ns;
 };
 
-static int by_length(const void *a, const void *b)
+static int by_idle(const void *a, const void *b)
 {
     const struct wait_row *x = a, *y = b;
-    if (x->ns != y->ns)
-        return x->ns < y->ns ? 1 : -1;
+    if (x->idle_ns != y->idle_ns)
+        return x->idle_ns < y->idle_ns ? 1 : -1;
     return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
+/* A row for each wait, as long as it took, with what the device idled in it. */
 static int waits_table(const struct mr_case *c, struct mr_table **out)
 {
     static const struct mr_column columns[] = {{"Start", MR_UNIT_NS, MR_CELL_INT},
                                                {"Duration", MR_UNIT_NS, MR_CELL_INT},
-                                               {"Name", MR_UNIT_NONE, MR_CELL_TEXT}};
-    struct mr_intervals starved = {0};
-    mr_intervals_and(&c->look->idle, &c->data.at, &starved);
-    struct wait_row *rows = starved.lost ? NULL : malloc((starved.n + 1) * sizeof *rows);
+                                               {"Name", MR_UNIT_NONE, MR_CELL_TEXT},
+                                               {"Idle in It", MR_UNIT_NS, MR_CELL_INT}};
+    const struct mr_intervals *waits = &c->data.at;
+    struct wait_row *rows = malloc((waits->n + 1) * sizeof *rows);
     struct mr_table *table = rows ? mr_table_create("waits", columns, MR_COUNT(columns)) : NULL;
+    size_t n = 0;
     if (!table) {
         free(rows);
-        mr_intervals_free(&starved);
-        return mr_error_nomem("evidence", starved.n * sizeof *rows);
+        return mr_error_nomem("evidence", waits->n * sizeof *rows);
     }
-    for (size_t i = 0; i < starved.n; i++)
-        rows[i] = (struct wait_row){starved.at[i].start_ns,
-                                    starved.at[i].end_ns - starved.at[i].start_ns};
-    qsort(rows, starved.n, sizeof *rows, by_length);
-    for (size_t i = 0; i < starved.n && i < MR_EVIDENCE; i++) {
+    for (size_t i = 0; i < waits->n; i++) {
+        const struct mr_interval *at = &waits->at[i];
+        uint64_t idle = mr_intervals_within(&c->look->idle, at->start_ns, at->end_ns);
+        if (idle > 0)
+            rows[n++] = (struct wait_row){at->start_ns, at->end_ns - at->start_ns, idle};
+    }
+    if (n > 1)
+        qsort(rows, n, sizeof *rows, by_idle);
+    for (size_t i = 0; i < n && i < MR_EVIDENCE; i++) {
         mr_table_row(table);
         mr_table_int(table, (int64_t)rows[i].start_ns);
         mr_table_int(table, (int64_t)rows[i].ns);
         mr_table_text(table, c->data.name);
+        mr_table_int(table, (int64_t)rows[i].idle_ns);
     }
     free(rows);
-    mr_intervals_free(&starved);
     return mr_table_finish(table, out);
 }
 
@@ -116,21 +121,34 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
         return mr_cannot_tell(out, "no kernels were recorded, so the device's idle time is "
                                    "unknown");
     if (c->data.how == MR_LOADER_UNKNOWN) {
-        if (idle < MR_WORTH * (double)look->wall_ns)
-            return mr_fine(out, "the device is idle %.1f%% of the time", mr_case_percent(c, idle));
+        /* launches, copies and the like do not load */
+        double may = (double)(c->idle_ns[MR_IDLE_HOST] + c->idle_ns[MR_IDLE_OS] +
+                              c->idle_ns[MR_IDLE_UNEXPLAINED]);
+        if (may < MR_WORTH * (double)look->wall_ns)
+            return mr_fine(out,
+                           "the device is idle %.1f%% of the time, %.1f%% in code of the program "
+                           "that may load data",
+                           mr_case_percent(c, idle), mr_case_percent(c, may));
         return mr_cannot_tell(
             out,
             "the device idles %.3f ms%s, but neither an NVTX range of the loader nor system "
             "calls were recorded: %s, or name the range (--range)",
             mr_case_ms(c, idle), mr_case_per(c), mr_recording_more(look->rec));
     }
+    if (mr_case_doubts(c) && (double)c->idle_ns[MR_IDLE_LOADER] < MR_WORTH * (double)look->wall_ns)
+        return mr_cannot_tell(out,
+                              "the device idles %.3f ms%s, %.3f ms of it while the launching "
+                              "thread runs its own code, which may load data: put an NVTX range "
+                              "around the loading and name it (--range)",
+                              mr_case_ms(c, idle), mr_case_per(c),
+                              mr_case_ms(c, (double)c->idle_ns[MR_IDLE_HOST]));
     suggest(c, workers, sizeof workers);
     snprintf(out->title, sizeof out->title, "the device waits for data %.1f%% of the time",
-             mr_case_percent(c, (double)c->starved_ns));
+             mr_case_percent(c, (double)c->idle_ns[MR_IDLE_LOADER]));
     snprintf(out->why, sizeof out->why,
              "the device idles %.3f ms%s, of it %.3f ms while the launching thread is in "
              "%s%s%s%s. The saving assumes that the program never waits for its loader.",
-             mr_case_ms(c, idle), mr_case_per(c), mr_case_ms(c, (double)c->starved_ns),
+             mr_case_ms(c, idle), mr_case_per(c), mr_case_ms(c, (double)c->idle_ns[MR_IDLE_LOADER]),
              c->data.how == MR_LOADER_RANGES ? "the range \"" : "", c->data.name,
              c->data.how == MR_LOADER_RANGES ? "\"" : "",
              c->data.how == MR_LOADER_WAITS ? ", not all of which may be for data" : "");
@@ -152,7 +170,8 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
                      ? "Put an NVTX range around the loading of data to be sure. "
                      : "",
                  workers);
-    mr_judge_saving(c, out, (double)c->starved_ns, c->data.how == MR_LOADER_RANGES ? 0.9 : 0.6);
+    mr_judge_saving(c, out, (double)c->idle_ns[MR_IDLE_LOADER],
+                    c->data.how == MR_LOADER_RANGES ? 0.9 : 0.6);
     return out->verdict == MR_FOUND ? waits_table(c, &out->evidence) : 0;
 }
 
@@ -180,64 +199,95 @@ static void while_text(const struct mr_case *c, const struct mr_interval *gap, c
              !most || most->what == MR_DOING_OWN ? "its own code" : mr_case_string(c, most->name));
 }
 
-static int gaps_table(const struct mr_case *c, uint64_t least_ns, struct mr_table **out)
+struct gap_row {
+    struct mr_interval gap;
+    uint64_t host_ns;
+};
+
+static int by_host(const void *a, const void *b)
+{
+    const struct gap_row *x = a, *y = b;
+    if (x->host_ns != y->host_ns)
+        return x->host_ns < y->host_ns ? 1 : -1;
+    return (x->gap.start_ns > y->gap.start_ns) - (x->gap.start_ns < y->gap.start_ns);
+}
+
+/* Gaps with host code in them, and their number. [out] out: for the caller to free(). */
+static int host_gaps(const struct mr_case *c, struct gap_row **out, uint64_t *out_n)
+{
+    const struct mr_intervals *idle = &c->look->idle;
+    struct gap_row *rows = malloc((idle->n + 1) * sizeof *rows);
+    uint64_t n = 0, p = 0;
+    if (!rows)
+        return mr_error_nomem("gaps", idle->n * sizeof *rows);
+    for (size_t i = 0; i < idle->n; i++) {
+        rows[n] = (struct gap_row){idle->at[i], 0};
+        for (; p < c->idle.n && c->idle.at[p].start_ns < idle->at[i].end_ns; p++)
+            if (c->idle.at[p].class == MR_IDLE_HOST)
+                rows[n].host_ns += c->idle.at[p].end_ns - c->idle.at[p].start_ns;
+        n += rows[n].host_ns > 0;
+    }
+    if (n > 1)
+        qsort(rows, n, sizeof *rows, by_host);
+    *out = rows;
+    *out_n = n;
+    return 0;
+}
+
+static int gaps_table(const struct mr_case *c, const struct gap_row *rows, uint64_t n,
+                      struct mr_table **out)
 {
     static const struct mr_column columns[] = {{"Start", MR_UNIT_NS, MR_CELL_INT},
                                                {"Duration", MR_UNIT_NS, MR_CELL_INT},
+                                               {"In Host Code", MR_UNIT_NS, MR_CELL_INT},
                                                {"Mostly in", MR_UNIT_NONE, MR_CELL_TEXT}};
-    const struct mr_intervals *idle = &c->look->idle;
     struct mr_table *table = mr_table_create("gaps", columns, MR_COUNT(columns));
     char text[140];
-    int rc = table ? 0 : mr_error_nomem("evidence", sizeof columns);
-    for (size_t i = 0; !rc && i < idle->n; i++) {
-        if (idle->at[i].end_ns - idle->at[i].start_ns < least_ns)
-            continue;
-        while_text(c, &idle->at[i], text, sizeof text);
+    if (!table)
+        return mr_error_nomem("evidence", sizeof columns);
+    for (uint64_t i = 0; i < n && i < MR_EVIDENCE; i++) {
+        while_text(c, &rows[i].gap, text, sizeof text);
         mr_table_row(table);
-        mr_table_int(table, (int64_t)idle->at[i].start_ns);
-        mr_table_int(table, (int64_t)(idle->at[i].end_ns - idle->at[i].start_ns));
+        mr_table_int(table, (int64_t)rows[i].gap.start_ns);
+        mr_table_int(table, (int64_t)(rows[i].gap.end_ns - rows[i].gap.start_ns));
+        mr_table_int(table, (int64_t)rows[i].host_ns);
         mr_table_text(table, text);
     }
-    rc = rc ? rc : mr_table_sort(table, "Duration", false);
-    if (rc) {
-        mr_table_destroy(table);
-        return rc;
-    }
-    mr_table_limit(table, MR_EVIDENCE);
     return mr_table_finish(table, out);
 }
 
 static int judge_gaps(const struct mr_case *c, struct mr_judgement *out)
 {
     const struct mr_look *look = c->look;
-    uint64_t least = mr_case_gap_ns(c), n = 0, ns = 0;
+    double host = (double)c->idle_ns[MR_IDLE_HOST];
+    struct gap_row *rows = NULL;
+    uint64_t n = 0;
     if (look->place.n_kernels == 0)
         return mr_cannot_tell(out, "no kernels were recorded, so the device's idle time is "
                                    "unknown");
     if (!look->has_calls)
         return mr_cannot_tell(out, "no CUDA calls of this process were recorded, so the cause of "
                                    "the gaps is unknown");
-    for (size_t i = 0; i < look->idle.n; i++) {
-        uint64_t gap = look->idle.at[i].end_ns - look->idle.at[i].start_ns;
-        n += gap >= least;
-        ns += gap >= least ? gap : 0;
-    }
+    int rc = host_gaps(c, &rows, &n);
+    if (rc)
+        return rc;
     snprintf(out->title, sizeof out->title,
              "the device idles while the launching thread runs its own code");
     snprintf(out->why, sizeof out->why,
-             "%" PRIu64 " gaps of at least %.3f ms (5%% of a step, 100 us) make %.3f ms%s; for "
-             "%.3f ms of it the launching thread was in no CUDA call%s and not in the "
-             "loader. At most that is saved.",
-             n, (double)least / 1e6, mr_case_ms(c, (double)ns), mr_case_per(c),
-             mr_case_ms(c, (double)c->own_gap_ns),
+             "in %" PRIu64 " gaps, of any length, the launching thread was for %.3f ms%s in no "
+             "CUDA call%s, not in the loader and not between two launches of a burst (class host "
+             "code of the report idle_breakdown). At most that is saved.",
+             n, mr_case_ms(c, host), mr_case_per(c),
              look->has_os ? ", in no system call"
-                          : "; system calls were not recorded, so it may have waited in one");
+                          : " (system calls were not recorded, so it may have waited in one)");
     snprintf(out->advice, sizeof out->advice,
              "Move host work (metrics, logging, augmentation, Python) off the launching thread "
              "or behind the launches of the next step; NVTX ranges show which part it is (see "
              "While Idle in the report step_breakdown).");
-    mr_judge_saving(c, out, (double)c->own_gap_ns, look->has_os ? 0.5 : 0.3);
-    return out->verdict == MR_FOUND ? gaps_table(c, least, &out->evidence) : 0;
+    mr_judge_saving(c, out, host, look->has_os ? 0.5 : 0.3);
+    rc = out->verdict == MR_FOUND ? gaps_table(c, rows, n, &out->evidence) : 0;
+    free(rows);
+    return rc;
 }
 
 const struct mr_rule mr_rules_data[] = {

@@ -17,16 +17,6 @@ static bool pins(const struct mr_case *c, const struct mr_rec_api *api)
     return api->class == MR_CALL_PIN;
 }
 
-static bool synchronizes(const struct mr_case *c, const struct mr_rec_api *api)
-{
-    const struct mr_recording *rec = c->look->rec;
-    if (!mr_case_launches(c, api->thread) || c->after_copy[api - rec->apis])
-        return false;
-    if (api->class == MR_CALL_SYNC)
-        return true;
-    return api->class == MR_CALL_COPY && api->n_ops > 0 && !mr_call_named_async(rec, api);
-}
-
 static bool allocates(const struct mr_case *c, const struct mr_rec_api *api)
 {
     return api->class == MR_CALL_ALLOC && !mr_call_named_async(c->look->rec, api);
@@ -78,9 +68,9 @@ static int judge(const struct mr_case *c, const struct held_rule *rule, struct m
                  mr_case_per(c), names);
         snprintf(out->why, sizeof out->why,
                  "%" PRIu64
-                 " calls that take %.3f ms%s. Counted for each: the device's idle time from its "
-                 "start to the next operation after it, without waits for the loader, at most "
-                 "the call's own time, which the thread would gain without it.",
+                 " calls that take %.3f ms%s. Counted for each: the device's idle time in the call "
+                 "and up to 100 us after it, until the next operation, without waits for the "
+                 "loader; at most the call's own time, which the thread would gain without it.",
                  hold.n, mr_case_ms(c, (double)hold.call_ns), mr_case_per(c));
         snprintf(out->advice, sizeof out->advice, "%s", rule->advice);
         mr_judge_saving(c, out, (double)hold.cost_ns, rule->confidence);
@@ -105,7 +95,7 @@ static int judge_pins(const struct mr_case *c, struct mr_judgement *out)
 static int judge_syncs(const struct mr_case *c, struct mr_judgement *out)
 {
     static const struct held_rule rule = {
-        synchronizes, "synchronizing calls",
+        mr_case_syncs, "synchronizing calls and read-backs",
         "Read results rarely and late: no loss.item(), .cpu(), print(tensor) or "
         "torch.cuda.synchronize() in each step; keep losses on the device and read them every "
         "100 steps, or copy them with non_blocking=True and read them a step later.",

@@ -180,7 +180,9 @@ static enum mr_idle_class own_class(const struct sort *s, const struct mr_blame 
 static void hold(struct sort *s, uint32_t index, enum mr_idle_class class)
 {
     const struct mr_rec_api *call = &s->look->rec->apis[index];
-    uint64_t own_ns = MR_MIN(call->end_ns - call->start_ns, (uint64_t)RESTART_NS);
+    uint64_t busy_ns = call->end_ns - call->start_ns -
+                       mr_intervals_within(&s->look->idle, call->start_ns, call->end_ns);
+    uint64_t own_ns = MR_MIN(busy_ns, (uint64_t)RESTART_NS);
     if (s->held != MR_NONE && own_ns <= s->left_ns)
         return;
     s->held = index;

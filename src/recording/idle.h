@@ -39,8 +39,9 @@ void mr_data_waits_free(struct mr_data_waits *data);
  * By what the thread did whose operation ended the gap (mr_blame_idle()). The first that holds:
  *   loader         the time lies in a wait for data
  *   communication  the thread is in a range or call of NCCL, RCCL, MPI or torch's c10d
- *   restart        a call that held the thread has returned within this gap: up to 100 us, and at
- *                  most the call's own time, of own code, launches and latency count for the call
+ *   restart        a call that held the thread has returned within this gap: up to 100 us of own
+ *                  code, launches and latency count for the call, with the idle time in it at most
+ *                  its own time: by so much sooner the thread would have gone on
  *   switch         the next operation was given to the device before, and another process's was
  *                  the last on it
  *   launch         the next operation was given to the device before: latency

@@ -12,7 +12,8 @@
 enum {
     MARGIN = 20,
     LEFT = 218,
-    TOP = 156,
+    VERDICT = 72,
+    LINES = 17,
     LANE = 26,
     THREAD_ROW = 18,
     GROUP = 30,
@@ -43,6 +44,7 @@ struct overview {
     const struct mr_timeline *tl;
     FILE *file; /* NULL: only the height is asked for */
     double y;
+    double top;   /* of the lanes: below the head */
     double scale; /* pixels a ns */
     bool events;  /* of the lanes: the second time; the first time their grounds and names */
     uint64_t
@@ -281,7 +283,7 @@ static void draw_axis(struct overview *o, double bottom)
         double t = (double)i * step;
         char label[64];
         double x = LEFT + (t - from) * o->scale;
-        rect(o, x, TOP, 1, bottom - TOP, LINE);
+        rect(o, x, o->top, 1, bottom - o->top, LINE);
         snprintf(label, sizeof(label), "%.*f %s", digits, t / each, unit);
         if (x < MR_OVERVIEW_W - MARGIN - 20)
             text(o, x, bottom + 14, x < LEFT + 20 ? MR_LEFT : MR_MIDDLE, false, 11, SOFT, label);
@@ -302,12 +304,12 @@ static void draw_steps(struct overview *o, double bottom)
         if (x - last < 3)
             continue;
         last = x;
-        rect(o, LEFT + x, TOP - 8, 1.4, 7, STEP);
+        rect(o, LEFT + x, o->top - 8, 1.4, 7, STEP);
         if (lines)
-            rect(o, LEFT + x, TOP, 1, bottom - TOP, faded(STEP, 0.3));
+            rect(o, LEFT + x, o->top, 1, bottom - o->top, faded(STEP, 0.3));
     }
     if (steps->n)
-        text(o, LEFT - 10, TOP - 5, MR_RIGHT, false, 12, STEP, "steps begin");
+        text(o, LEFT - 10, o->top - 5, MR_RIGHT, false, 12, STEP, "steps begin");
 }
 
 /* A bar of where a step's time goes. */
@@ -346,19 +348,29 @@ static void draw_parts(struct overview *o, double y)
     }
 }
 
-/* At most two lines. */
-static void draw_lines(struct overview *o, double y, uint32_t colour, const char *what)
+/* The length of a text's first line, cut at a blank where there is one. */
+static size_t line_length(const char *what)
 {
     size_t most = (MR_OVERVIEW_W - 2 * MARGIN) / MR_LETTER_W, n = strlen(what);
-    char cut[256];
-    if (n > most)
-        for (n = most; n > most / 2 && what[n] != ' ';)
-            n--;
-    text(o, MARGIN, y, MR_LEFT, false, 12, colour,
-         (snprintf(cut, sizeof(cut), "%.*s", (int)n, what), cut));
-    if (what[n])
-        text(o, MARGIN, y + 17, MR_LEFT, false, 12, colour,
-             fitted(what + n + 1, MR_OVERVIEW_W - 2.0 * MARGIN, cut));
+    if (n <= most)
+        return n;
+    for (n = most; n > most / 2 && what[n] != ' ';)
+        n--;
+    return n;
+}
+
+/* The whole text, in as many lines as it needs; returns how many. */
+static uint32_t draw_lines(struct overview *o, double y, uint32_t colour, const char *what)
+{
+    uint32_t n_lines = 0;
+    char line[256];
+    while (*what) {
+        size_t n = line_length(what);
+        snprintf(line, sizeof line, "%.*s", (int)n, what);
+        text(o, MARGIN, y + LINES * n_lines++, MR_LEFT, false, 12, colour, line);
+        what += n + (what[n] == ' ');
+    }
+    return n_lines;
 }
 
 static void draw_head(struct overview *o)
@@ -390,8 +402,11 @@ static void draw_head(struct overview *o)
              (unsigned long long)tl->count[MR_SHAPE_D2H],
              tl->rec->n_dropped ? "  \xc2\xb7  records were dropped" : "");
     text(o, MARGIN, 50, MR_LEFT, false, 12, SOFT, line);
-    draw_lines(o, 72, tl->story->data_bound ? STEP : TEXT, tl->story->verdict);
-    draw_parts(o, 106);
+    uint32_t n_lines =
+        draw_lines(o, VERDICT, tl->story->data_bound ? STEP : TEXT, tl->story->verdict);
+    double parts = VERDICT + LINES * MR_MAX(n_lines, 2);
+    draw_parts(o, parts);
+    o->top = parts + 50;
 }
 
 static void draw_legend(struct overview *o, double y)
@@ -411,7 +426,9 @@ static void draw_legend(struct overview *o, double y)
 
 uint32_t mr_overview_height(const struct mr_timeline *tl)
 {
-    struct overview o = {.tl = tl, .y = TOP};
+    struct overview o = {.tl = tl};
+    draw_head(&o);
+    o.y = o.top;
     draw_lanes(&o);
     return (uint32_t)o.y + AXIS + LEGEND + 8;
 }
@@ -427,16 +444,16 @@ int mr_overview_draw(const struct mr_timeline *tl, FILE *file)
     double bottom = height - AXIS - LEGEND - 8;
     rect(o, 0, 0, MR_OVERVIEW_W, height, 0xffffff);
     draw_head(o);
-    o->y = TOP;
+    o->y = o->top;
     draw_lanes(o);
     draw_axis(o, bottom); /* lines lie on the grounds and under the events */
     draw_steps(o, bottom);
-    o->y = TOP;
+    o->y = o->top;
     o->events = true;
     draw_lanes(o);
     draw_legend(o, bottom + AXIS + 10);
     if (tl->n_lanes == 0)
-        text(o, MR_OVERVIEW_W / 2.0, TOP + 10, MR_MIDDLE, false, 12, FAINT,
+        text(o, MR_OVERVIEW_W / 2.0, o->top + 10, MR_MIDDLE, false, 12, FAINT,
              "No events in this recording");
     free(o);
     return 0;

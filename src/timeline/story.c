@@ -14,7 +14,7 @@ static void share_out(const struct mr_case *c, struct mr_tl_story *out)
         return;
     double compute = (double)mr_intervals_measure(&look->compute),
            idle = (double)mr_intervals_measure(&look->idle);
-    double loader = MR_MIN((double)c->starved_ns, idle);
+    double loader = MR_MIN((double)c->idle_ns[MR_IDLE_LOADER], idle);
     out->part[MR_SHARE_COMPUTE] = MR_MIN(compute / wall, 1);
     out->part[MR_SHARE_LOADER] = MR_MIN(loader / wall, 1);
     out->part[MR_SHARE_IDLE] = MR_MAX(idle - loader, 0) / wall;
@@ -48,7 +48,7 @@ static int look_at(struct mr_recording *rec, const struct mr_place *place, struc
     return rc;
 }
 
-/* The first line of the advice, without how it came about. Who cannot tell whether data was waited
+/* All that the advice says first: what limits it is not left out. Who cannot tell whether data was waited
  * for shows none of it. */
 static int put_verdict(struct mr_recording *rec, struct mr_tl_story *out)
 {
@@ -57,7 +57,7 @@ static int put_verdict(struct mr_recording *rec, struct mr_tl_story *out)
     if (rc)
         return rc;
     const char *text = mr_advice_summary(advice);
-    snprintf(out->verdict, sizeof(out->verdict), "%.*s", (int)strcspn(text, ";"), text);
+    snprintf(out->verdict, sizeof(out->verdict), "%s", text);
     out->data_bound = mr_advice_bound(advice) == MR_BOUND_DATA;
     if (mr_advice_bound(advice) == MR_BOUND_UNKNOWN) {
         out->part[MR_SHARE_IDLE] += out->part[MR_SHARE_LOADER];

@@ -87,7 +87,7 @@ struct mr_tl_story {
     double part[MR_N_SHARES];  /* 0 all: kernels were not recorded */
     uint64_t n_steps, wall_ns; /* that the shares are of, without those that warm up */
     uint64_t from_ns, to_ns;   /* where these are; 0, 0: nowhere */
-    char verdict[640];         /* as millrace analyze begins; "": no device work */
+    char verdict[2048];        /* what millrace analyze says first; "": no device work */
     bool data_bound;           /* it says so */
 };
 /* timeline_story.c. Free with mr_timeline_story_free() in any case. */

@@ -3,8 +3,8 @@ $ "$MAKE_RECORDING" starved starved.sqlite && "$MAKE_RECORDING" empty empty.sqli
 # The same loop with pageable and with page-locked memory: different, right things.
 $ millrace analyze pageable.sqlite
 data-bound: the GPU waited 36% of the step (1.693 of 4.751 ms) for data: 0.015 ms for the loader,
-1.678 ms for copies to the device; 39 steps after warming up, from one NVTX range "step" to the
-next; fix first: pageable_copies (saves 32.9%)
+1.678 ms for copies to the device; most of the idle time is copy calls (1% of the step); 39 steps
+after warming up, from one NVTX range "step" to the next; fix first: pageable_copies (saves 32.9%)
 
 pageable_copies: 39 of 39 copies of more than 64 KiB use pageable memory (5.0 GB/s)
   saves     1.564 ms a step, 32.9% (confidence 0.66)
@@ -24,30 +24,11 @@ pageable_copies: 39 of 39 copies of more than 64 KiB use pageable memory (5.0 GB
              25.808605 ms  1.678 ms  8.389 MB  5.000 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.678 ms
             (34 more: --all)
 
-blocking_async: 39 asynchronous copies still block the launching thread
-  saves     0.050 ms a step, 1.1% (confidence 0.71)
-  why       calls of 1.722 ms a step: asynchronous copies of pageable memory that did not return
-            before the memory was read, and waits for a page-locked copy directly after its call (0
-            of the 39 costliest). Counted: the device's idle time until the next operation, at most
-            each call's own time. Threshold: 1% of the time.
-  do        non_blocking=True needs page-locked memory (pin_memory=True), and .to(device) without it
-            waits for the copy: use both, and synchronise only where a result is read.
-                    Start  Duration  Name             TID  Idle Caused
-            -------------  --------  ---------------  ---  -----------
-              6.765721 ms  1.722 ms  cudaMemcpyAsync  100     50.00 us
-             11.516442 ms  1.722 ms  cudaMemcpyAsync  100     50.00 us
-             16.267163 ms  1.722 ms  cudaMemcpyAsync  100     50.00 us
-             21.017884 ms  1.722 ms  cudaMemcpyAsync  100     50.00 us
-             25.768605 ms  1.722 ms  cudaMemcpyAsync  100     50.00 us
-            (34 more: --all)
-
-Each saving is for fixing that problem alone: savings overlap and do not add up.
-
 Cannot tell:
   link_rate, because no page-locked copy of 1 MiB or more was recorded in the steps
 
-Fine: allocation_in_loop, context_switches, copy_on_compute_stream, data_starvation, gpu_gaps,
-      launch_bound, memset_sync, pinning_in_loop, small_copies, sync_in_loop, tensor_cores
+Fine: allocation_in_loop, blocking_async, context_switches, copy_on_compute_stream, data_starvation,
+      gpu_gaps, launch_bound, memset_sync, pinning_in_loop, small_copies, sync_in_loop, tensor_cores
 $ millrace analyze good.sqlite
 not data-bound: the GPU waited 0.2% of the step (0.005 of 2.931 ms) for data (0.000 ms for the
 loader, 0.005 ms for copies to the device), computed 100% and was idle 0%; 39 steps after warming
@@ -69,11 +50,12 @@ Fine:
 # Waiting for the loader, and how many workers would do.
 $ millrace analyze starved.sqlite --rule data_starvation --cores 64 | head -14
 data-bound: the GPU waited 50% of the step (2.924 of 5.849 ms) for data: 2.757 ms for the loader,
-0.167 ms for copies to the device; 39 steps after warming up, from one NVTX range "step" to the
-next; fix first: data_starvation (saves 47.1%)
+0.167 ms for copies to the device; most of the idle time is waiting for the loader (47% of the
+step); 39 steps after warming up, from one NVTX range "step" to the next; fix first: data_starvation
+(saves 47.1%)
 
 data_starvation: the device waits for data 47.1% of the time
-  saves     2.757 ms a step, 47.1% (confidence 0.85)
+  saves     2.757 ms a step, 47.1% (confidence 0.72)
   why       the device idles 2.760 ms a step, of it 2.757 ms while the launching thread is in the
             range "data". The saving assumes that the program never waits for its loader. Threshold:
             1% of the time.
@@ -81,7 +63,6 @@ data_starvation: the device waits for data 47.1% of the time
             prefetch_factor=4, persistent_workers=True)), or make samples cheaper: decode at the
             size that is used, resize and normalise on the device, pack small files. 2 worker
             processes are in the recording: 2 x 5.849 ms / (5.849 - 2.757 ms) = 4 workers would keep
-            up.
 $ millrace analyze starved.sqlite --rule data_starvation --cores 3 --json | grep -o 'has 3 cores only'
 has 3 cores only
 # Nothing recorded: nothing is made up.

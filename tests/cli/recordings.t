@@ -1,28 +1,29 @@
 # Recordings of real programs on a real GPU: tests/data/README.md says which.
 $ for n in mnist_w0 mnist_w2 mnist_w2pin cupy; do gunzip -c "$TEST_DATA/$n.sqlite.gz" >$n.sqlite; done
-$ millrace analyze mnist_w0.sqlite | head -3
+$ millrace analyze mnist_w0.sqlite | head -4
 data-bound: the GPU waited 78% of the step (11.989 of 15.351 ms) for data: 11.790 ms for the loader,
-0.199 ms for copies to the device; 19 steps after warming up, from one NVTX range "step" to the
-next; fix first: data_starvation (saves 76.8%)
-$ millrace analyze mnist_w2.sqlite | grep -e '^[a-z_]*: ' -e ' workers would' -e 'workers that'
+0.199 ms for copies to the device; most of the idle time is waiting for the loader (77% of the
+step), then host code (1%); 19 steps after warming up, from one NVTX range "step" to the next; fix
+first: data_starvation (saves 76.8%)
+$ millrace analyze mnist_w2.sqlite | grep -e '^[a-z]*_[a-z_]*: ' -e ' workers would' -e 'workers that'
 data_starvation: the device waits for data 50.7% of the time
             processes are in the recording: 2 x 7.143 ms / (7.143 - 3.621 ms) = 5 workers would keep
 pageable_copies: 19 of 19 copies of more than 64 KiB use pageable memory (14.9 GB/s)
-blocking_async: 19 asynchronous copies still block the launching thread
+gpu_gaps: the device idles while the launching thread runs its own code
 tensor_cores: by their names, 13% of kernel time multiplies matrices without tensor cores
-$ millrace analyze mnist_w2pin.sqlite | grep -e '^[a-z_]*: ' -e 'pageable_copies'
+$ millrace analyze mnist_w2pin.sqlite | grep -e '^[a-z]*_[a-z_]*: ' -e 'pageable_copies'
 data_starvation: the device waits for data 55.5% of the time
 tensor_cores: by their names, 13% of kernel time multiplies matrices without tensor cores
 copy_on_compute_stream: 19 copies run on the stream of the kernels
       memset_sync, pageable_copies, pinning_in_loop, small_copies, sync_in_loop
 $ millrace analyze cupy.sqlite | sed -n '1,7p'
 data-bound: the GPU waited 28% of the step (0.142 of 0.507 ms) for data: 0.000 ms for the loader,
-0.142 ms for copies to the device; 59 steps after warming up, from one NVTX range "step" to the
+0.142 ms for copies to the device; the largest part of the idle time is copy calls (7% of the step),
+then read-back or synchronization (5%); 59 steps after warming up, from one NVTX range "step" to the
 next; fix first: pageable_copies (saves 18.5%)
 
 pageable_copies: 29 of 59 copies of more than 64 KiB use pageable memory (20.2 GB/s)
-  saves     0.094 ms a step, 18.5% (confidence 0.81)
-  why       exposed time 0.102 ms a step x (1 - pageable 20.2 GB/s / page-locked 53.7 GB/s, the
+  saves     0.094 ms a step, 18.5% (confidence 0.78)
 $ millrace report mnist_w2.sqlite -r mem_ops --sort duration --limit 3
 Copies and memsets in order (mem_ops)
 
@@ -62,6 +63,28 @@ median  1146       0  3,399.863190 ms  3.539 ms       3.089 ms         0 ns     
 p95     1146       0  3,358.775776 ms  12.40 ms       2.936 ms         0 ns      272.5 us          0 ns  9.188 ms       74.1%           190.4 us          8.113 ms          884.7 us  load: poll 58%, loa...%, load: munmap 5%
 
 Steps from one NVTX range "step" to the next (confidence 0.95, 0 pauses left out). Compute: kernels, memsets, copies inside the device. Others: what other processes run there. Compute alone + copy hidden + copy exposed + others alone + idle = duration. Mean and sum are of the steps after warming up.
+$ millrace report mnist_w2.sqlite -r idle_breakdown
+Idle time by class (idle_breakdown)
+
+ PID  Device  Class                           Mean a Step  Of Idle  Of Step     Total  Most in a Step  Steps with It
+----  ------  ------------------------------  -----------  -------  -------  --------  --------------  -------------
+1146       0  waiting for the loader             3.621 ms    90.9%    50.7%  68.81 ms        8.704 ms             19
+1146       0  communication                          0 ns     0.0%     0.0%      0 ns            0 ns              0
+1146       0  read-back or synchronization       20.00 us     0.5%     0.3%  380.0 us        27.29 us             19
+1146       0  copy calls                         80.79 us     2.0%     1.1%  1.535 ms        174.4 us             19
+1146       0  allocation and loading of code         0 ns     0.0%     0.0%      0 ns            0 ns              0
+1146       0  launch overhead                    76.33 us     1.9%     1.1%  1.450 ms        94.73 us             19
+1146       0  switch between processes               0 ns     0.0%     0.0%      0 ns            0 ns              0
+1146       0  operating system                   14.07 us     0.4%     0.2%  267.3 us        87.99 us              4
+1146       0  host code                          172.3 us     4.3%     2.4%  3.273 ms        227.0 us             19
+1146       0  unexplained                            0 ns     0.0%     0.0%      0 ns            0 ns              0
+1146       0  idle                               3.985 ms   100.0%    55.8%  75.71 ms        9.188 ms             19
+1146       0  copy exposed                       216.7 us        -     3.0%  4.118 ms        274.6 us             19
+1146       0  communication exposed                  0 ns        -     0.0%      0 ns            0 ns              0
+1146       0  compute                            2.941 ms        -    41.2%  55.88 ms        3.089 ms             19
+1146       0  step                               7.143 ms        -   100.0%  135.7 ms        12.40 ms             19
+
+19 steps after warming up, from one NVTX range "step" to the next. The classes add up to idle; idle, copies and communication that no compute hides, and compute to the step.
 $ millrace report cupy.sqlite -r cuda_gpu_mem_time_sum,cuda_gpu_mem_size_sum,cuda_gpu_kern_sum --limit 4
 Memory operations by time (cuda_gpu_mem_time_sum)
 
