@@ -51,14 +51,16 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-uint64_t mr_idle_burst_ns(const struct mr_look *look, const struct mr_thread_log *log)
+/* Pauses between two calls that end a burst of launches: ten median ones of the thread, between
+ * 100 us and 5% of a step. */
+static int find_burst(const struct mr_look *look, const struct mr_thread_log *log, uint64_t *out_ns)
 {
     uint64_t n = 0, longest = NO_STEP_NS, *pause = malloc((log->n_doings + 1) * sizeof *pause);
     const struct mr_doing *last = NULL;
     if (look->n_steps > 0)
         longest = MR_MAX(look->wall_ns / look->n_steps / BURST_SHARE, (uint64_t)BURST_NS);
     if (!pause)
-        return 0;
+        return mr_error_nomem("pauses", log->n_doings * sizeof *pause);
     for (uint64_t i = 0; i < log->n_doings; i++) {
         if (!launches(&log->doing[i]))
             continue;
@@ -70,7 +72,8 @@ uint64_t mr_idle_burst_ns(const struct mr_look *look, const struct mr_thread_log
         qsort(pause, n, sizeof *pause, by_number);
     uint64_t usual = n > 0 ? pause[n / 2] * BURST_PAUSES : 0;
     free(pause);
-    return MR_MIN(MR_MAX(usual, (uint64_t)BURST_NS), longest);
+    *out_ns = MR_MIN(MR_MAX(usual, (uint64_t)BURST_NS), longest);
+    return 0;
 }
 
 /* ---- sorting ---- */
@@ -267,11 +270,11 @@ static int sort_gap(struct sort *s, const struct mr_interval *gap)
     return rc;
 }
 
-static void learn_thread(const struct mr_look *look, const struct mr_thread_log *log,
-                         struct thread_facts *out)
+static int learn_thread(const struct mr_look *look, const struct mr_thread_log *log,
+                        struct thread_facts *out)
 {
     uint64_t n = log->n_doings, k = log->n_scopes;
-    *out = (struct thread_facts){mr_idle_burst_ns(look, log), UINT64_MAX, 0};
+    *out = (struct thread_facts){0, UINT64_MAX, 0};
     if (n > 0) {
         out->first_ns = log->doing[0].start_ns;
         out->last_ns = log->doing[n - 1].end_ns;
@@ -280,6 +283,7 @@ static void learn_thread(const struct mr_look *look, const struct mr_thread_log 
         out->first_ns = MR_MIN(out->first_ns, log->scope[0].start_ns);
         out->last_ns = MR_MAX(out->last_ns, log->scope[k - 1].end_ns);
     }
+    return find_burst(look, log, &out->burst_ns);
 }
 
 int mr_idle_sort(const struct mr_look *look, const struct mr_data_waits *data, struct mr_idle *out)
@@ -293,8 +297,8 @@ int mr_idle_sort(const struct mr_look *look, const struct mr_data_waits *data, s
         rc = mr_error_nomem("idle times", look->rec->n_strings);
         goto end;
     }
-    for (uint32_t l = 0; l < look->n_logs; l++)
-        learn_thread(look, &look->logs[l], &s.facts[l]);
+    for (uint32_t l = 0; rc == 0 && l < look->n_logs; l++)
+        rc = learn_thread(look, &look->logs[l], &s.facts[l]);
     for (size_t i = 0; rc == 0 && i < look->idle.n; i++)
         rc = sort_gap(&s, &look->idle.at[i]);
 end:

@@ -92,10 +92,6 @@ void mr_idle_add_up(const struct mr_idle *idle, uint64_t from_ns, uint64_t to_ns
 /* The most time; of two with the same, the first. */
 enum mr_idle_class mr_idle_most(const uint64_t ns[MR_N_IDLE]);
 
-/* Pauses between two calls that end a burst of launches: ten median ones of the thread, between
- * 100 us and 5% of a step. */
-uint64_t mr_idle_burst_ns(const struct mr_look *look, const struct mr_thread_log *log);
-
 /* ---- communication ---- */
 
 /* Of NCCL, RCCL, MPI, c10d: a kernel's, a range's or a call's name. */

@@ -48,8 +48,8 @@ static int look_at(struct mr_recording *rec, const struct mr_place *place, struc
     return rc;
 }
 
-/* All that the advice says first: what limits it is not left out. Who cannot tell whether data was waited
- * for shows none of it. */
+/* All that the advice says first: what limits it is not left out. Who cannot tell whether data was
+ * waited for shows none of it. */
 static int put_verdict(struct mr_recording *rec, struct mr_tl_story *out)
 {
     struct mr_advice *advice;
