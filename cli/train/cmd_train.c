@@ -26,7 +26,8 @@ static const char *const not_of_trainer[] = {
     "mask",        "cu-seqlens", "pack-length", "bad",
     "max-bad",     "read-ahead", "queue-depth", "max-memory",
     "storage",     "streams",    "direct",      "gpu-decode",
-    "force-state", "in-order",   "on-host",     NULL};
+    "force-state", "in-order",   "on-host",     "shared",
+    NULL};
 
 const struct mr_option train_options[] = {
     OPT("model", 'm', MR_OPT_STRING, model, model, .initial = "mnist-cnn", .meta = "MODEL",

@@ -173,6 +173,8 @@ struct mr_loader_opts {
      * stream of that copy, or with mr_stream_any(): its memory is used again once the copy has
      * passed. No op runs on the device. Not with MR_CACHE_DEVICE and MR_STORAGE_GDS. */
     int on_host;
+    /* 1: the host halves of slots are in memory that other processes can map: for serve.h. */
+    int shared;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_loader_opts_init(); see millrace.h. */

@@ -94,14 +94,12 @@ void mr_shared_memory_release(struct mr_shared_memory *m)
     free(m);
 }
 
-void mr_shared_block_destroy(struct mr_shared_memory *m, const struct mr_shared_block *block)
+/* Unmaps a block. Returns whether it is this process's file. */
+static bool unmap(struct mr_shared_memory *m, const struct mr_shared_block *block)
 {
-    if (!block->data)
-        return;
     if (!mr_process_is(&m->process)) {
         munmap(block->data, block->bytes);
-        mr_shared_memory_release(m);
-        return;
+        return false;
     }
     pthread_mutex_lock(&m->lock);
     for (uint32_t i = 0; i < m->n; i++)
@@ -111,9 +109,25 @@ void mr_shared_block_destroy(struct mr_shared_memory *m, const struct mr_shared_
         }
     pthread_mutex_unlock(&m->lock);
     munmap(block->data, block->bytes);
+    return true;
+}
+
+void mr_shared_block_leave(struct mr_shared_memory *m, const struct mr_shared_block *block)
+{
+    if (!block->data)
+        return;
+    unmap(m, block);
+    mr_shared_memory_release(m);
+}
+
+void mr_shared_block_destroy(struct mr_shared_memory *m, const struct mr_shared_block *block)
+{
+    if (!block->data)
+        return;
     /* Other processes have it mapped: its pages go all the same. */
-    fallocate(m->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)block->offset,
-              (off_t)block->bytes);
+    if (unmap(m, block))
+        fallocate(m->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)block->offset,
+                  (off_t)block->bytes);
     mr_shared_memory_release(m);
 }
 
@@ -139,7 +153,9 @@ int mr_shared_memory_create(const char *what, uint64_t bytes, struct mr_shared_b
     mr_process_note(&m->process);
     m->users = 1;
     m->fd = mr_memfd_create(m->what, 0);
-    int rc = m->fd < 0 ? m->fd : mr_shared_block_create(m, bytes, first);
+    int rc = m->fd < 0 ? m->fd : 0;
+    if (rc == 0 && first)
+        rc = mr_shared_block_create(m, bytes, first);
     if (rc == 0) {
         *out = m;
         return 0;

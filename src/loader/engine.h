@@ -34,6 +34,7 @@
  *   gate.h     who may call it, and closing during a call   gate.c
  *   consumers.h  threads that take batches, in turns        consumers.c
  *   budget.h   permits and a ceiling shared with others     budget.c
+ *   shared.h   batches that other processes read            shared.c
  *
  * loader.c opens and closes; handout.c is the consumer's side; state.c saves and loads a run's
  * place, and unfinished.h the batches before it that are still to be made.
@@ -120,8 +121,9 @@ struct mr_loader {
     struct mr_transform *chain; /* NULL: none */
     struct mr_device *device, *own_device;
     struct mr_device_info device_info;
-    bool ships;                 /* batches are copied to memory of the device's own */
-    struct mr_storage *storage; /* NULL: nothing is read */
+    struct mr_shared_memory *own_shared; /* what slots are in, if it is not the data set's */
+    bool ships;                          /* batches are copied to memory of the device's own */
+    struct mr_storage *storage;          /* NULL: nothing is read */
     bool caching, chain_acquired;
     /* Pictures are decoded as far as the first ops of this track of the chain want them. -1: all of
      * a picture is decoded, or none if nothing is made from it. */

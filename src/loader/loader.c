@@ -1,5 +1,6 @@
 /* Opening and closing a loader: its parts one after the other. */
 #include "loader/engine.h"
+#include "loader/shared.h"
 #include "transform/transform.h"
 
 #include <stdlib.h>
@@ -112,12 +113,14 @@ static int create_ring(struct mr_loader *ld)
     bool unified = ld->device_info.unified;
     ld->ring.device = ld->device;
     ld->ring.host_kind = unified || !ld->opts.pin ? MR_PAGEABLE : MR_PINNED;
-    ld->ring.shared = ld->ds->shared;
+    int rc = mr_loader_share(ld);
+    if (rc < 0)
+        return rc;
     ld->ring.awaits_release = ld->backends.writes_device || ld->opts.on_host;
     ld->ring.n_places = ld->ring.n_slots;
     if (!ld->opts.in_order)
         ld->ring.n_places = MR_MAX(MR_PLACES_A_SLOT * ld->ring.n_slots, MR_MIN_PLACES);
-    int rc = mr_ring_create(&ld->ring, &ld->layout, ld->opts.batch_size, ld->ships);
+    rc = mr_ring_create(&ld->ring, &ld->layout, ld->opts.batch_size, ld->ships);
     if (rc < 0)
         return rc;
     rc = mr_opening_create(ld);
@@ -198,6 +201,7 @@ static void free_parts(struct mr_loader *ld)
         mr_device_close(ld->own_device);
     for (int f = 0; f < MR_MAX_FIELDS; f++)
         free(ld->layout.field[f].device_part);
+    mr_shared_memory_release(ld->own_shared);
     mr_plan_end(&ld->plan);
     mr_gate_destroy(&ld->gate);
     mr_consumers_destroy(&ld->consumers);

@@ -67,7 +67,9 @@ void mr_slot_memory_destroy(struct mr_slot_memory *m)
 {
     if (m->registered)
         mr_memory_unregister(m->device, m->block.data, m->block.bytes);
-    if (m->shared)
+    if (m->shared && m->kept)
+        mr_shared_block_leave(m->shared, &m->block);
+    else if (m->shared)
         mr_shared_block_destroy(m->shared, &m->block);
     else
         mr_memory_release(m->device, m->host_kind, m->host, NULL);

@@ -51,6 +51,7 @@ struct mr_slot_memory {
     struct mr_shared_memory *shared; /* the host halves are a block of it; NULL: the pool's */
     struct mr_shared_block block;
     bool registered;  /* the block is page-locked */
+    bool kept;        /* another process may read the block after this one has unmapped it */
     uint32_t n_users; /* slots; the last one's end gives it back */
 };
 
