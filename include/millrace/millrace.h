@@ -19,6 +19,7 @@
  *   dlpack.h     batches as other libraries' tensors  shm.h   memory that processes share
  *   budget.h     threads and memory that loaders share
  *   iterable.h   data sets of unknown length        workers.h   samples made by other processes
+ *   serve.h      one loader for several trainers
  *
  * nn.h, optim.h, train.h and checkpoint.h are in libmillrace-train, profile.h is in
  * libmillrace-profile, the others are in libmillrace.
@@ -75,6 +76,7 @@
 #include <millrace/profile.h>
 #include <millrace/random.h>
 #include <millrace/sampler.h>
+#include <millrace/serve.h>
 #include <millrace/shm.h>
 #include <millrace/storage.h>
 #include <millrace/system.h>

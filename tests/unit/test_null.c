@@ -550,6 +550,36 @@ static int set_up(void **state)
     return 0;
 }
 
+static void serving(void **state)
+{
+    (void)state;
+    struct mr_server *server = NULL;
+    struct mr_attached *attached = NULL;
+    struct mr_server_info info = {.size = sizeof info};
+    struct mr_attached_info attached_info = {.size = sizeof attached_info};
+    struct mr_batch batch = {.size = sizeof batch};
+    mr_serve_opts_fill(NULL, sizeof(struct mr_serve_opts));
+    mr_attach_opts_fill(NULL, sizeof(struct mr_attach_opts));
+    misuse(mr_loader_serve(NULL, NULL, &server));
+    misuse(mr_loader_serve(ld, NULL, NULL));
+    misuse(mr_server_add(NULL, 0));
+    misuse(mr_server_wait(NULL, 0));
+    misuse(mr_server_query(NULL, &info));
+    mr_server_cancel(NULL);
+    mr_server_close(NULL);
+    misuse(mr_loader_attach(NULL, NULL, &attached));
+    misuse(mr_loader_attach("@nowhere", NULL, NULL));
+    misuse(mr_attached_next(NULL, NULL, &batch));
+    misuse(mr_attached_next_for(NULL, NULL, 0, &batch));
+    misuse(mr_attached_release(NULL, &batch, NULL));
+    assert_null(mr_attached_field(NULL, 0));
+    misuse(mr_attached_query(NULL, &attached_info));
+    mr_attached_cancel(NULL);
+    mr_attached_close(NULL);
+    assert_null(server);
+    assert_null(attached);
+}
+
 static int tear_down(void **state)
 {
     (void)state;
@@ -573,6 +603,7 @@ int main(void)
         cmocka_unit_test(datasets),      cmocka_unit_test(samplers_and_chains),
         cmocka_unit_test(device_memory), cmocka_unit_test(streams),
         cmocka_unit_test(loaders),       cmocka_unit_test(shared_memory),
+        cmocka_unit_test(serving),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
