@@ -79,8 +79,9 @@ enum mr_dlpack_part {
 /*
  * Makes a tensor of a field of a held batch. The bytes are not copied. It allocates a few hundred
  * bytes.
- * batch: held, or was when its loader was closed, if a tensor of it has not ended. field: from 0. stream: the stream in which the tensor is used: when the tensor ends,
- * its memory is used again behind all work that was enqueued to the stream until then.
+ * batch: held, or was when its loader was closed, if a tensor of it has not ended. field: from 0.
+ * stream: the stream in which the tensor is used: when the tensor ends, its memory is used again
+ * behind all work that was enqueued to the stream until then.
  * mr_stream_any(): the same for all streams of the device, for a library whose streams you do not
  * know (PyTorch records no events for memory that is not its own). NULL: that work is done when the
  * tensor ends. It may differ from the stream passed to mr_loader_next(): then make it wait for that

@@ -95,8 +95,8 @@ struct mr_shm_pool;
 
 /* What a pool takes of a block. UINT64_MAX: too much, or no spec. */
 MR_API uint64_t mr_shm_pool_bytes(const struct mr_spec *spec, uint64_t n);
-/* Makes a pool, 1 <= n < 2^32. name: new in this block. Errors as mr_shm_area(), MR_EMISUSE also for
- * a wrong spec; -ENOMEM. */
+/* Makes a pool, 1 <= n < 2^32. name: new in this block. Errors as mr_shm_area(), MR_EMISUSE also
+ * for a wrong spec; -ENOMEM. */
 MR_API int mr_shm_pool_create(struct mr_shm *shm, const char *name, const struct mr_spec *spec,
                               uint64_t n, struct mr_shm_pool **out);
 /* Finds a pool that any process has made. -ENOENT: there is none of that name; MR_EFORMAT. */

@@ -88,9 +88,10 @@ static inline void mr_workers_opts_init(struct mr_workers_opts *opts)
  * memfd, no pidfd, no thread; what start returned.
  * A worker that ends four times in a row before it has made a sample, and not because of one (see
  * max_deaths), is not started again. Without any worker all samples fail with MR_ECALLBACK and the
- * reason: the end of the process, or the text of the error of its init. -EAGAIN, -EMFILE, -ENFILE and -ENOMEM of start are no fault of the
- * program: it is called again, at longer and longer intervals, for ever while other workers run,
- * else for about 6 seconds. Then all samples fail with that error.
+ * reason: the end of the process, or the text of the error of its init. -EAGAIN, -EMFILE, -ENFILE
+ * and -ENOMEM of start are no fault of the program: it is called again, at longer and longer
+ * intervals, for ever while other workers run, else for about 6 seconds. Then all samples fail with
+ * that error.
  */
 MR_API int mr_dataset_open_workers(const struct mr_workers_opts *opts, struct mr_dataset **out);
 
@@ -117,8 +118,8 @@ static inline void mr_worker_opts_init(struct mr_worker_opts *opts)
 
 /*
  * Makes samples until the data set is closed. Call it once, in the process that start made. fd: as
- * start got it. It is duplicated: it stays the caller's, who may close it as soon as init is called.
- * So may a forked child, in which it has the parent's number.
+ * start got it. It is duplicated: it stays the caller's, who may close it as soon as init is
+ * called. So may a forked child, in which it has the parent's number.
  * If the process that opened the data set ends, this one is ended by SIGKILL at once, also within
  * get_run, if a thread for that can be started; else between two calls of get_run.
  * Returns 0; MR_EMISUSE: no get_run; MR_EFORMAT: fd is not from start, or another version of the

@@ -1,5 +1,5 @@
-/* Leases of the Python module, without Python: batches that are used in streams after their loader was
- * closed. On the simulated device. And its devices in forked children. */
+/* Leases of the Python module, without Python: batches that are used in streams after their loader
+ * was closed. On the simulated device. And its devices in forked children. */
 #include "run_loader.h"
 
 #include "lease.h"

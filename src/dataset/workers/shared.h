@@ -33,7 +33,7 @@
 
 #define MR_JOB_ROWS     128
 #define MR_MAX_JOBS     512
-#define MR_WORKERS_MARK 0x6d72776b72303033ull /* which layout this is */
+#define MR_WORKERS_MARK 0x6d72776b72303034ull /* which layout this is */
 #define MR_JOB_NO_OWNER 0
 #define MR_JOB_IDLE     UINT32_MAX /* its owner while it is not posted: no worker can take it */
 
