@@ -121,7 +121,8 @@ int mr_nsys_import(const char *path, struct sqlite3 **out)
         goto end;
     if (sqlite3_open_v2(e.database, out, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) !=
         SQLITE_OK) {
-        rc = mr_recording_error(*out, path, "its export cannot be opened");
+        rc = mr_error_set(MR_EFORMAT, "%s: its export cannot be opened: sqlite: %s", path,
+                          sqlite3_errmsg(*out));
         sqlite3_close(*out);
         *out = NULL;
     }

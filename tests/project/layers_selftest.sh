@@ -38,7 +38,7 @@ if "$here/layers.sh" "$scratch" >/dev/null; then
     failed=1
 fi
 fresh
-sed -i 's/ loader)/)/' "$scratch/CMakeLists.txt"
+sed -i "s/ serve)/)/" "$scratch/CMakeLists.txt"
 if "$here/layers.sh" "$scratch" >/dev/null; then
     echo "not found: a library that CMakeLists.txt makes of other rooms"
     failed=1

@@ -1,5 +1,5 @@
-/* Blocks, pools and rings that processes share: by threads, by processes, and by some that are
- * killed. */
+/* White-box. Blocks, pools and rings that processes share: by threads, by processes, and by some
+ * that are killed. */
 #include "run_loader.h"
 #include "shm/shm.h"
 #include "unit.h"
