@@ -39,7 +39,7 @@ FREE, WRITING, READY, TAKEN, ERROR = range(5)
 _END = struct.Struct("<Q")
 _RUN = struct.Struct("<QQ")
 _RUN_AT = 64
-_RUN_MAX = 32
+_RUN_MAX = 128  # samples of a job, in the C library
 # Of a batch: its number, and the place of the sample that is being made; -1: none.
 _STEP = struct.Struct("<Qq")
 _STEP_AT = 2048
