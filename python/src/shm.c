@@ -55,10 +55,10 @@ PyObject *core_shm_fail(PyObject *self, int64_t rc)
 static int block_open(PyObject *self, int fd, uint64_t bytes, const char *device)
 {
     struct core_shm *block = calloc(1, sizeof *block);
-    int rc = block ? 0 : mr_error_set(-ENOMEM, "a shared block: out of memory");
     unsigned flags = device ? MR_SHM_PINNED : 0;
-    if (rc < 0)
-        return rc;
+    int rc = 0;
+    if (!block)
+        return mr_error_set(-ENOMEM, "a shared block: out of memory");
     atomic_init(&block->refs, 1);
     Py_BEGIN_ALLOW_THREADS;
     if (device)

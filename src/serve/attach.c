@@ -96,10 +96,10 @@ static int read_answer(struct mr_attached *a, const union mr_wire *in, int64_t n
         return mr_error_set(-EPIPE, "%s: the server ended before it answered", a->text);
     if (n < 0)
         return mr_error_errno((int)-n, "%s: the server's answer", a->text);
-    if (in->kind == MR_WIRE_FAILED && n == sizeof in->end && in->end.mark == MR_SERVE_MARK &&
+    if (n == sizeof in->end && in->kind == MR_WIRE_FAILED && in->end.mark == MR_SERVE_MARK &&
         in->end.code < 0)
         return mr_error_set(in->end.code, "%s: %.*s", a->text, MR_ERROR_BYTES - 1, in->end.text);
-    if (in->kind != MR_WIRE_WELCOME || n != sizeof in->welcome ||
+    if (n != sizeof in->welcome || in->kind != MR_WIRE_WELCOME ||
         in->welcome.mark != MR_SERVE_MARK || got->fd < 0 || in->welcome.ahead > MR_MAX_AHEAD ||
         in->welcome.n_fields < 0 || in->welcome.n_fields > MR_MAX_FIELDS)
         return mr_error_set(MR_EFORMAT, "%s: no server, or one of another version of libmillrace",
@@ -117,6 +117,7 @@ static int say_hello(struct mr_attached *a, uint64_t until_ns)
         .kind = MR_WIRE_HELLO, .writes = a->device != NULL, .mark = MR_SERVE_MARK};
     union mr_wire in;
     struct mr_received got = {.fd = -1};
+    memset(&in, 0, sizeof in);
     int64_t n = mr_wire_send(a->fd, &hello, sizeof hello, -1);
     if (n == 0) {
         int rc = wait_for_answer(a, until_ns, &in, &got, &n);

@@ -218,7 +218,7 @@ void mr_trainers_read(struct mr_server *s, uint32_t i)
     struct mr_trainer *t = &s->trainer[i];
     while (t->fd >= 0) {
         union mr_wire in;
-        struct mr_received got;
+        struct mr_received got = {.fd = -1};
         int64_t n = mr_wire_recv(t->fd, &in, &got);
         if (n == -EAGAIN)
             return;

@@ -191,6 +191,8 @@ int64_t mr_wire_recv(int from, union mr_wire *in, struct mr_received *out)
     struct iovec part = {.iov_base = in, .iov_len = sizeof *in};
     struct mr_received got;
     bool again = true;
+    if (out)
+        *out = (struct mr_received){.fd = -1, .uid = -1};
     for (;;) {
         struct msghdr m = {.msg_iov = &part,
                            .msg_iovlen = 1,

@@ -442,8 +442,9 @@ static pid_t child_with_id(pid_t pid)
     args[8] = (uint64_t)(uintptr_t)&pid; /* set_tid */
     args[9] = 1;
     pid_t got = (pid_t)syscall(SYS_clone3, args, sizeof args);
-    for (; got == 0;)
-        pause();
+    if (got == 0)
+        for (;;)
+            pause();
     return got;
 }
 
