@@ -299,7 +299,8 @@ MR_API int mr_loader_next(struct mr_loader *loader, struct mr_stream *stream, st
  * timeout_ns: 0: does not wait; UINT64_MAX: waits like mr_loader_next(). With stream NULL the call
  * also waits for the batch's copy, which the timeout does not limit.
  * [out] out: on 1. Returns what mr_loader_next() returns, or -ETIMEDOUT, which ends nothing: the
- * next call goes on waiting. mr_last_error() then names the sample that is late, its file or data
+ * next call goes on waiting. (A sample's own -ETIMEDOUT, of a server that does not answer, ends a
+ * run as -ETIME.) mr_last_error() then names the sample that is late, its file or data
  * set, the worker that has it, and what that worker has been doing for how long. With timeout_ns 0
  * it names the batch only.
  */

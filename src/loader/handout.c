@@ -4,9 +4,12 @@
 #include <errno.h>
 #include <string.h>
 
-/* Ends the run with an error, which later calls return again. */
+/* Ends the run with an error, which later calls return again. -ETIMEDOUT, of a sample, would say
+ * that a batch is late, and callers would try again for ever. */
 static int end_with(struct mr_loader *ld, int code)
 {
+    if (code == -ETIMEDOUT)
+        code = -ETIME;
     mr_error_keep(code, &ld->handout.end_error);
     ld->handout.ended = code;
     return code;
