@@ -95,7 +95,8 @@ MR_API int mr_loader_serve(struct mr_loader *loader, const struct mr_serve_opts 
  * Adds a trainer by one end of socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fd). The trainer gives the
  * other end to mr_loader_attach(), in this or any other process.
  * fd: the server's on success: it is closed by it. Any thread.
- * Returns 0; MR_EMISUSE: the server has ended; -errno: not a socket.
+ * Returns 0; MR_EMISUSE: the server has ended; MR_ELIMIT: MR_MAX_TRAINERS are waiting to be added;
+ * -errno: not a socket.
  */
 MR_API int mr_server_add(struct mr_server *server, int fd);
 
@@ -186,8 +187,9 @@ MR_API int mr_attached_next_for(struct mr_attached *attached, struct mr_stream *
                                 uint64_t timeout_ns, struct mr_batch *out);
 
 /*
- * Returns a batch, as mr_loader_release(). stream: as there. Any thread, in any order. It may wait
- * for another thread that enqueues a copy. Returns 0, MR_EDEVICE, MR_EMISUSE: it was released
+ * Returns a batch, as mr_loader_release(). stream: as there; without a device the call waits for
+ * what was enqueued to it. Any thread, in any order. It may wait for another thread that enqueues a
+ * copy. Returns 0, MR_EDEVICE, MR_EMISUSE: it was released
  * before, or (it stays held) the stream is of another device or being captured. After the end of
  * the server it works as before.
  */

@@ -50,3 +50,11 @@ void mr_batch_keep(void *slot)
 {
     ((struct mr_slot *)slot)->memory->kept = true;
 }
+
+bool mr_loader_is_over(struct mr_loader *ld)
+{
+    mr_consumers_lock(ld);
+    bool over = ld->handout.ended < 0 || ld->handout.next_batch >= mr_ring_total(&ld->ring);
+    mr_consumers_unlock(ld);
+    return over;
+}

@@ -24,5 +24,7 @@ int mr_batch_find(const struct mr_batch *batch, struct mr_batch_place *out);
 /* Other processes read the slot of a held batch even after the loader is closed. slot: the
  * batch's. */
 void mr_batch_keep(void *slot);
+/* Whether there is no further batch: the next call says so, or why. */
+bool mr_loader_is_over(struct mr_loader *ld);
 
 #endif

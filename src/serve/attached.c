@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <string.h>
 
+#define NOTHING_YET 2 /* no error code: the run may have ended with any of them */
+
 static int check(const struct mr_attached *a, const char *call)
 {
     return a ? mr_process_check(&a->process, "this attached loader")
@@ -58,8 +60,8 @@ static void fill_batch(const struct mr_item *item, struct mr_batch *out)
         fill_field(item, f, &out->field[f]);
 }
 
-/* [lock] 1: the batch; 0: the end; an error; or -EAGAIN: nothing yet. The time that it waits for
- * copies is short: they are enqueued. */
+/* [lock] 1: the batch; 0: the end; an error; or NOTHING_YET. The time that it waits for copies is
+ * short: they are enqueued. */
 static int take(struct mr_attached *a, struct mr_stream *stream, struct mr_batch *out)
 {
     if (atomic_load(&a->cancelled)) {
@@ -72,7 +74,7 @@ static int take(struct mr_attached *a, struct mr_stream *stream, struct mr_batch
     if (a->handed == a->received) {
         mr_receive_flush(a, true);
         if (!a->over)
-            return -EAGAIN;
+            return NOTHING_YET;
         return a->end.code < 0 ? mr_error_put(&a->end) : 0;
     }
     struct mr_item *item = mr_attached_item(a, a->handed);
@@ -133,12 +135,12 @@ static int next(struct mr_attached *a, struct mr_stream *stream, uint64_t timeou
         pthread_mutex_lock(&a->lock);
         rc = take(a, stream, out);
         pthread_mutex_unlock(&a->lock);
-    } while (rc == -EAGAIN && wait_for_news(a, until_ns));
+    } while (rc == NOTHING_YET && wait_for_news(a, until_ns));
     uint64_t waited = mr_time_ns() - start;
     atomic_fetch_add_explicit(&a->wait_ns, waited, memory_order_relaxed);
     if (rc == 1)
         atomic_fetch_add_explicit(&a->taken, 1, memory_order_relaxed);
-    return rc == -EAGAIN ? late(a, waited) : rc;
+    return rc == NOTHING_YET ? late(a, waited) : rc;
 }
 
 static int enter_next(struct mr_attached *a, const char *call, struct mr_stream *stream,
@@ -176,7 +178,7 @@ int mr_attached_next_for(struct mr_attached *a, struct mr_stream *stream, uint64
 /* ---- releasing ---- */
 
 static int check_release(const struct mr_attached *a, const struct mr_batch *batch,
-                         const struct mr_stream *stream)
+                         struct mr_stream *stream)
 {
     int rc = check(a, "mr_attached_release");
     if (rc < 0)
@@ -184,8 +186,10 @@ static int check_release(const struct mr_attached *a, const struct mr_batch *bat
     if (!batch)
         return mr_error_null("mr_attached_release", "a batch");
     rc = check_stream(a, stream, "mr_attached_release");
-    if (rc < 0 || !stream || !a->device)
+    if (rc < 0 || !stream)
         return rc;
+    if (!a->device) /* nothing here knows when the stream has read the host's bytes */
+        return mr_stream_synchronize(stream);
     rc = mr_stream_capturing(stream);
     if (rc <= 0)
         return rc;
@@ -204,6 +208,7 @@ static int release(struct mr_attached *a, uint64_t number, struct mr_stream *str
     int rc = item->buffer ? mr_transfer_release(item, stream) : 0;
     if (rc == MR_EMISUSE)
         return rc;
+    item->host_read = rc == 0 && item->buffer && stream && mr_stream_is_any(stream);
     item->state = MR_ITEM_RELEASED;
     a->n_due++;
     mr_receive_flush(a, false);

@@ -44,6 +44,7 @@ struct mr_item {
     const struct mr_wire_note *note;
     const unsigned char *host;
     struct mr_buffer *buffer; /* NULL: the batch stays on the host */
+    bool host_read;           /* the program may read the host's bytes until `released` */
 };
 
 /* A part of the shared memory. */

@@ -190,6 +190,8 @@ void mr_publish(struct mr_server *s)
 {
     while (mr_publish_may(s) && take(s))
         ;
+    if (s->started && !s->ended && mr_loader_is_over(s->ld)) /* that needs no trainer */
+        take(s);
 }
 
 void mr_publish_end(struct mr_server *s, int code)

@@ -114,6 +114,8 @@ static void wait_and_look(struct mr_server *s, struct polled *p)
 static bool is_over(struct mr_server *s)
 {
     if (atomic_load(&s->cancelled)) {
+        if (s->end.code == 0 && s->base < s->next)
+            s->ended = false; /* the end that was found is not reached */
         mr_publish_end(s, mr_error_set(MR_ECANCELLED, "the server was cancelled"));
         return true;
     }
@@ -319,14 +321,17 @@ int mr_server_add(struct mr_server *s, int fd)
     rc = mr_wire_check(fd, "mr_server_add");
     if (rc < 0)
         return rc;
-    pthread_mutex_lock(&s->lock);
-    bool takes = !s->done && s->n_added < MR_MAX_TRAINERS;
-    if (takes)
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    pthread_mutex_lock(&s->lock); /* behind it the server may have closed it */
+    bool done = s->done, full = s->n_added == MR_MAX_TRAINERS;
+    if (!done && !full)
         s->added[s->n_added++] = fd;
     pthread_mutex_unlock(&s->lock);
-    if (!takes)
+    if (done)
         return mr_error_set(MR_EMISUSE, "mr_server_add: the server has ended");
-    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    if (full)
+        return mr_error_set(MR_ELIMIT, "mr_server_add: %d trainers wait to be added already",
+                            MR_MAX_TRAINERS);
     wake(s);
     return 0;
 }

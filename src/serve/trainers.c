@@ -53,7 +53,13 @@ void mr_trainers_accept(struct mr_server *s)
         }
         if (fd < 0)
             return;
-        mr_trainers_add(s, fd, false);
+        if (mr_wire_is_ours(fd)) {
+            mr_trainers_add(s, fd, false);
+            continue;
+        }
+        refuse(fd, mr_error_set(-EACCES, "the server belongs to another user (%lld)",
+                                (long long)geteuid()));
+        close(fd);
     }
 }
 
@@ -181,13 +187,18 @@ static bool attach(struct mr_server *s, uint32_t i, const union mr_wire *in,
         refuse(t->fd, rc);
         return false;
     }
+    t->watch = mr_wire_watch(got->pid);
+    if (t->watch < 0 && got->pid > 0 && errno != ENOSYS && errno != EPERM) {
+        refuse(t->fd,
+               mr_error_errno(errno, "the server cannot watch process %lld", (long long)got->pid));
+        return false;
+    }
     if (!welcome(s, i, in->hello.writes)) {
         if (t->fd >= 0)
             mr_trainers_drop(s, i);
         return true; /* it is dropped already */
     }
     t->pid = got->pid;
-    t->watch = mr_wire_watch(got->pid);
     t->next = t->oldest = s->next;
     t->hello_ns = 0;
     pthread_mutex_lock(&s->lock);

@@ -128,9 +128,10 @@ int mr_transfer_release(const struct mr_item *item, struct mr_stream *stream)
 /* A copy that failed has passed, too: the program's next wait reports it. */
 bool mr_transfer_is_copied(const struct mr_item *item, bool waits)
 {
+    struct mr_event *last = item->host_read ? item->buffer->released : item->buffer->copied;
     if (waits)
-        mr_event_synchronize(item->buffer->copied);
-    return waits || mr_event_query(item->buffer->copied) != 0;
+        mr_event_synchronize(last);
+    return waits || mr_event_query(last) != 0;
 }
 
 void mr_transfer_give(struct mr_attached *a, struct mr_item *item)

@@ -2,15 +2,20 @@
 #include "serve/wire.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
-#define BACKLOG 64
+#define BACKLOG      64
+#define LOCK_TRIES   100
+#define LOCK_WAIT_NS 10000000
 
 static int make_address(const char *text, struct sockaddr_un *out, socklen_t *bytes)
 {
@@ -83,7 +88,23 @@ static bool is_stale(const char *address)
     return fd == -ECONNREFUSED;
 }
 
-int mr_wire_listen(const char *address, struct mr_wire_file *file)
+/* Servers that start at once in one folder do so one after the other. -1: not possible here. */
+static int lock_folder(const char *address)
+{
+    char folder[sizeof((struct sockaddr_un *)0)->sun_path];
+    if (address[0] == '@')
+        return -1;
+    snprintf(folder, sizeof folder, "%s", address); /* one that is too long is refused later */
+    char *end = strrchr(folder, '/');
+    if (end)
+        end[end == folder] = 0;
+    int fd = open(end ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; fd >= 0 && i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB) < 0; i++)
+        nanosleep(&(struct timespec){.tv_nsec = LOCK_WAIT_NS}, NULL);
+    return fd;
+}
+
+static int listen_at(const char *address, struct mr_wire_file *file)
 {
     struct sockaddr_un at;
     socklen_t bytes;
@@ -117,13 +138,31 @@ fail:
     return rc;
 }
 
+int mr_wire_listen(const char *address, struct mr_wire_file *file)
+{
+    int lock = lock_folder(address);
+    int rc = listen_at(address, file);
+    if (lock >= 0)
+        close(lock);
+    return rc;
+}
+
 void mr_wire_unlisten(int fd, const char *address, const struct mr_wire_file *file)
 {
     struct stat st;
+    shutdown(fd, SHUT_RDWR); /* children may have inherited it */
     close(fd);
     if (address[0] != '@' && lstat(address, &st) == 0 && st.st_dev == file->dev &&
         st.st_ino == file->ino)
         unlink(address);
+}
+
+bool mr_wire_is_ours(int fd)
+{
+    struct ucred peer;
+    socklen_t n = sizeof peer;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 &&
+           (peer.uid == geteuid() || peer.uid == 0);
 }
 
 /* ---- messages ---- */
@@ -167,13 +206,26 @@ int mr_wire_send(int to, const void *message, size_t bytes, int fd)
     return sent < 0 ? -errno : 0;
 }
 
+/* The first one; the room of one may hold two. */
+static void take_descriptors(const struct cmsghdr *at, struct mr_received *out)
+{
+    for (size_t i = 0; CMSG_LEN((i + 1) * sizeof(int)) <= at->cmsg_len; i++) {
+        int fd;
+        memcpy(&fd, CMSG_DATA(at) + i * sizeof fd, sizeof fd);
+        if (out->fd < 0)
+            out->fd = fd;
+        else
+            close(fd);
+    }
+}
+
 static void read_control(struct msghdr *m, struct mr_received *out)
 {
     for (struct cmsghdr *at = CMSG_FIRSTHDR(m); at; at = CMSG_NXTHDR(m, at)) {
         if (at->cmsg_level != SOL_SOCKET)
             continue;
-        if (at->cmsg_type == SCM_RIGHTS && at->cmsg_len == CMSG_LEN(sizeof(int))) {
-            memcpy(&out->fd, CMSG_DATA(at), sizeof out->fd);
+        if (at->cmsg_type == SCM_RIGHTS) {
+            take_descriptors(at, out);
         } else if (at->cmsg_type == SCM_CREDENTIALS &&
                    at->cmsg_len == CMSG_LEN(sizeof(struct ucred))) {
             struct ucred sender;

@@ -116,7 +116,9 @@ int mr_wire_send(int to, const void *message, size_t bytes, int fd);
 /* Receives without waiting. Returns the bytes; 0: the other one has hung up; or -errno without a
  * text. in: all zero behind these. out: NULL: not wanted. */
 int64_t mr_wire_recv(int from, union mr_wire *in, struct mr_received *out);
-/* A descriptor that is readable once the process has ended. -1: there is none. */
+/* Whether who connected is of this user, or root. */
+bool mr_wire_is_ours(int fd);
+/* A descriptor that is readable once the process has ended. -1: there is none; errno says why. */
 int mr_wire_watch(int64_t pid);
 /* FAILED with this thread's error. */
 void mr_wire_fill_end(struct mr_wire_end *end, int code);

@@ -25,6 +25,7 @@ struct behaviour {
     uint64_t work_ns;   /* busy for so long with each sample */
     uint64_t uneven_ns; /* and for 0 to 7 eighths of this, by its index */
     int fail_init, no_run, closes_fd;
+    int code; /* of FAIL; 0: -EIO */
     _Atomic int deeds, inits, exits, started;
     _Atomic int64_t pid[MAX_STARTED];      /* of all that were started, in order */
     _Atomic uint64_t blocked[MAX_STARTED]; /* signals that they block in init, as bits */
@@ -60,7 +61,9 @@ static inline int do_deed(struct behaviour *b, uint64_t index)
     if (b->deed == HANG || (b->deed == HANG_ONCE && before == 0))
         for (;;)
             pause();
-    return b->deed == FAIL ? mr_error_set(-EIO, "disk %d is on fire", (int)(index % 7)) : 0;
+    return b->deed == FAIL
+               ? mr_error_set(b->code ? b->code : -EIO, "disk %d is on fire", (int)(index % 7))
+               : 0;
 }
 
 static inline void be_busy(uint64_t ns)

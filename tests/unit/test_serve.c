@@ -606,9 +606,8 @@ static void closed_while_batches_are_held(void **state)
 
 /* ---- errors ---- */
 
-static void the_loaders_error_is_the_trainers(void **state)
+static void end_with_error(int code, int expected)
 {
-    (void)state;
     struct run_config c = serve_config();
     struct trainer t[2] = {{.hold = 1}, {.hold = 0}};
     struct service s = {0};
@@ -617,23 +616,50 @@ static void the_loaders_error_is_the_trainers(void **state)
     mr_serve_opts_init(&o);
     o.wait_for = 2;
     s.b = calloc(1, sizeof *s.b);
-    *s.b = (struct behaviour){.deed = FAIL, .every = N, .at = 10 * BATCH + 3};
+    *s.b = (struct behaviour){.deed = FAIL, .code = code, .every = N, .at = 10 * BATCH + 3};
     s.ds = open_reference(s.b, N);
     must(mr_loader_open(s.ds, NULL, NULL, NULL, &c.opts, &s.ld));
     o.address = s.address;
     must(mr_loader_serve(s.ld, &o, &s.server));
     begin(&t[0], s.address);
     begin(&t[1], s.address);
-    assert_int_equal(mr_server_wait(s.server, FOREVER), -EIO);
+    assert_int_equal(mr_server_wait(s.server, FOREVER), expected);
     for (int i = 0; i < 2; i++) {
         join(&t[i]);
         assert_int_equal(t[i].run.batches, 10);
-        assert_int_equal(t[i].run.rc, -EIO);
+        assert_int_equal(t[i].run.rc, expected);
         assert_non_null(strstr(t[i].run.error, "is on fire"));
         assert_non_null(strstr(t[i].run.error, s.address));
         run_free(&t[i].run);
     }
     end_service(&s);
+}
+
+/* Also errors that elsewhere say that a batch is late. */
+static void the_loaders_error_is_the_trainers(void **state)
+{
+    (void)state;
+    end_with_error(0, -EIO);
+    end_with_error(-ETIMEDOUT, -ETIME);
+    end_with_error(-EAGAIN, -EAGAIN);
+}
+
+/* A trainer that knows how many batches there are, and leaves with the last one. */
+static void left_after_the_last_batch(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        struct run_config c = serve_config();
+        struct service s = start(&c, 0, 1);
+        struct mr_attached *a = attach(s.address, NULL);
+        for (uint64_t n = 0; n < mr_loader_batches(s.ld); n++) {
+            struct mr_batch b = take(a);
+            must(mr_attached_release(a, &b, NULL));
+        }
+        mr_attached_close(a);
+        assert_int_equal(mr_server_wait(s.server, FOREVER), 0);
+        end_service(&s);
+    }
 }
 
 static void what_is_refused(void **state)
@@ -922,6 +948,7 @@ int main(void)
         cmocka_unit_test(the_server_is_killed),
         cmocka_unit_test(closed_while_batches_are_held),
         cmocka_unit_test(the_loaders_error_is_the_trainers),
+        cmocka_unit_test(left_after_the_last_batch),
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(other_versions),
         cmocka_unit_test(sockets_without_a_name),
