@@ -152,7 +152,9 @@ bool mr_api_holds(const struct mr_recording *rec, const struct mr_rec_api *api)
         if (!op)
             return !strstr(name, "Async");
         return mr_copy_call_holds(&(struct mr_copy_call){
-            name, is_host(op->src) || is_host(op->dst),
+            name,
+            is_host(op->src) || is_host(op->dst) || op->copy_kind == MR_COPY_H2D ||
+                op->copy_kind == MR_COPY_D2H, /* AMD's records have the latter only */
             op->src == MR_MEM_PAGEABLE || op->dst == MR_MEM_PAGEABLE, op->bytes, api->start_ns,
             api->end_ns, op->start_ns, op->end_ns});
     default:

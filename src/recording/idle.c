@@ -80,6 +80,8 @@ static int find_burst(const struct mr_look *look, const struct mr_thread_log *lo
 
 struct thread_facts {
     uint64_t burst_ns, first_ns, last_ns; /* what is recorded of it lies between these */
+    /* The last time asked for, and the API calls around it: what a later one begins with. */
+    uint64_t at, before, next; /* before: index + 1; 0: none */
 };
 
 struct sort {
@@ -146,15 +148,17 @@ static enum mr_idle_class call_class(const struct sort *s, uint32_t index, bool 
 static bool in_burst(const struct sort *s, uint32_t l, uint64_t time_ns)
 {
     const struct mr_thread_log *log = &s->look->logs[l];
-    uint64_t limit = s->facts[l].burst_ns, at = mr_doing_at(log, time_ns), next = at, before = at;
-    while (next < log->n_doings && log->doing[next].what != MR_DOING_API &&
-           log->doing[next].start_ns < time_ns + limit)
-        next++;
-    while (before > 0 && log->doing[before - 1].what != MR_DOING_API &&
-           log->doing[before - 1].end_ns + limit > time_ns)
-        before--;
-    if (next == log->n_doings || before == 0 || log->doing[next].what != MR_DOING_API ||
-        log->doing[before - 1].what != MR_DOING_API)
+    struct thread_facts *f = &s->facts[l];
+    uint64_t limit = f->burst_ns, at = mr_doing_at(log, time_ns);
+    if (at < f->at)
+        f->before = f->next = 0;
+    f->at = at;
+    for (; f->next < log->n_doings && (f->next < at || log->doing[f->next].what != MR_DOING_API);
+         f->next++)
+        if (log->doing[f->next].what == MR_DOING_API)
+            f->before = f->next + 1;
+    uint64_t next = f->next, before = f->before;
+    if (next == log->n_doings || before == 0)
         return false;
     bool holds;
     (void)call_class(s, log->doing[before - 1].index, &holds);
@@ -274,7 +278,7 @@ static int learn_thread(const struct mr_look *look, const struct mr_thread_log *
                         struct thread_facts *out)
 {
     uint64_t n = log->n_doings, k = log->n_scopes;
-    *out = (struct thread_facts){0, UINT64_MAX, 0};
+    *out = (struct thread_facts){.first_ns = UINT64_MAX};
     if (n > 0) {
         out->first_ns = log->doing[0].start_ns;
         out->last_ns = log->doing[n - 1].end_ns;
@@ -337,7 +341,7 @@ void mr_idle_add_up(const struct mr_idle *idle, uint64_t from_ns, uint64_t to_ns
 
 bool mr_name_communicates(const char *name)
 {
-    static const char *const begins[] = {"nccl", "rccl", "mpi_", "c10d"};
+    static const char *const begins[] = {"nccl", "rccl", "mpi_", "c10d", "record_param_comms"};
     if (strncmp(name, "void ", 5) == 0)
         name += 5;
     for (size_t i = 0; i < MR_COUNT(begins); i++)

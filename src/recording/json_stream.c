@@ -129,13 +129,14 @@ static bool is_space(char c)
 /* The next character that is no space; 0: there is none. */
 static char peek(struct mr_json_stream *s, size_t keep)
 {
+    bool held = keep < s->at; /* there is a name before the spaces */
     for (;;) {
         while (s->at < s->end && is_space(s->buf[s->at]))
             s->at++;
         if (s->at < s->end)
             return s->buf[s->at];
         uint64_t before = s->passed;
-        if (fill(s, MR_MIN(keep, s->at)) <= 0)
+        if ((held && s->at - keep > MOST_BYTES) || fill(s, held ? keep : s->at) <= 0)
             return 0;
         keep -= MR_MIN(keep, (size_t)(s->passed - before));
     }

@@ -102,8 +102,26 @@ static void choose_main(struct mr_kineto *k)
     }
 }
 
+/* Correlation ids of several ranks in one file mean different calls. */
+static int check_ranks(const struct mr_kineto *k)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < k->n_hosts; i++)
+        n += k->hosts[i].n_calls > 0;
+    return n < 2 ? 0
+                 : mr_error_set(MR_EUNSUPPORTED,
+                                "%s: %u processes make CUDA calls in it: expected a trace of one "
+                                "rank; give each rank's own file",
+                                k->path, n);
+}
+
 static int no_trace(const struct mr_kineto *k, bool any_event)
 {
+    if (k->damage && strstr(k->damage, "byte 0: expected {"))
+        return mr_error_set(MR_EFORMAT,
+                            "%s: is no JSON within: only Kineto traces are read compressed; "
+                            "gunzip a recording first",
+                            k->path);
     if (k->damage)
         return mr_error_set(MR_EFORMAT, "%s: no event of a Kineto trace could be read: %s", k->path,
                             k->damage);
@@ -142,6 +160,7 @@ int mr_kineto_survey(struct mr_kineto *k)
     /* device work from 0 to 0 would be taken for work whose times were lost */
     k->first_ns -= k->first_empty_ns == k->first_ns;
     choose_main(k);
+    rc = rc < 0 ? rc : check_ranks(k);
 end:
     mr_json_stream_close(in);
     return rc;

@@ -35,7 +35,12 @@ static int folder_make(struct export *e)
 
 static void folder_remove(const struct export *e)
 {
-    unlink(e->database);
+    static const char *const more[] = {"", "-journal", "-wal", "-shm"};
+    for (size_t i = 0; i < MR_COUNT(more); i++) {
+        char name[sizeof e->database + 16];
+        snprintf(name, sizeof name, "%s%s", e->database, more[i]);
+        unlink(name);
+    }
     unlink(e->log);
     rmdir(e->folder);
 }
@@ -58,6 +63,8 @@ static void last_line(const struct export *e, char *out, size_t cap)
 /* Returns the program's status as waitpid() gives it, or -errno. */
 static int run(const struct export *e)
 {
+    char source[4200]; /* no option, whatever its name */
+    snprintf(source, sizeof source, "%s%s", e->path[0] == '-' ? "./" : "", e->path);
     /* posix_spawnp() does not change them */
     char *const args[] = {"nsys",
                           "export",
@@ -67,7 +74,7 @@ static int run(const struct export *e)
                           "true",
                           "--output",
                           (char *)e->database,
-                          (char *)e->path,
+                          source,
                           NULL};
     posix_spawn_file_actions_t files;
     pid_t pid;

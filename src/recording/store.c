@@ -20,7 +20,9 @@ int mr_store_error(struct mr_store *store, const char *what)
         return mr_error_errno(ENOSPC, "%s: %s: the disk is full or the file is at its limit",
                               store->temporary, what);
     if ((code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN)
-        return mr_error_errno(system ? system : EIO, "%s: %s", store->temporary, what);
+        return mr_error_errno(
+            system ? system : EIO, "%s%s%s: %s", store->unnamed ? store->path : "",
+            store->unnamed ? ": its temporary database (TMPDIR) " : "", store->temporary, what);
     return mr_error_set(MR_EFORMAT, "%s: %s: sqlite: %s", store->temporary, what,
                         sqlite3_errmsg(store->db));
 }
@@ -465,7 +467,10 @@ static int finish_rows(struct mr_store *store)
         if (rc < 0)
             return rc;
     }
-    return mr_store_exec(store, "COMMIT; PRAGMA locking_mode=NORMAL; PRAGMA user_version=1");
+    /* A database without a name stays ours: nobody's "-journal" beside its old name counts. */
+    return mr_store_exec(store, store->unnamed
+                                    ? "COMMIT; PRAGMA user_version=1"
+                                    : "COMMIT; PRAGMA locking_mode=NORMAL; PRAGMA user_version=1");
 }
 
 int mr_store_finish(struct mr_store *store)

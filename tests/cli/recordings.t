@@ -84,7 +84,7 @@ Idle time by class (idle_breakdown)
 1146       0  compute                            2.941 ms        -    41.2%  55.88 ms        3.089 ms             19
 1146       0  step                               7.143 ms        -   100.0%  135.7 ms        12.40 ms             19
 
-19 steps after warming up, from one NVTX range "step" to the next. The classes add up to idle; idle, copies and communication that no compute hides, and compute to the step.
+19 steps after warming up, from one NVTX range "step" to the next. The classes add up to idle; idle, copies and communication that no compute hides, other processes and compute to the step
 $ millrace report cupy.sqlite -r cuda_gpu_mem_time_sum,cuda_gpu_mem_size_sum,cuda_gpu_kern_sum --limit 4
 Memory operations by time (cuda_gpu_mem_time_sum)
 
@@ -150,3 +150,10 @@ $ head -c 2300 train.json >cut.json; millrace report cut.json -r cuda_api_sum -f
 millrace report: warning: cut.json: only the events before the damage are read: the file is cut after byte 2300: expected the rest of a value
 80.198,20250,1,20250,20250,20250,20250,0,cudaMemcpyAsync
 19.802,5000,1,5000,5000,5000,5000,0,cudaLaunchKernel
+# Two ranks in one file; a recording that is compressed.
+$ for p in 1 2; do echo '{"ph":"X","cat":"cuda_runtime","name":"cudaFree","pid":'$p',"tid":'$p',"ts":1,"dur":1}'; done | paste -sd, | sed 's/.*/{"traceEvents":[&]}/' >two.json
+$ millrace report two.json
+millrace report: two.json: 2 processes make CUDA calls in it: expected a trace of one rank; give each rank's own file
+[1]
+$ millrace report "$TEST_DATA/cupy.sqlite.gz" 2>&1 | sed 's#: .*/cupy#: cupy#'
+millrace report: cupy.sqlite.gz: is no JSON within: only Kineto traces are read compressed; gunzip a recording first
