@@ -121,11 +121,14 @@ static void summarize(const struct mr_case *c, struct mr_advice *advice)
            idle = (double)mr_intervals_measure(&look->idle);
     double share = mr_case_percent(c, data);
     double step = mr_case_ms(c, (double)look->wall_ns), scale = step < SHORT_MS ? 1e3 : 1;
-    double compute = mr_case_percent(c, (double)mr_intervals_measure(&look->compute));
+    double comm = mr_case_percent(c, (double)c->comm_ns);
+    double compute = mr_case_percent(c, (double)mr_intervals_measure(&look->compute)) - comm;
     double data_each = scale * mr_case_ms(c, data), idle_each = scale * mr_case_ms(c, idle);
     const char *of = look->n_steps ? "the step" : "the recording",
                *unit = step < SHORT_MS ? "us" : "ms";
-    char end[900], wait[200], clocks[300];
+    char end[900], wait[200], clocks[300], communicated[48] = "";
+    if (c->comm_ns > 0)
+        snprintf(communicated, sizeof communicated, ", communicated %.0f%%", comm);
     step *= scale;
     tail(c, advice, end, sizeof end);
     snprintf(wait, sizeof wait, "%.3f %s for the loader, %.3f %s for copies to the device",
@@ -140,10 +143,10 @@ static void summarize(const struct mr_case *c, struct mr_advice *advice)
     } else if (unexplained(c)) {
         snprintf(advice->summary, sizeof advice->summary,
                  "cannot tell: the GPU was idle %.0f%% of %s (%.3f of %.3f %s), and for %.0f%% of "
-                 "that nothing is recorded of what the program did: record with --trace "
-                 "cuda,nvtx,osrt%s",
+                 "that nothing is recorded of what the program did: %s%s",
                  mr_case_percent(c, idle), of, idle_each, step, unit,
-                 100 * (double)c->idle_ns[MR_IDLE_UNEXPLAINED] / idle, end);
+                 100 * (double)c->idle_ns[MR_IDLE_UNEXPLAINED] / idle, mr_recording_more(look->rec),
+                 end);
     } else if (share >= MR_DATA_BOUND && !mr_case_doubts(c)) {
         advice->bound = MR_BOUND_DATA;
         snprintf(advice->summary, sizeof advice->summary,
@@ -167,9 +170,9 @@ static void summarize(const struct mr_case *c, struct mr_advice *advice)
         advice->bound = MR_BOUND_OTHER;
         snprintf(advice->summary, sizeof advice->summary,
                  "not data-bound: the GPU waited %.1f%% of %s (%.3f of %.3f %s) for data (%s), "
-                 "computed %.0f%% and was "
-                 "idle %.0f%%%s",
-                 share, of, data_each, step, unit, wait, compute, mr_case_percent(c, idle), end);
+                 "computed %.0f%%%s and was idle %.0f%%%s",
+                 share, of, data_each, step, unit, wait, compute, communicated,
+                 mr_case_percent(c, idle), end);
     }
 }
 

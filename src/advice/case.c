@@ -244,6 +244,15 @@ static void add_up(struct mr_case *c)
         mr_intervals_measure(&look->h2d) - mr_intervals_common(&look->h2d, &look->compute);
 }
 
+static int find_communication(struct mr_case *c)
+{
+    struct mr_intervals comm = {0};
+    int rc = mr_comm_exposed(c->look, &comm);
+    c->comm_ns = mr_intervals_measure(&comm);
+    mr_intervals_free(&comm);
+    return rc;
+}
+
 bool mr_case_doubts(const struct mr_case *c)
 {
     double share = mr_case_percent(c, (double)(c->idle_ns[MR_IDLE_LOADER] + c->exposed_h2d_ns)),
@@ -265,6 +274,7 @@ int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts, 
     rc = rc ? rc : blame_all(&c);
     rc = rc ? rc : mr_claims_make(&c);
     rc = rc ? rc : mr_trust_find(&c);
+    rc = rc ? rc : find_communication(&c);
     if (rc) {
         mr_case_free(&c);
         return rc;

@@ -52,7 +52,8 @@ struct mr_case {
     uint64_t *exposed_own; /* of look->ops: a copy's time that neither compute nor an earlier copy
                               covers */
     uint64_t exposed_ns, exposed_h2d_ns;
-    bool many_small; /* small copies: small_copies counts their calls, not blocking_async */
+    uint64_t comm_ns; /* of kernels that communicate, under no other compute */
+    bool many_small;  /* small copies: small_copies counts their calls, not blocking_async */
     struct mr_trust trust;
     uint32_t n_workers; /* processes, or threads of millrace, that may be the loader's */
 };

@@ -90,7 +90,10 @@ static struct pageable_sums add_pageable(const struct mr_case *c, const struct m
         const struct mr_rec_api *api = call_of(c, op);
         int way = op->copy_kind == MR_COPY_D2H;
         double pinned = c->pinned_rate[way], rate = rate_of(op);
-        uint64_t exposed = c->exposed_own[copies->at[i]], held = api ? mr_case_staging(c, api) : 0;
+        bool first = api && /* a call that makes several copies counts once */
+                     &c->look->rec->ops[c->look->rec->op_of_api[api->first_op]] == op;
+        uint64_t exposed = c->exposed_own[copies->at[i]];
+        uint64_t held = first ? mr_case_staging(c, api) : 0;
         s.bytes += op->bytes;
         s.ns += op->end_ns - op->start_ns;
         s.exposed_ns += exposed;

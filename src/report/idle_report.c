@@ -80,7 +80,7 @@ static void rows(struct mr_table *table, const struct mr_look *look, const struc
 
 /* Steps after warming up; of a look without steps all of its time. */
 static int place_rows(const struct mr_look *look, const struct mr_filter *filter,
-                      struct mr_table *table)
+                      struct mr_table *table, uint64_t *out_steps)
 {
     struct mr_data_waits data = {0};
     struct mr_idle idle = {0};
@@ -100,6 +100,7 @@ static int place_rows(const struct mr_look *look, const struct mr_filter *filter
             add_step(look, &idle, &comm, &look->steps.at[i], &sums);
     for (uint64_t i = 0; look->steps.n == 0 && i < look->in.n; i++)
         add_step(look, &idle, &comm, &look->in.at[i], &sums);
+    *out_steps = sums.n_steps;
     if (sums.n_steps > 0)
         rows(table, look, &sums);
 end:
@@ -109,22 +110,22 @@ end:
     return rc;
 }
 
-static void add_note(struct mr_table *table, const struct mr_look *look)
+static void add_note(struct mr_table *table, const struct mr_look *look, uint64_t n_steps)
 {
     if (look->steps.n > 0)
         mr_table_set_note(table,
                           "%" PRIu64 " steps%s, %s. The classes add up to idle; idle, copies and "
-                          "communication that no compute hides, and compute to the step.",
-                          look->n_steps, look->n_warm ? " after warming up" : "", look->steps.how);
+                          "communication that no compute hides, other processes and compute to "
+                          "the step",
+                          n_steps, look->n_warm ? " after warming up" : "", look->steps.how);
     else
         mr_table_set_note(table,
-                          "%s: the whole recording is one step here. The classes add up to "
-                          "idle.",
+                          "%s: the whole recording is one step here. The classes add up to idle",
                           look->steps.how);
     if (look->place.n_kernels == 0)
-        mr_table_add_note(table, "No kernels were recorded: idle time may be compute.");
+        mr_table_add_note(table, "no kernels were recorded: idle time may be compute");
     if (!look->has_os)
-        mr_table_add_note(table, "System calls were not recorded: host code may be such calls.");
+        mr_table_add_note(table, "system calls were not recorded: host code may be such calls");
 }
 
 static int make(struct mr_recording *recording, const struct mr_report_opts *opts,
@@ -152,9 +153,10 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
         }
         if (rc)
             break;
-        rc = place_rows(&look, &filter, table);
+        uint64_t n_steps = 0;
+        rc = place_rows(&look, &filter, table, &n_steps);
         if (n_named++ == 0)
-            add_note(table, &look);
+            add_note(table, &look, n_steps);
         mr_look_free(&look);
     }
     if (!rc && n_named == 0 && unnamed.code)

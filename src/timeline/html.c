@@ -361,7 +361,7 @@ static void put_sums(const struct page *page, struct mr_json *json)
 
 static void put_story(const struct page *page, struct mr_json *json)
 {
-    static const char *const parts[] = {"compute", "copy", "loader", "idle"};
+    static const char *const parts[] = {"compute", "copy", "others", "loader", "idle"};
     const struct mr_timeline *tl = page->tl;
     const struct mr_tl_story *story = tl->story;
     uint64_t each = story->steps.n / MAX_MARKS + 1, last = 0;

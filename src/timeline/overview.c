@@ -320,6 +320,7 @@ static void draw_parts(struct overview *o, double y)
         uint32_t colour, ink;
     } parts[MR_N_SHARES] = {[MR_SHARE_COMPUTE] = {"compute", 0x4b7fb3, 0xffffff},
                             [MR_SHARE_COPY] = {"copies", 0x4f9d69, 0xffffff},
+                            [MR_SHARE_OTHERS] = {"other processes", 0x8a7bb0, 0xffffff},
                             [MR_SHARE_LOADER] = {"waits for data", 0xd5655f, 0xffffff},
                             [MR_SHARE_IDLE] = {"idle", 0xd3d9e0, TEXT}};
     const struct mr_tl_story *story = o->tl->story;

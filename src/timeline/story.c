@@ -13,12 +13,14 @@ static void share_out(const struct mr_case *c, struct mr_tl_story *out)
     if (look->wall_ns == 0)
         return;
     double compute = (double)mr_intervals_measure(&look->compute),
-           idle = (double)mr_intervals_measure(&look->idle);
+           idle = (double)mr_intervals_measure(&look->idle),
+           others = (double)mr_intervals_measure(&look->others);
     double loader = MR_MIN((double)c->idle_ns[MR_IDLE_LOADER], idle);
     out->part[MR_SHARE_COMPUTE] = MR_MIN(compute / wall, 1);
     out->part[MR_SHARE_LOADER] = MR_MIN(loader / wall, 1);
     out->part[MR_SHARE_IDLE] = MR_MAX(idle - loader, 0) / wall;
-    out->part[MR_SHARE_COPY] = MR_MAX(wall - compute - idle, 0) / wall;
+    out->part[MR_SHARE_OTHERS] = MR_MIN(others / wall, 1);
+    out->part[MR_SHARE_COPY] = MR_MAX(wall - compute - idle - others, 0) / wall;
     out->n_steps = look->n_steps;
     out->wall_ns = look->wall_ns;
 }

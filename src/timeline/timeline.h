@@ -80,7 +80,14 @@ struct mr_tl_counter {
 };
 
 /* Shares of the steps' time (of all the time that was looked at, without steps). */
-enum mr_tl_share { MR_SHARE_COMPUTE, MR_SHARE_COPY, MR_SHARE_LOADER, MR_SHARE_IDLE, MR_N_SHARES };
+enum mr_tl_share {
+    MR_SHARE_COMPUTE,
+    MR_SHARE_COPY,
+    MR_SHARE_OTHERS, /* other processes on the device */
+    MR_SHARE_LOADER,
+    MR_SHARE_IDLE,
+    MR_N_SHARES
+};
 
 struct mr_tl_story {
     struct mr_steps steps;     /* of the device with the most to do */

@@ -875,7 +875,7 @@ function tell() {
   $("story").hidden = !story.verdict;
   $("verdict").textContent = story.verdict.replace(/--(?=\w)/g, "\u2011\u2011");
   $("verdict").className = story.data_bound ? "bad" : "";
-  const parts = [["compute", story.compute, theme.shapes[0]], ["copies", story.copy, theme.shapes[1]], ["waits for data", story.loader, theme.shapes[9]], ["idle", story.idle, theme === dark ? "#55606c" : "#7f8b97"]].filter(([, p]) => p >= 0.0005);
+  const parts = [["compute", story.compute, theme.shapes[0]], ["copies", story.copy, theme.shapes[1]], ["other processes", story.others, theme.shapes[4]], ["waits for data", story.loader, theme.shapes[9]], ["idle", story.idle, theme === dark ? "#55606c" : "#7f8b97"]].filter(([, p]) => p >= 0.0005);
   $("parts").replaceChildren(...(story.wall ? parts : []).map(([name, p, colour]) => {
     const text = name + " " + (100 * p).toFixed(p < 0.0995 ? 1 : 0) + "%", part = element("span", { title: text + " of " + (story.steps ? "the step" : "the time") }, p > 0.09 ? text : "");
     part.style.flex = p + " 0 0"; part.style.background = colour;
