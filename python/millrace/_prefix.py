@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -182,7 +183,7 @@ class Prefixed(StandIn):
     def _python(self, index: Any, error: Exception | None) -> Any:
         """The sample as torchvision makes it, which has the last word on what is a bad one."""
         try:
-            with kept_random_state():
+            with _drawing, kept_random_state():
                 seed_all(mix(self.seed, epoch(), int(index)))
                 return self.original[index]
         except Exception as own:
@@ -195,6 +196,15 @@ class Prefixed(StandIn):
 
 
 _MASK = (1 << 64) - 1
+_drawing = threading.Lock()  # whose thread seeds and draws from the program's random generators
+
+
+def _begin_child() -> None:
+    global _drawing
+    _drawing = threading.Lock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_begin_child)
 
 
 def _info_of(path: Any) -> dict[Any, Any] | None:

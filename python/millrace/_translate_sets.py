@@ -283,7 +283,8 @@ def _subset_item(dataset: Any, index: Any) -> Parts:
 def _item_of(dataset: Any) -> tuple[Item, Any]:
     """What takes a sample's parts, and the data set below all Subsets. Raises NotNative."""
     name = type_name(dataset)
-    if "__getitem__" in vars(dataset) or "__getitems__" in vars(dataset):
+    own = getattr(dataset, "__dict__", {})  # a list has none
+    if "__getitem__" in own or "__getitems__" in own:
         raise NotNative(f"{name}: its __getitems__() was replaced")
     if name == "torch.utils.data.dataset.Subset":
         return _subset_item, _item_of(dataset.dataset)[1]
