@@ -27,6 +27,8 @@ static uint32_t stream_of(const struct mr_kineto_event *event)
     struct mr_json_text text = mr_json_member(event->args, "stream");
     if (text.n == 0)
         text = event->tid;
+    if (text.n == 0)
+        return UINT32_MAX;
     if (mr_json_u64(text, &value))
         return (uint32_t)MR_MIN(value, (uint64_t)UINT32_MAX);
     size_t digits = text.n;
