@@ -16,8 +16,6 @@
 #define EPOCHS  2
 #define WAIT_NS (30000 * (int64_t)MS)
 
-extern char **environ;
-
 static unsigned char value(uint64_t epoch, uint64_t batch)
 {
     return (unsigned char)((epoch * 31 + batch) % 251);
