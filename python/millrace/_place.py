@@ -1,5 +1,5 @@
-"""What a data set that stands for the program's needs and __getitem__ is not told: the epoch of the
-samples that a thread makes."""
+"""The epoch of the samples that a thread makes, which __getitem__ is not told, and data sets that
+need it because they replace the program's."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class PythonSource(EngineSource):
         self.mode = "rows" if self.structure is not None else "objects"
 
     def _look_early(self) -> None:
-        """Before the first loop: as far as it is known which samples the sampler gives."""
+        """Looks at samples before the first loop, if it is already known which ones come."""
         if self.mode:
             return
         if self.order is not None:

@@ -22,7 +22,8 @@ belongs to who accepts its handle. Arrays keep the memory, also when the block i
 
 Any process may be killed at any moment. What it held comes back by Pool.reclaim(pid). Processes
 that share a block trust each other. Blocks, pools and rings are passed by multiprocessing (as
-arguments of a Process, through a Queue or Pipe), or as a descriptor: Block.fileno(), Block.attach().
+arguments of a Process, through a Queue or Pipe), or as a descriptor: Block.fileno() and
+Block.attach().
 A forked child may use what it inherits; what its parent holds stays the parent's.
 
 timeout: seconds; None: without an end; 0: do not wait. When it is over, TimeoutError is raised;
@@ -162,12 +163,13 @@ class Pool:
         return Tensor(self._core, handle, self._core.accept(handle))
 
     def give(self, handle: int) -> None:
-        """Gives back a tensor that was sent and that nobody will accept. RuntimeError: as above."""
+        """Returns a sent tensor that no process will accept. RuntimeError: as above."""
         self._core.give(handle)
 
     def reclaim(self, pid: int) -> int:
-        """Takes back what a process held that has ended, also what it sent and nobody accepted yet:
-        such handles are stale then. Returns how many. OSError (EBUSY): it is running."""
+        """Frees the tensors that a process held when it ended, and those that it sent and that no
+        process has accepted; their handles become stale. Returns how many. OSError (EBUSY): the
+        process is still running."""
         return self._core.reclaim(pid)
 
     @property

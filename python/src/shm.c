@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* ---- what lives as long as it is used ---- */
+/* ---- lifetimes ---- */
 
 static void block_put(struct core_shm *block)
 {

@@ -9,7 +9,7 @@
 #define EARLY_MANY  0.1   /* of the operations, or of steps without work: nothing can be said */
 #define STEPS_FULL  10    /* fewer make a verdict less sure */
 #define STEPS_FIRST 0.5   /* of none */
-#define SPREAD_MOST 0.5   /* what uncertain means take off at the most */
+#define SPREAD_MOST 0.5   /* the most that an uncertain mean takes off */
 
 /* Operations that begin before the calls that gave them to the device. */
 static void find_early(struct mr_case *c)

@@ -75,7 +75,7 @@ int mr_shm_wait(_Atomic uint32_t *word, uint32_t seen, _Atomic uint32_t *waiters
                 const struct mr_shm_limit *limit, const char *what);
 /* Changes the word, and wakes up to n sleepers. */
 void mr_shm_notify(_Atomic uint32_t *word, _Atomic uint32_t *waiters, int n);
-/* Has a process ended, also one that nobody has waited for? Works without free descriptors. */
+/* Whether a process has ended, reaped or not. Works without free descriptors. */
 bool mr_shm_has_ended(int64_t pid);
 
 /*
