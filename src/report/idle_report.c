@@ -128,13 +128,29 @@ static void add_note(struct mr_table *table, const struct mr_look *look, uint64_
         mr_table_add_note(table, "system calls were not recorded: host code may be such calls");
 }
 
+struct report {
+    const struct mr_filter *filter;
+    struct mr_table *table;
+    bool has_note; /* the first place's */
+};
+
+static int add_place(const struct mr_look *look, void *user)
+{
+    struct report *report = user;
+    uint64_t n_steps = 0;
+    int rc = place_rows(look, report->filter, report->table, &n_steps);
+    if (!report->has_note)
+        add_note(report->table, look, n_steps);
+    report->has_note = true;
+    return rc;
+}
+
 static int make(struct mr_recording *recording, const struct mr_report_opts *opts,
                 struct mr_table **out)
 {
     struct mr_place *places = NULL;
     struct mr_filter filter;
-    struct mr_error_kept unnamed = {0};
-    uint32_t n_places = 0, n_named = 0;
+    uint32_t n_places = 0;
     int rc = mr_filter_open(&filter, recording, opts);
     if (rc)
         return rc;
@@ -142,25 +158,9 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
         mr_table_create("Idle time by class (idle_breakdown)", columns, MR_COUNT(columns));
     rc = table ? mr_recording_load(recording) : mr_error_nomem("a report", sizeof columns);
     rc = rc ? rc : mr_places_find(recording, &places, &n_places);
-    for (uint32_t i = 0; !rc && i < n_places; i++) {
-        struct mr_look look;
-        rc = mr_look_make(recording, &places[i], opts->step, false, &look);
-        if (rc == MR_EOPTION) { /* one that has the range is enough */
-            if (!unnamed.code)
-                mr_error_keep(rc, &unnamed);
-            rc = 0;
-            continue;
-        }
-        if (rc)
-            break;
-        uint64_t n_steps = 0;
-        rc = place_rows(&look, &filter, table, &n_steps);
-        if (n_named++ == 0)
-            add_note(table, &look, n_steps);
-        mr_look_free(&look);
-    }
-    if (!rc && n_named == 0 && unnamed.code)
-        rc = mr_error_put(&unnamed);
+    struct report report = {.filter = &filter, .table = table};
+    rc = rc ? rc
+            : mr_report_looks(recording, places, n_places, opts->step, false, add_place, &report);
     if (!rc && n_places == 0)
         mr_table_set_note(table, "This recording has no device work: nothing to split.");
     free(places);

@@ -186,6 +186,14 @@ struct mr_sync *mr_calls_next_sync(const struct mr_calls *calls, uint32_t thread
 int mr_calls_mark_launches(struct mr_calls *calls, struct mr_recording *recording);
 void mr_calls_free(struct mr_calls *calls);
 
+/* Calls `add` for each place, with its steps; one of them must have the range `step`. warm: as
+ * in mr_look_make(). Returns 0, MR_EOPTION: none has it, or the first error. */
+struct mr_look;
+struct mr_place;
+int mr_report_looks(struct mr_recording *recording, const struct mr_place *places,
+                    uint32_t n_places, const char *step, bool warm,
+                    int (*add)(const struct mr_look *look, void *user), void *user);
+
 /* Sorts and cuts as the options say and hands over; own_sort: the report's order, "-NAME"
  * ascending; NULL: as it is. */
 int mr_report_finish(struct mr_table *table, const struct mr_report_opts *opts,

@@ -291,47 +291,45 @@ static void set_note(struct mr_table *table, const struct mr_recording *rec,
                 : "");
 }
 
+struct report {
+    const struct mr_filter *filter;
+    struct mr_table *table;
+    uint64_t n_steps, n_pauses;
+    char how[320];
+    double confidence;
+};
+
+static int add_place(const struct mr_look *look, void *user)
+{
+    struct report *report = user;
+    int rc = place_rows(look, report->filter, report->table);
+    if (report->n_steps == 0) {
+        memcpy(report->how, look->steps.how, sizeof report->how);
+        report->confidence = look->steps.confidence;
+        report->n_pauses = look->steps.n_pauses;
+    }
+    report->n_steps += look->steps.n;
+    return rc;
+}
+
 static int make(struct mr_recording *recording, const struct mr_report_opts *opts,
                 struct mr_table **out)
 {
     struct mr_place *places = NULL;
     struct mr_filter filter;
-    struct mr_error_kept unnamed = {0};
-    uint32_t n_places = 0, n_named = 0;
-    uint64_t n_steps = 0, n_pauses = 0;
-    char how[320] = "";
-    double confidence = 0;
+    uint32_t n_places = 0;
     int rc = mr_filter_open(&filter, recording, opts);
     if (rc)
         return rc;
     struct mr_table *table = mr_table_create("Steps (step_breakdown)", columns, MR_COUNT(columns));
     rc = table ? mr_recording_load(recording) : mr_error_nomem("a report", sizeof columns);
     rc = rc ? rc : mr_places_find(recording, &places, &n_places);
-    for (uint32_t i = 0; !rc && i < n_places; i++) {
-        struct mr_look look;
-        rc = mr_look_make(recording, &places[i], opts->step, true, &look);
-        if (rc == MR_EOPTION) { /* one that has the range is enough */
-            if (!unnamed.code)
-                mr_error_keep(rc, &unnamed);
-            rc = 0;
-            continue;
-        }
-        if (rc)
-            break;
-        n_named++;
-        rc = place_rows(&look, &filter, table);
-        if (n_steps == 0) {
-            memcpy(how, look.steps.how, sizeof how);
-            confidence = look.steps.confidence;
-            n_pauses = look.steps.n_pauses;
-        }
-        n_steps += look.steps.n;
-        mr_look_free(&look);
-    }
-    if (!rc && n_named == 0 && unnamed.code)
-        rc = mr_error_put(&unnamed);
+    struct report report = {.filter = &filter, .table = table};
+    rc = rc ? rc
+            : mr_report_looks(recording, places, n_places, opts->step, true, add_place, &report);
     if (!rc)
-        set_note(table, recording, places, n_places, how, n_steps, confidence, n_pauses);
+        set_note(table, recording, places, n_places, report.how, report.n_steps, report.confidence,
+                 report.n_pauses);
     free(places);
     mr_filter_close(&filter);
     if (rc) {
