@@ -101,18 +101,16 @@ uint64_t mr_trainers_drop_silent(struct mr_server *s)
 
 /* ---- sending ---- */
 
-/* 0; or it is dropped, or its socket is full: false. */
-static bool send_one(struct mr_server *s, uint32_t i, const void *message, size_t bytes, int fd)
+/* -EAGAIN: its socket is full. */
+static int send_one(struct mr_server *s, uint32_t i, const void *message, size_t bytes, int fd)
 {
     struct mr_trainer *t = &s->trainer[i];
     int rc = mr_wire_send(t->fd, message, bytes, fd);
     t->full = rc == -EAGAIN || rc == -ENOBUFS;
-    if (rc < 0 && !t->full)
-        mr_trainers_drop(s, i);
-    return rc == 0;
+    return t->full ? -EAGAIN : rc;
 }
 
-static bool send_batch(struct mr_server *s, uint32_t i)
+static int send_batch(struct mr_server *s, uint32_t i)
 {
     const struct mr_entry *e = mr_server_entry(s, s->trainer[i].next);
     struct mr_wire_batch batch = {
@@ -128,30 +126,39 @@ static bool send_batch(struct mr_server *s, uint32_t i)
     return send_one(s, i, &batch, sizeof batch, -1);
 }
 
-static void send_to(struct mr_server *s, uint32_t i)
+static int send_to(struct mr_server *s, uint32_t i)
 {
     struct mr_trainer *t = &s->trainer[i];
-    while (t->next < s->next) {
-        if (!send_batch(s, i))
-            return;
-        t->next++;
+    for (; t->next < s->next; t->next++) {
+        int rc = send_batch(s, i);
+        if (rc < 0)
+            return rc;
     }
     if (!s->ended || t->told)
-        return;
-    if (send_one(s, i, &s->end, sizeof s->end, -1))
-        t->told = true;
+        return 0;
+    int rc = send_one(s, i, &s->end, sizeof s->end, -1);
+    t->told = rc == 0;
+    return rc;
 }
 
 void mr_trainers_send(struct mr_server *s)
 {
-    for (uint32_t i = 0; i < MR_MAX_TRAINERS; i++)
-        if (mr_trainer_is_attached(&s->trainer[i]) && !s->trainer[i].full)
-            send_to(s, i);
+    for (uint32_t i = 0; i < MR_MAX_TRAINERS; i++) {
+        struct mr_trainer *t = &s->trainer[i];
+        if (!mr_trainer_is_attached(t) || t->full)
+            continue;
+        int rc = send_to(s, i);
+        if (rc == 0 || rc == -EAGAIN)
+            continue;
+        mr_trainers_read(s, i); /* it may have said that it leaves */
+        if (t->fd >= 0)
+            mr_trainers_drop(s, i);
+    }
 }
 
 /* ---- reading ---- */
 
-static bool welcome(struct mr_server *s, uint32_t i, bool writes)
+static int welcome(struct mr_server *s, uint32_t i, bool writes)
 {
     const struct mr_spec *spec;
     struct mr_wire_welcome w = {.kind = MR_WIRE_WELCOME,
@@ -193,11 +200,8 @@ static bool attach(struct mr_server *s, uint32_t i, const union mr_wire *in,
                mr_error_errno(errno, "the server cannot watch process %lld", (long long)got->pid));
         return false;
     }
-    if (!welcome(s, i, in->hello.writes)) {
-        if (t->fd >= 0)
-            mr_trainers_drop(s, i);
-        return true; /* it is dropped already */
-    }
+    if (welcome(s, i, in->hello.writes) < 0)
+        return false;
     t->pid = got->pid;
     t->next = t->oldest = s->next;
     t->hello_ns = 0;

@@ -413,6 +413,26 @@ static void batches_wait_for_trainers(void **state)
     end_service(&s);
 }
 
+/* The server is sending a batch to some of them when they leave. */
+static void who_leaves_is_not_dropped(void **state)
+{
+    (void)state;
+    struct run_config c = serve_config();
+    c.opts.epochs = 0;
+    struct service s = start(&c, 2, 1);
+    for (int i = 0; i < 300; i++) {
+        struct mr_attached *a = attach(s.address, NULL);
+        struct mr_batch b = take(a);
+        must(mr_attached_release(a, &b, NULL));
+        mr_attached_close(a);
+    }
+    while (ask(&s).trainers > 0)
+        be_busy(100000);
+    assert_int_equal(ask(&s).attached, 300);
+    assert_int_equal(ask(&s).dropped, 0);
+    end_service(&s);
+}
+
 /* ---- processes that end ---- */
 
 /* A child that trains until it is killed. It was forked before there were threads. */
@@ -943,6 +963,7 @@ int main(void)
         cmocka_unit_test(released_in_any_order),
         cmocka_unit_test(a_late_one_begins_with_the_next),
         cmocka_unit_test(batches_wait_for_trainers),
+        cmocka_unit_test(who_leaves_is_not_dropped),
         cmocka_unit_test(a_killed_one_is_dropped),
         cmocka_unit_test(a_killed_one_has_children),
         cmocka_unit_test(the_server_is_killed),
