@@ -17,6 +17,7 @@ import time
 _LONGEST_NS = 250_000_000  # of a record: a killed process loses at most this much more
 _DEEPEST = 256  # frames of a stack; it loses its outermost ones
 _REMEMBERED = 20_000  # whole stacks that are found at once
+_SEVERAL = b"the program has several Python interpreters"
 _sleep, _now, _start = time.sleep, time.monotonic_ns, _thread.start_new_thread
 _cpu_clock, _clock = time.pthread_getcpuclockid, time.clock_gettime_ns
 
@@ -81,7 +82,7 @@ class _Sampler:
                         return
                     if self._recorder.wanted():
                         if not self._recorder.alone():
-                            self._recorder.none(b"the program has several Python interpreters")
+                            self._recorder.none(_SEVERAL)
                             self._over = True
                             return
                         self._look(own)
@@ -200,6 +201,9 @@ def _finish():
 def begin(hz):
     """Samples this process, and those that it forks off."""
     recorder = _Recorder()
+    if not recorder.alone():
+        recorder.none(_SEVERAL)
+        return
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         recorder.none(b"this Python runs without the GIL")
         return
