@@ -14,9 +14,8 @@ struct options {
 
 enum { BY_NAME, PERFETTO, HTML, SVG, FOLDED };
 static const char *const formats[] = {"auto", "perfetto", "html", "svg", "folded", NULL};
-static const enum mr_timeline_format library_formats[] = {MR_TIMELINE_HTML, MR_TIMELINE_PERFETTO,
-                                                          MR_TIMELINE_HTML, MR_TIMELINE_SVG,
-                                                          MR_TIMELINE_FOLDED};
+static const enum mr_timeline_format library_formats[] = {
+    MR_TIMELINE_HTML, MR_TIMELINE_PERFETTO, MR_TIMELINE_HTML, MR_TIMELINE_SVG, MR_TIMELINE_FOLDED};
 
 #define AT(member) offsetof(struct options, member)
 static const struct mr_option table[] = {
@@ -42,14 +41,10 @@ static const struct mr_option table[] = {
 static const struct {
     const char *ending;
     int format;
-} endings[] = {{".html", HTML},
-               {".htm", HTML},
-               {".svg", SVG},
-               {".folded", FOLDED},
-               {".pftrace", PERFETTO},
-               {".perfetto-trace", PERFETTO},
-               {".perfetto", PERFETTO},
-               {".perfetto.pb", PERFETTO}};
+} endings[] = {{".html", HTML},         {".htm", HTML},
+               {".svg", SVG},           {".folded", FOLDED},
+               {".pftrace", PERFETTO},  {".perfetto-trace", PERFETTO},
+               {".perfetto", PERFETTO}, {".perfetto.pb", PERFETTO}};
 
 /* Returns BY_NAME when the name says nothing. */
 static int format_of(const char *path)

@@ -116,8 +116,8 @@ static int thread_get(struct loading *load, uint64_t global_tid, uint32_t *out)
     *out = *number;
     if (!is_new)
         return 0;
-    if (mr_grow("threads", &s->threads, &load->room_threads, s->n_threads + 1,
-                sizeof *s->threads) < 0)
+    if (mr_grow("threads", &s->threads, &load->room_threads, s->n_threads + 1, sizeof *s->threads) <
+        0)
         return -ENOMEM;
     s->threads[s->n_threads++] = (struct mr_stack_thread){global_tid, 0};
     return 0;
@@ -141,8 +141,8 @@ static int sample_row(struct loading *load, sqlite3_stmt *values)
     int rc = thread_get(load, (uint64_t)sqlite3_column_int64(values, 2), &sample.thread);
     if (rc < 0)
         return rc;
-    if (mr_grow("samples", &s->samples, &load->room_samples, s->n_samples + 1,
-                sizeof *s->samples) < 0)
+    if (mr_grow("samples", &s->samples, &load->room_samples, s->n_samples + 1, sizeof *s->samples) <
+        0)
         return -ENOMEM;
     s->samples[s->n_samples++] = sample;
     return 0;
@@ -160,7 +160,10 @@ static int name_row(struct loading *load, sqlite3_stmt *values)
     uint32_t pid = global_tid >> 24 & 0xffffff, tid = global_tid & 0xffffff;
     char label[256];
     if (tid == pid)
-        snprintf(label, sizeof label, "%.100s (%u)", name ? name : process ? process : "process",
+        snprintf(label, sizeof label, "%.100s (%u)",
+                 name      ? name
+                 : process ? process
+                           : "process",
                  pid);
     else
         snprintf(label, sizeof label, "%.100s (%u): thread %u%s%.100s",

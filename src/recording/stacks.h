@@ -66,9 +66,9 @@ const char *mr_stack_line(const struct mr_stacks *stacks, uint32_t place, bool w
  * what torch's DataLoader and ours call to fetch samples, in any process; without these, the
  * thread (globalTid) that waits. */
 struct mr_stack_hottest {
-    uint32_t place;            /* of places; MR_NONE: nothing was sampled there */
+    uint32_t place;             /* of places; MR_NONE: nothing was sampled there */
     uint64_t ns, cpu_ns, of_ns; /* in this line, of it on a processor; of all the loader's time */
-    uint64_t n;                /* samples in all */
+    uint64_t n;                 /* samples in all */
 };
 int mr_stacks_loader(const struct mr_stacks *stacks, const struct mr_intervals *windows,
                      uint64_t global_tid, struct mr_stack_hottest *out);

@@ -18,8 +18,7 @@ struct summing {
 static struct mr_stack_sum *sum_at(struct summing *sum, uint32_t thread, uint32_t group)
 {
     bool is_new;
-    uint32_t *i =
-        mr_map_at(&sum->at, (uint64_t)thread << 32 | group, (uint32_t)sum->n, &is_new);
+    uint32_t *i = mr_map_at(&sum->at, (uint64_t)thread << 32 | group, (uint32_t)sum->n, &is_new);
     if (!i)
         return NULL;
     if (is_new) {

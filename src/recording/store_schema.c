@@ -317,7 +317,15 @@ const char *const mr_store_more_tables =
     " value INTEGER NOT NULL);"
     "CREATE TABLE MILLRACE_COUNTERS (timestamp INTEGER NOT NULL, globalPid INTEGER NOT NULL, "
     "nameId INTEGER NOT NULL,"
-    " value REAL NOT NULL);";
+    " value REAL NOT NULL);"
+    /* for readers of the export: stacks of COMPOSITE_EVENTS whole, from the innermost frame on */
+    "CREATE VIEW SAMPLING_CALLCHAINS AS WITH RECURSIVE up(id, stack, depth) AS ("
+    "SELECT id, stackId, 0 FROM COMPOSITE_EVENTS UNION ALL SELECT up.id, s.parentId, depth + 1"
+    " FROM up JOIN MILLRACE_STACKS s ON s.id = up.stack WHERE s.parentId < s.id)"
+    " SELECT up.id, s.functionId AS symbol, s.fileId AS module, NULL AS kernelMode, NULL AS "
+    "thumbCode,"
+    " NULL AS unresolved, NULL AS specialEntry, s.line AS originalIP, NULL AS unwindMethod,"
+    " depth AS stackDepth FROM up JOIN MILLRACE_STACKS s ON s.id = up.stack;";
 
 #define ENUM(name)                                                                                 \
     "CREATE TABLE ENUM_" name " (id INTEGER NOT NULL PRIMARY KEY, name TEXT, label TEXT);"

@@ -100,9 +100,8 @@ static void put(const struct all *all, const struct mr_stack_sum *sum, struct mr
     mr_table_int(table, (int64_t)sum->n);
     mr_table_text(table, s->texts.text[s->threads[sum->thread].label]);
     mr_table_text(table, s->texts.text[s->places[sum->place].function]);
-    mr_table_text(table, all->by_function
-                             ? s->texts.text[s->places[sum->place].file]
-                             : mr_stack_line(s, sum->place, true, line, sizeof line));
+    mr_table_text(table, all->by_function ? s->texts.text[s->places[sum->place].file]
+                                          : mr_stack_line(s, sum->place, true, line, sizeof line));
 }
 
 /* Lines in which nobody was found are only on the way to others. */

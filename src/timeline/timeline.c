@@ -1,6 +1,6 @@
 /* Lanes of events from a recording. */
-#include "timeline/stacks.h"
 #include "timeline/timeline.h"
+#include "timeline/stacks.h"
 
 #include <errno.h>
 #include <string.h>
