@@ -21,7 +21,7 @@ __all__ = ["Column", "Finding", "Recording", "Table", "Timeline", "open"]
 Cell = int | float | str | None
 _SHOWN = 20  # rows of a table's repr
 _WIDE = 60  # characters of a text in it
-_FORMATS = {".pftrace": 0, ".perfetto-trace": 0, ".html": 1, ".svg": 2}
+_FORMATS = {".pftrace": 0, ".perfetto-trace": 0, ".html": 1, ".svg": 2, ".folded": 3}
 
 
 class Column(NamedTuple):

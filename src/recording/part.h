@@ -237,7 +237,8 @@ struct mr_part_metric { /* a sample */
  * What the recorder has to say of itself. name: one of
  *   "dropped" (value: records that CUPTI dropped), "no_cuda" (text: why nothing of CUDA is
  *   recorded),
- *   "no_stacks" (text: why), "no_metrics" (text: why), "metrics_clock" (value: ns by which its clock is not known better),
+ *   "no_stacks" (text: why), "no_metrics" (text: why), "metrics_clock" (value: ns by which its
+ *   clock is not known better),
  *   "no_nvtx" (text: why),
  *   "warning" (text), "capture_start", "capture_stop" (value: time in ns),
  *   "exit" (value: the process's orderly end in ns; a part without it was killed)

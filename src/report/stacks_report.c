@@ -1,4 +1,4 @@
-/* stacks, stacks_func: where Python threads were when they were sampled, by line and by function. */
+/* stacks, stacks_func: where Python threads were when they were sampled. */
 #include "recording/stacks.h"
 #include "report/report.h"
 
