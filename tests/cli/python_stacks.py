@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -241,6 +242,34 @@ def test_verdict(folder, python):
                          text), (workers, told))
 
 
+def test_pictures(folder, browser):
+    """Of what test_verdict() recorded last: folded lines, and the flame graph in a browser."""
+    path, where = os.path.join(folder, "r.sqlite"), "(dataset.py:%d)" % line_with(DATASET, "SLEEPS")
+    folded, page = os.path.join(folder, "r.folded"), os.path.join(folder, "r.html")
+    for out in (folded, page):
+        subprocess.run([PROGRAM, "timeline", "-f", "-o", out, path], stdout=subprocess.DEVNULL, check=True)
+    stacks = [line.rsplit(" ", 1) for line in pathlib.Path(folded).read_text().splitlines()]
+    with sqlite3.connect(path) as db:
+        n = db.execute("SELECT sum(samples) FROM COMPOSITE_EVENTS").fetchone()[0]
+    expect(sum(int(stack[1]) for stack in stacks) == n, (n, stacks))
+    expect(any(stack[0].split(";")[-1].endswith(where) for stack in stacks), stacks)
+    if not browser:
+        print("SKIP flame graph: no browser (chromium, google-chrome) on this machine")
+        return
+    done = subprocess.run([browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                           "--user-data-dir=" + os.path.join(folder, "browser"), "--virtual-time-budget=20000",
+                           "--enable-logging=stderr", "--dump-dom", "file://" + page + "#stacks=1"],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
+    expect("CONSOLE" not in done.stderr, done.stderr)
+    expect(re.search(r'<dialog id="flame"[^>]* open', done.stdout), done.stdout[:3000])
+    frames = re.findall(r'<button [^>]*data-node="\d+"[^>]*>([^<]*)<', done.stdout)
+    expect(any("(starved.py:" in frame for frame in frames), frames)
+    plain = os.path.join(folder, "plain.sqlite")
+    subprocess.run([PROGRAM, "profile", "-q", "-f", "-t", "nvtx", "-o", plain, "--", sys.executable, "-c", ""], check=True)
+    subprocess.run([PROGRAM, "timeline", "-f", "-o", page, plain], stdout=subprocess.DEVNULL, check=True)
+    expect('id="flame"' not in pathlib.Path(page).read_text(), "a flame graph of nothing")
+
+
 def test_torch(folder, python):
     where = "real.py:%d" % line_with(REAL, "SLEEPS")
     for workers in ("0", "2"):
@@ -263,6 +292,7 @@ def main():
         test_windows(folder, sys.executable)
         if "MILLRACE_CUPTI" in os.environ:
             test_verdict(folder, sys.executable)
+            test_pictures(folder, shutil.which("chromium") or shutil.which("google-chrome"))
         for version, python in sorted(pythons().items()):
             major, minor = (int(part) for part in version.split(".")[:2])
             if (major, minor) < (3, 10):
