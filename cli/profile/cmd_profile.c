@@ -60,6 +60,12 @@ static const struct mr_option table[] = {
                    "and optimizer steps (domain python), as long as --trace has nvtx. They come by "
                    "a sitecustomize module in front of PYTHONPATH, so python -I, -E and -S have "
                    "none"),
+    OPTION("python-sampling", 0, MR_OPT_FLAG, python_sampling, NULL,
+           .help = "Sample the Python stacks of all threads and worker processes, waiting or not, "
+                   "for millrace report -r stacks: CPython 3.10 or later, by a thread in each "
+                   "process, without signals; python -I, -E and -S have none"),
+    OPTION("python-sampling-frequency", 0, MR_OPT_UINT, python_hz, "100", .meta = "HZ", .min = 1,
+           .max = 2000, .help = "Samples per second for --python-sampling"),
     OPTION("osrt-threshold", 0, MR_OPT_DURATION, osrt_threshold_ns, "1us", .unit = "ns",
            .help = "Shortest operating system call to record"),
     OPTION("cuda-flush-interval", 0, MR_OPT_DURATION, flush_ns, "500ms", .min = 1e6, .max = 36e11,
@@ -99,7 +105,7 @@ static int check(const struct profile_options *o, int n_args, char **args, uint3
     if (o->stats && o->common.json)
         return cli_misuse("--stats and --json: give only one; millrace report --json prints "
                           "reports as JSON");
-    *out_traced |= o->gpu_metrics ? 32 : 0;
+    *out_traced |= (o->gpu_metrics ? 32u : 0) | (o->python_sampling ? 64u : 0);
     return CLI_OK;
 }
 
@@ -110,6 +116,7 @@ static void print_note(const char *note)
     } heads[] = {{"no_cuda", "no CUDA activity is recorded"},
                  {"no_nvtx", "no NVTX ranges are recorded"},
                  {"no_metrics", "no GPU metrics are recorded"},
+                 {"no_stacks", "a process has no Python stacks"},
                  {"dropped", "records were lost"},
                  {"warning", "recorder"}};
     const char *tab = strchr(note, '\t');

@@ -12,17 +12,17 @@ struct options {
     int format, force, whole;
 };
 
-enum { BY_NAME, PERFETTO, HTML, SVG };
-static const char *const formats[] = {"auto", "perfetto", "html", "svg", NULL};
-static const enum mr_timeline_format library_formats[] = {MR_TIMELINE_HTML, MR_TIMELINE_PERFETTO,
-                                                          MR_TIMELINE_HTML, MR_TIMELINE_SVG};
+enum { BY_NAME, PERFETTO, HTML, SVG, FOLDED };
+static const char *const formats[] = {"auto", "perfetto", "html", "svg", "folded", NULL};
+static const enum mr_timeline_format library_formats[] = {
+    MR_TIMELINE_HTML, MR_TIMELINE_PERFETTO, MR_TIMELINE_HTML, MR_TIMELINE_SVG, MR_TIMELINE_FOLDED};
 
 #define AT(member) offsetof(struct options, member)
 static const struct mr_option table[] = {
     {"format", 'F', MR_OPT_ENUM, AT(format), "auto", .choices = formats,
      .help = "What to write; auto: by the ending of OUT (.html, .svg, .pftrace or "
-             ".perfetto-trace), html without "
-             "one"},
+             ".perfetto-trace, .folded), html without "
+             "one. folded: sampled Python stacks, a line each, for flame graph tools"},
     {"output", 'o', MR_OPT_STRING, AT(output), .meta = "OUT",
      .help = "The file to write; default: FILE with the format's ending, beside it"},
     {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s",
@@ -41,13 +41,10 @@ static const struct mr_option table[] = {
 static const struct {
     const char *ending;
     int format;
-} endings[] = {{".html", HTML},
-               {".htm", HTML},
-               {".svg", SVG},
-               {".pftrace", PERFETTO},
-               {".perfetto-trace", PERFETTO},
-               {".perfetto", PERFETTO},
-               {".perfetto.pb", PERFETTO}};
+} endings[] = {{".html", HTML},         {".htm", HTML},
+               {".svg", SVG},           {".folded", FOLDED},
+               {".pftrace", PERFETTO},  {".perfetto-trace", PERFETTO},
+               {".perfetto", PERFETTO}, {".perfetto.pb", PERFETTO}};
 
 /* Returns BY_NAME when the name says nothing. */
 static int format_of(const char *path)
@@ -71,6 +68,7 @@ static int name_output(const char *file, int format, char **out)
     if (asprintf(out, "%.*s%s", (int)n, file,
                  format == PERFETTO ? ".pftrace"
                  : format == SVG    ? ".svg"
+                 : format == FOLDED ? ".folded"
                                     : ".html") < 0)
         return cli_fail("out of memory");
     return CLI_OK;
@@ -91,7 +89,8 @@ static int tell(const struct options *o, const char *path, int format, uint64_t 
         return cli_json_end_config(json, table, o);
     }
     char size[CLI_HUMAN], n[CLI_HUMAN];
-    printf("%s: %s events, %s%s\n", path, cli_count((double)events, n), cli_bytes(bytes, size),
+    printf("%s: %s %s, %s%s\n", path, cli_count((double)events, n),
+           format == FOLDED ? "samples" : "events", cli_bytes(bytes, size),
            format == PERFETTO ? "; ui.perfetto.dev opens it" : "");
     return CLI_OK;
 }
@@ -127,7 +126,7 @@ static int run(void *options, int n_args, char **args)
             return cli_misuse("-o %s: PNG is no longer written: expected .svg or .html", o->output);
         if (format == BY_NAME)
             return cli_misuse(
-                "-o %s: expected a name that ends in .html, .svg or .pftrace, or --format",
+                "-o %s: expected a name that ends in .html, .svg, .pftrace or .folded, or --format",
                 o->output);
     }
     if (format == BY_NAME)
@@ -147,9 +146,9 @@ static int run(void *options, int n_args, char **args)
 
 static const struct cli_note json_notes[] = {
     {"path", "The file written."},
-    {"format", "What it is: perfetto, html or svg."},
+    {"format", "What it is: perfetto, html, svg or folded."},
     {"bytes", "Its size."},
-    {"events", "Events in it: ranges, calls, OS calls, kernels, copies and sets."},
+    {"events", "Events in it: ranges, calls, OS calls, kernels, copies and sets; folded: samples."},
     {"config", "The options, defaults included."},
     {NULL, NULL},
 };
@@ -177,7 +176,9 @@ const struct cli_command cli_timeline = {
         "opens at the steps. A trace (perfetto) is for ui.perfetto.dev and trace_processor, "
         "with flows and counters. A picture (svg), 1,200 pixels wide, shows the steps at "
         "a glance, or all device work if there are no steps: where a step's time goes, how "
-        "busy each engine was, and where steps begin.",
+        "busy each engine was, and where steps begin.\n\n"
+        "Sampled Python stacks (millrace profile --python-sampling) are a flame graph in the page, "
+        "behind its button Stacks, and folded lines for other tools.",
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 1,

@@ -11,8 +11,8 @@ struct profile_options {
     struct cli_common common;
     char *trace, *capture_range, *output, *merge;
     int capture_range_end, force, stats, gpu_metrics, keep_parts, wait, graph_trace, api;
-    int python_ranges;
-    uint64_t duration_ns, delay_ns, osrt_threshold_ns, flush_ns, metrics_hz;
+    int python_ranges, python_sampling;
+    uint64_t duration_ns, delay_ns, osrt_threshold_ns, flush_ns, metrics_hz, python_hz;
 };
 
 enum { PROFILE_WAIT_PRIMARY, PROFILE_WAIT_ALL };

@@ -24,6 +24,7 @@ static const struct {
 #define TRACE_NVTX    4u
 #define TRACE_OSRT    8u
 #define TRACE_METRICS 32u
+#define TRACE_STACKS  64u
 
 int profile_traces(const char *text, uint32_t *out_bits)
 {
@@ -289,6 +290,11 @@ static bool hook_python(void)
     return set_front("PYTHONPATH", path);
 }
 
+static bool has_python_ranges(const struct profile_run *run)
+{
+    return run->traced & TRACE_NVTX && run->options->python_ranges == PROFILE_RANGES_ON;
+}
+
 int profile_environment(struct profile_run *run)
 {
     const struct profile_options *o = run->options;
@@ -302,6 +308,8 @@ int profile_environment(struct profile_run *run)
         set_number("MILLRACE_RECORD_OSRT_NS", o->osrt_threshold_ns) &&
         set_number("MILLRACE_RECORD_FLUSH_MS", o->flush_ns / 1000000) &&
         set_number("MILLRACE_RECORD_METRICS_HZ", o->metrics_hz) &&
+        set_number("MILLRACE_RECORD_STACKS_HZ", run->traced & TRACE_STACKS ? o->python_hz : 0) &&
+        set_number("MILLRACE_RECORD_PYTHON_RANGES", has_python_ranges(run)) &&
         set_number("MILLRACE_RECORD_BEGIN_NS", mr_time_ns()) &&
         setenv("MILLRACE_RECORD_API", o->api ? "all" : "some", 1) == 0 &&
         setenv("MILLRACE_RECORD_GRAPHS", o->graph_trace ? "graph" : "node", 1) == 0 &&
@@ -310,7 +318,7 @@ int profile_environment(struct profile_run *run)
         ok = inject_cuda(run);
     if (ok && (run->traced & TRACE_NVTX || strncmp(o->capture_range, "nvtx:", 5) == 0))
         ok = inject_nvtx(run);
-    if (ok && run->traced & TRACE_NVTX && o->python_ranges == PROFILE_RANGES_ON)
+    if (ok && (has_python_ranges(run) || run->traced & TRACE_STACKS))
         ok = hook_python();
     if (ok && run->traced & TRACE_OSRT)
         ok = preload(run);

@@ -237,14 +237,16 @@ MR_API void mr_advice_destroy(struct mr_advice *advice);
 enum mr_timeline_format {
     MR_TIMELINE_PERFETTO, /* a trace for ui.perfetto.dev */
     MR_TIMELINE_HTML,     /* an interactive page that needs no network */
-    MR_TIMELINE_SVG
+    MR_TIMELINE_SVG,
+    /* sampled stacks as text for flame graph tools: frames with ';' between, a space, samples */
+    MR_TIMELINE_FOLDED
 };
 
 struct mr_timeline_opts {
     size_t size;             /* of this struct, set by mr_timeline_opts_init() */
     uint64_t from_ns, to_ns; /* 0, 0: everything */
     const char *title;       /* NULL: the recorded command */
-    uint64_t *out_events;    /* [out] on success: events drawn; may be NULL */
+    uint64_t *out_events;    /* [out] on success: events drawn, or samples; may be NULL */
     int whole;               /* SVG: 1: the whole recording, not only its steps */
 };
 

@@ -21,7 +21,7 @@ __all__ = ["Column", "Finding", "Recording", "Table", "Timeline", "open"]
 Cell = int | float | str | None
 _SHOWN = 20  # rows of a table's repr
 _WIDE = 60  # characters of a text in it
-_FORMATS = {".pftrace": 0, ".perfetto-trace": 0, ".html": 1, ".svg": 2}
+_FORMATS = {".pftrace": 0, ".perfetto-trace": 0, ".html": 1, ".svg": 2, ".folded": 3}
 
 
 class Column(NamedTuple):
@@ -244,8 +244,8 @@ class Recording:
     def timeline(self, path: str | os.PathLike[str] | None = None, *, from_ns: int = 0,
                  to_ns: int = 0, title: str | None = None, whole: bool = False) -> Timeline | str:
         """Draws the recording. path: written with the format of its ending: .html (a page for a
-        browser), .svg, .pftrace (for ui.perfetto.dev); returned as a str. None: a Timeline, which
-        notebooks show.
+        browser), .svg, .pftrace (for ui.perfetto.dev), .folded (sampled stacks, for flame graph
+        tools); returned as a str. None: a Timeline, which notebooks show.
 
         from_ns, to_ns: this part, 0, 0: all; title: None: the recorded command; whole: an SVG of
         everything, not only of the steps.

@@ -276,17 +276,21 @@ static int no_work(const struct mr_recording *rec, struct mr_advice *advice)
     return 0;
 }
 
-static int look_and_judge(const struct mr_recording *rec, const struct mr_place *place,
+static int look_and_judge(struct mr_recording *rec, const struct mr_place *place,
                           const struct mr_advice_opts *opts, struct mr_advice *advice)
 {
     struct mr_look look;
     struct mr_case c;
+    struct mr_stacks stacks;
     int rc = mr_look_make(rec, place, opts->step, false, &look);
     if (rc)
         return rc;
     rc = mr_case_make(&look, opts, &c);
     if (!rc) {
-        rc = judge_all(&c, advice);
+        rc = mr_stacks_load(rec, &stacks);
+        c.stacks = &stacks;
+        rc = rc ? rc : judge_all(&c, advice);
+        mr_stacks_free(&stacks);
         mr_case_free(&c);
     }
     mr_look_free(&look);

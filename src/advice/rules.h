@@ -11,6 +11,7 @@
 
 #include "recording/idle.h"
 #include "recording/overlap.h"
+#include "recording/stacks.h"
 
 #define MR_DATA_BOUND 10   /* percent of the time: waiting for data is the headline */
 #define MR_WORTH      0.01 /* of the time looked at: savings below it are no finding */
@@ -55,6 +56,7 @@ struct mr_case {
     uint64_t comm_ns; /* of kernels that communicate, under no other compute */
     bool many_small;  /* small copies: small_copies counts their calls, not blocking_async */
     struct mr_trust trust;
+    const struct mr_stacks *stacks; /* NULL: none are looked at */
     uint32_t n_workers; /* processes, or threads of millrace, that may be the loader's */
 };
 

@@ -7,6 +7,8 @@
 
 /* ---- data_starvation ---- */
 
+#define MIN_SAMPLES 20 /* of the loader: fewer say nothing about its lines */
+
 /* Own code and reads inside the loader's time: it loads in the launching thread itself, rather than
  * wait for others. */
 static double loads_itself(const struct mr_case *c)
@@ -66,6 +68,30 @@ static void suggest(const struct mr_case *c, char *out, size_t cap)
                  n_cores);
 }
 
+/* " Meanwhile the loader is ..."; "" without samples, or too few to say. */
+static int hottest(const struct mr_case *c, char *out, size_t cap)
+{
+    const struct mr_recording *rec = c->look->rec;
+    uint32_t thread = c->look->place.thread;
+    struct mr_stack_hottest hot;
+    char line[200];
+    out[0] = 0;
+    if (!c->stacks || c->stacks->n_samples == 0 || thread >= rec->n_threads)
+        return 0;
+    uint64_t pid = rec->processes[rec->threads[thread].process].pid;
+    int rc = mr_stacks_loader(c->stacks, &c->data.at, pid << 24 | rec->threads[thread].tid, &hot);
+    if (rc < 0 || hot.place == MR_NONE || hot.n < MIN_SAMPLES)
+        return rc;
+    const struct mr_stack_place *place = &c->stacks->places[hot.place];
+    snprintf(out, cap,
+             " Meanwhile %s %.80s is %.0f%% of the loader's time (%.0f%% of that on a processor, "
+             "by %" PRIu64 " samples of its Python stacks).",
+             mr_stack_line(c->stacks, hot.place, false, line, sizeof line),
+             c->stacks->texts.text[place->function], 100 * (double)hot.ns / (double)hot.of_ns,
+             100 * (double)hot.cpu_ns / (double)hot.ns, hot.n);
+    return 0;
+}
+
 struct wait_row {
     uint64_t start_ns, ns, idle_ns;
 };
@@ -116,7 +142,7 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
 {
     const struct mr_look *look = c->look;
     double idle = (double)mr_intervals_measure(&look->idle);
-    char workers[400];
+    char workers[400], line[400];
     if (look->place.n_kernels == 0)
         return mr_cannot_tell(out, "no kernels were recorded, so the device's idle time is "
                                    "unknown");
@@ -142,16 +168,19 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
                               "around the loading and name it (--range)",
                               mr_case_ms(c, idle), mr_case_per(c),
                               mr_case_ms(c, (double)c->idle_ns[MR_IDLE_HOST]));
+    int rc = hottest(c, line, sizeof line);
+    if (rc < 0)
+        return rc;
     suggest(c, workers, sizeof workers);
     snprintf(out->title, sizeof out->title, "the device waits for data %.1f%% of the time",
              mr_case_percent(c, (double)c->idle_ns[MR_IDLE_LOADER]));
     snprintf(out->why, sizeof out->why,
              "the device idles %.3f ms%s, of it %.3f ms while the launching thread is in "
-             "%s%s%s%s. The saving assumes that the program never waits for its loader.",
+             "%s%s%s%s.%s The saving assumes that the program never waits for its loader.",
              mr_case_ms(c, idle), mr_case_per(c), mr_case_ms(c, (double)c->idle_ns[MR_IDLE_LOADER]),
              c->data.how == MR_LOADER_RANGES ? "the range \"" : "", c->data.name,
              c->data.how == MR_LOADER_RANGES ? "\"" : "",
-             c->data.how == MR_LOADER_WAITS ? ", not all of which may be for data" : "");
+             c->data.how == MR_LOADER_WAITS ? ", not all of which may be for data" : "", line);
     if (c->data.millrace)
         snprintf(out->advice, sizeof out->advice,
                  "The loader's statistics (bottleneck in mr_loader_stats, the last line of "

@@ -8,7 +8,9 @@
 
 #include <stddef.h>
 
-#define NO_SAMPLING "it samples no call stacks; --trace osrt records what threads wait for"
+#define NO_SAMPLING                                                                                \
+    "it samples no C stacks; --python-sampling samples Python's, and --trace osrt records what "   \
+    "threads wait for"
 #define NO_SWITCHES "it records no context switches; --trace osrt records long calls of the system"
 #define NO_COUNTERS "it reads no such counters; --gpu-metrics samples the GPU's"
 #define NO_GRAPHICS "it records no graphics calls; --trace cuda,nvtx,osrt is what there is"
@@ -63,9 +65,8 @@ const struct mr_option_foreign mr_options_foreign[] = {
     {"osrt-backtrace-depth", "capture-range", NO_SAMPLING},
     {"osrt-backtrace-stack-size", "capture-range", NO_SAMPLING},
     {"osrt-backtrace-threshold", "capture-range", NO_SAMPLING},
-    {"python-backtrace", "capture-range", NO_SAMPLING},
-    {"python-sampling", "capture-range", NO_SAMPLING},
-    {"python-sampling-frequency", "capture-range", NO_SAMPLING},
+    {"python-backtrace", "python-sampling",
+     "--python-sampling samples the Python stacks of all threads; calls have none of their own"},
     {"samples-per-backtrace", "capture-range", NO_SAMPLING},
     {"sampling-frequency", "capture-range", NO_SAMPLING},
     {"sampling-period", "capture-range", NO_SAMPLING},

@@ -27,6 +27,8 @@
  *   MILLRACE_CUPTI               the user's: the libcupti for a program that has loaded none; else
  *                                it is looked for
  *   MILLRACE_RECORD_METRICS_HZ   samples of GPU metrics a second; default 10000
+ *   MILLRACE_RECORD_STACKS_HZ    samples of Python stacks a second; 0: none
+ *   MILLRACE_RECORD_PYTHON_RANGES  0: no automatic ranges in Python
  *   MILLRACE_RECORD_BEGIN_NS     CLOCK_MONOTONIC from which the delay counts, in every process
  *                                alike
  *

@@ -43,6 +43,8 @@ static const struct {
     {MR_PART_METRIC, offsetof(struct mr_part_metric, name)},
     {MR_PART_NOTE, offsetof(struct mr_part_note, name)},
     {MR_PART_NOTE, offsetof(struct mr_part_note, text)},
+    {MR_PART_STACK, offsetof(struct mr_part_stack, function)},
+    {MR_PART_STACK, offsetof(struct mr_part_stack, file)},
 };
 
 #define BIT(type) (1u << (type))

@@ -38,6 +38,7 @@ enum mr_part_trace {
     MR_TRACE_OSRT = 8,
     MR_TRACE_MILLRACE = 16, /* the library's own spans, as ranges of the domain "millrace" */
     MR_TRACE_GPU_METRICS = 32,
+    MR_TRACE_STACKS = 64, /* of Python threads, by sampling */
 };
 
 /* type, the struct of its records */
@@ -59,7 +60,9 @@ enum mr_part_trace {
     X(MR_PART_RANGE, mr_part_range)                                                                \
     X(MR_PART_OS, mr_part_os)                                                                      \
     X(MR_PART_METRIC, mr_part_metric)                                                              \
-    X(MR_PART_NOTE, mr_part_note)
+    X(MR_PART_NOTE, mr_part_note)                                                                  \
+    X(MR_PART_STACK, mr_part_stack)                                                                \
+    X(MR_PART_SAMPLE, mr_part_sample)
 
 enum mr_part_type {
     MR_PART_NONE,
@@ -234,7 +237,8 @@ struct mr_part_metric { /* a sample */
  * What the recorder has to say of itself. name: one of
  *   "dropped" (value: records that CUPTI dropped), "no_cuda" (text: why nothing of CUDA is
  *   recorded),
- *   "no_metrics" (text: why), "metrics_clock" (value: ns by which its clock is not known better),
+ *   "no_stacks" (text: why), "no_metrics" (text: why), "metrics_clock" (value: ns by which its
+ *   clock is not known better),
  *   "no_nvtx" (text: why),
  *   "warning" (text), "capture_start", "capture_stop" (value: time in ns),
  *   "exit" (value: the process's orderly end in ns; a part without it was killed)
@@ -242,6 +246,24 @@ struct mr_part_metric { /* a sample */
 struct mr_part_note {
     int64_t value;
     uint32_t name, text;
+};
+
+/*
+ * A frame on top of another stack. Numbers come upwards from 1 and fit 24 bits; a parent's is
+ * smaller than those of the stacks on it.
+ */
+struct mr_part_stack {
+    uint32_t id, parent;     /* parent 0: the outermost frame */
+    uint32_t function, file; /* names */
+    uint32_t line;           /* 0: not known */
+};
+
+struct mr_part_sample { /* a thread was in this stack each time that it was looked at */
+    uint64_t start_ns, end_ns;
+    uint64_t cpu_ns; /* of it on a processor */
+    uint32_t stack, tid;
+    uint32_t n; /* how often it was looked at */
+    uint32_t reserved;
 };
 
 /* Of one record of this type; 0: there is no such type. */

@@ -221,6 +221,30 @@ static const struct mr_store_column stream_columns[] = {
     END,
 };
 
+/* Ours: the export's SAMPLING_CALLCHAINS, a view of it, has all frames of each stack anew. */
+static const struct mr_store_column stack_columns[] = {
+    {"id", "INTEGER NOT NULL PRIMARY KEY", FROM_TID, BYTES(mr_part_stack, id)},
+    {"parentId", INT, FROM_TID_OR_NULL, BYTES(mr_part_stack, parent)},
+    VALUE("functionId", FROM_NAME, mr_part_stack, function),
+    VALUE("fileId", FROM_NAME, mr_part_stack, file),
+    UINT("line", mr_part_stack, line),
+    END,
+};
+
+static const struct mr_store_column sample_columns[] = {
+    {"id", "INTEGER PRIMARY KEY", FROM_NOTHING, 0, 0},
+    {"start", INT_, FROM_START, 0, 0},
+    ABSENT("cpu"),
+    ABSENT("threadState"),
+    VALUE("globalTid", FROM_TID, mr_part_sample, tid),
+    ZERO("cpuCycles"),
+    {"end", INT_, FROM_END, 0, 0}, /* these are ours */
+    VALUE("stackId", FROM_TID, mr_part_sample, stack),
+    UINT("samples", mr_part_sample, n),
+    UINT("cpuTime", mr_part_sample, cpu_ns),
+    END,
+};
+
 const struct mr_store_table mr_store_tables[] = {
     {"CUPTI_ACTIVITY_KIND_KERNEL", MR_PART_KERNEL, TIMES_DEVICE, kernel_columns},
     {"CUPTI_ACTIVITY_KIND_MEMCPY", MR_PART_COPY, TIMES_DEVICE, copy_columns},
@@ -234,6 +258,8 @@ const struct mr_store_table mr_store_tables[] = {
     {"OSRT_API", MR_PART_OS, TIMES_SPAN, os_columns},
     {"ThreadNames", MR_PART_THREAD, TIMES_NONE, thread_columns},
     {"TARGET_INFO_CUDA_STREAM", MR_PART_STREAM, TIMES_NONE, stream_columns},
+    {"MILLRACE_STACKS", MR_PART_STACK, TIMES_NONE, stack_columns},
+    {"COMPOSITE_EVENTS", MR_PART_SAMPLE, TIMES_SPAN, sample_columns},
 };
 const uint32_t mr_store_n_tables = MR_COUNT(mr_store_tables);
 
@@ -291,7 +317,15 @@ const char *const mr_store_more_tables =
     " value INTEGER NOT NULL);"
     "CREATE TABLE MILLRACE_COUNTERS (timestamp INTEGER NOT NULL, globalPid INTEGER NOT NULL, "
     "nameId INTEGER NOT NULL,"
-    " value REAL NOT NULL);";
+    " value REAL NOT NULL);"
+    /* for readers of the export: stacks of COMPOSITE_EVENTS whole, from the innermost frame on */
+    "CREATE VIEW SAMPLING_CALLCHAINS AS WITH RECURSIVE up(id, stack, depth) AS ("
+    "SELECT id, stackId, 0 FROM COMPOSITE_EVENTS UNION ALL SELECT up.id, s.parentId, depth + 1"
+    " FROM up JOIN MILLRACE_STACKS s ON s.id = up.stack WHERE s.parentId < s.id)"
+    " SELECT up.id, s.functionId AS symbol, s.fileId AS module, NULL AS kernelMode, NULL AS "
+    "thumbCode,"
+    " NULL AS unresolved, NULL AS specialEntry, s.line AS originalIP, NULL AS unwindMethod,"
+    " depth AS stackDepth FROM up JOIN MILLRACE_STACKS s ON s.id = up.stack;";
 
 #define ENUM(name)                                                                                 \
     "CREATE TABLE ENUM_" name " (id INTEGER NOT NULL PRIMARY KEY, name TEXT, label TEXT);"

@@ -19,6 +19,8 @@ static void list_kinds(const struct mr_report_kind *kinds[MAX_KINDS + 1])
     kinds[n++] = &mr_report_kern_exec_sum;
     kinds[n++] = &mr_report_mem_ops;
     kinds[n++] = &mr_report_metrics;
+    kinds[n++] = &mr_report_stacks;
+    kinds[n++] = &mr_report_stacks_func;
     kinds[n++] = &mr_report_step_breakdown;
     kinds[n++] = &mr_report_idle_breakdown;
     kinds[n++] = &mr_report_overlap;

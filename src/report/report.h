@@ -252,6 +252,6 @@ int mr_report_sums(struct mr_recording *recording, struct mr_sum **out, uint64_t
 extern const struct mr_report_kind mr_report_sum_kinds[], mr_report_trace_kinds[];
 extern const uint32_t mr_report_n_sum_kinds, mr_report_n_trace_kinds;
 extern const struct mr_report_kind mr_report_nvtx_sum, mr_report_kern_exec_sum, mr_report_mem_ops,
-    mr_report_metrics;
+    mr_report_metrics, mr_report_stacks, mr_report_stacks_func;
 
 #endif

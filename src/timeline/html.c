@@ -5,6 +5,7 @@
  * The data: a JSON object of names, rows and sums; and columns, one value an event, rows one after
  * the other: LEB128 numbers, deflated (zlib), base64. timeline.js reads them.
  */
+#include "timeline/stacks.h"
 #include "timeline/timeline.h"
 
 #include <errno.h>
@@ -446,6 +447,8 @@ static int put_page(struct page *page)
             fwrite(mr_timeline_style, 1, mr_timeline_style_bytes, page->file);
         else if (!strncmp(place, "{{script", 8))
             fwrite(mr_timeline_script, 1, mr_timeline_script_bytes, page->file);
+        else if (!strncmp(place, "{{flame", 7))
+            rc = mr_timeline_flame_put(page->file, page->tl);
         else
             rc = put_data(page);
         at = close + 2;

@@ -1,5 +1,6 @@
 /* Lanes of events from a recording. */
 #include "timeline/timeline.h"
+#include "timeline/stacks.h"
 
 #include <errno.h>
 #include <string.h>
@@ -425,7 +426,8 @@ int mr_timeline_write(struct mr_recording *recording, const char *path,
     static int (*const writers[])(FILE * file, const struct mr_timeline *tl) = {
         [MR_TIMELINE_PERFETTO] = mr_timeline_perfetto,
         [MR_TIMELINE_HTML] = mr_timeline_html,
-        [MR_TIMELINE_SVG] = mr_timeline_svg};
+        [MR_TIMELINE_SVG] = mr_timeline_svg,
+        [MR_TIMELINE_FOLDED] = mr_timeline_folded};
     struct mr_timeline_opts all;
     mr_timeline_opts_init(&all);
     int rc = mr_opts_take("timeline_opts", opts, &all, sizeof(all));
@@ -435,18 +437,20 @@ int mr_timeline_write(struct mr_recording *recording, const char *path,
         return mr_error_set(MR_EOPTION, "timeline: %d: no such format", (int)format);
     struct mr_timeline tl = {0};
     struct mr_tl_story story = {0};
-    bool picture = format == MR_TIMELINE_SVG;
-    rc = format == MR_TIMELINE_PERFETTO ? 0 : mr_timeline_story(recording, &story);
+    bool picture = format == MR_TIMELINE_SVG, told = picture || format == MR_TIMELINE_HTML;
+    uint64_t n_samples = 0;
+    rc = told ? mr_timeline_story(recording, &story) : 0;
     if (picture && !all.whole && all.from_ns == 0 && all.to_ns == 0) {
         all.from_ns = story.from_ns;
         all.to_ns = story.to_ns;
     }
     rc = mr_recording_result(recording, rc == 0 ? mr_timeline_make(recording, &all, &tl) : rc);
-    tl.story = format == MR_TIMELINE_PERFETTO ? NULL : &story;
+    tl.story = told ? &story : NULL;
+    tl.out_samples = &n_samples;
     if (rc == 0)
         rc = mr_file_write(path, "picture", job_run, &(struct job){&tl, writers[format]});
     if (rc == 0 && all.out_events)
-        *all.out_events = tl.n_events;
+        *all.out_events = format == MR_TIMELINE_FOLDED ? n_samples : tl.n_events;
     mr_timeline_free(&tl);
     mr_timeline_story_free(&story);
     return rc;

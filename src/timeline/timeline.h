@@ -114,6 +114,7 @@ struct mr_timeline {
     uint32_t *event_of_api; /* its number in its lane; MR_NONE: outside of the picture */
     uint64_t n_events;      /* without engines', which are made of others */
     uint64_t n_hidden;      /* too many at once to show */
+    uint64_t *out_samples;  /* folded: how often stacks were sampled */
     struct mr_tl_counter *counters;
     uint32_t n_counters;
     uint64_t bytes[MR_N_SHAPES], count[MR_N_SHAPES];

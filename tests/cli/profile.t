@@ -34,8 +34,8 @@ millrace profile: --output z.ncu-rep: .ncu-rep is the format of NVIDIA's own too
 # Names of nsys profile: what they are here, or that there is no such thing.
 $ for o in --gpu-metrics-device=all --sample=none -s --show-output=true -e --stop-on-exit=true --export=sqlite --session-new=a; do millrace profile $o -- touch ran; done
 millrace profile: --gpu-metrics-device: no such option; --gpu-metrics, which takes no value, samples the GPUs that the program uses
-millrace profile: --sample: no such option; it samples no call stacks; --trace osrt records what threads wait for
-millrace profile: -s: no such option; it samples no call stacks; --trace osrt records what threads wait for
+millrace profile: --sample: no such option; it samples no C stacks; --python-sampling samples Python's, and --trace osrt records what threads wait for
+millrace profile: -s: no such option; it samples no C stacks; --python-sampling samples Python's, and --trace osrt records what threads wait for
 millrace profile: --show-output: no such option; the program's output is always shown
 millrace profile: -e: no such option; the program inherits the environment: millrace profile -- env A=1 CMD
 millrace profile: --stop-on-exit: no such option; --wait primary or all says when the recording ends

@@ -28,7 +28,7 @@ $ grep -c -e 'https\?://' -e '@import' -e ' src=' a.html
 [1]
 # What cannot be drawn.
 $ millrace timeline -o a.txt a.sqlite
-millrace timeline: -o a.txt: expected a name that ends in .html, .svg or .pftrace, or --format
+millrace timeline: -o a.txt: expected a name that ends in .html, .svg, .pftrace or .folded, or --format
 [2]
 $ millrace timeline -o a.png a.sqlite
 millrace timeline: -o a.png: PNG is no longer written: expected .svg or .html

@@ -1,6 +1,7 @@
 """Runs at the start of each Python under `millrace profile`: PYTHONPATH begins with this folder.
 
-It prepares the automatic ranges (_millrace_ranges.py), then runs the sitecustomize that it hides.
+It prepares the automatic ranges (_millrace_ranges.py) and the sampling of stacks
+(_millrace_stacks.py), as far as they are asked for, then runs the sitecustomize that it hides.
 Any Python from 2.7 on may come here.
 """
 import os
@@ -8,13 +9,23 @@ import sys
 
 
 def _begin():
-    if sys.version_info >= (3, 8) and os.environ.get("MILLRACE_RECORD_DIR"):
-        try:
+    if sys.version_info < (3, 8) or not os.environ.get("MILLRACE_RECORD_DIR"):
+        return
+    try:
+        if os.environ.get("MILLRACE_RECORD_PYTHON_RANGES") != "0":
             import _millrace_ranges
 
             _millrace_ranges.begin()
-        except Exception:  # the program comes first
-            pass
+    except Exception:  # the program comes first
+        pass
+    try:
+        hz = int(os.environ.get("MILLRACE_RECORD_STACKS_HZ") or 0)
+        if hz > 0 and sys.implementation.name == "cpython":
+            import _millrace_stacks
+
+            _millrace_stacks.begin(hz)
+    except Exception:
+        pass
 
 
 def _leave_path():

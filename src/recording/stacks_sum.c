@@ -1,0 +1,193 @@
+/* Sampled stacks added up: by line, by function, and the loader's hottest line. */
+#include "recording/stacks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct summing {
+    const struct mr_stacks *stacks;
+    const struct mr_intervals *windows;
+    uint32_t *group_of; /* of a place: the place that stands for its line or function */
+    uint64_t *seen;     /* of a group: the sample that last went through it, plus 1 */
+    struct mr_map at;   /* thread << 32 | group -> sum */
+    struct mr_stack_sum *sums;
+    uint64_t n, room;
+};
+
+static struct mr_stack_sum *sum_at(struct summing *sum, uint32_t thread, uint32_t group)
+{
+    bool is_new;
+    uint32_t *i = mr_map_at(&sum->at, (uint64_t)thread << 32 | group, (uint32_t)sum->n, &is_new);
+    if (!i)
+        return NULL;
+    if (is_new) {
+        if (mr_grow("sums", &sum->sums, &sum->room, sum->n + 1, sizeof *sum->sums) < 0)
+            return NULL;
+        sum->sums[sum->n++] = (struct mr_stack_sum){.thread = thread, .place = group};
+    }
+    return &sum->sums[*i];
+}
+
+/* The sample's time in the windows. */
+static uint64_t time_in(const struct mr_stack_sample *sample, const struct mr_intervals *windows)
+{
+    return windows ? mr_intervals_within(windows, sample->start_ns, sample->end_ns)
+                   : sample->end_ns - sample->start_ns;
+}
+
+static uint64_t share(uint64_t of, uint64_t ns, const struct mr_stack_sample *sample)
+{
+    uint64_t all = sample->end_ns - sample->start_ns;
+    return ns == all ? of : (uint64_t)((double)of * (double)ns / (double)all);
+}
+
+static int add(struct summing *sum, uint64_t i)
+{
+    const struct mr_stacks *s = sum->stacks;
+    const struct mr_stack_sample *sample = &s->samples[i];
+    uint64_t ns = time_in(sample, sum->windows);
+    if (ns == 0)
+        return 0;
+    for (uint32_t node = sample->node; node != MR_NONE; node = s->nodes[node].parent) {
+        uint32_t group = sum->group_of[s->nodes[node].place];
+        if (sum->seen[group] == i + 1) /* it calls itself */
+            continue;
+        sum->seen[group] = i + 1;
+        struct mr_stack_sum *at = sum_at(sum, sample->thread, group);
+        if (!at)
+            return -ENOMEM;
+        at->total_ns += ns;
+        if (node != sample->node)
+            continue;
+        at->self_ns += ns;
+        at->cpu_ns += share(sample->cpu_ns, ns, sample);
+        at->n += MR_MAX(share(sample->n, ns, sample), 1);
+    }
+    return 0;
+}
+
+static int group(struct summing *sum, bool by_function)
+{
+    const struct mr_stacks *s = sum->stacks;
+    struct mr_map first = {0};
+    int rc = 0;
+    for (uint32_t i = 0; i < s->n_places && rc == 0; i++) {
+        uint64_t key = (uint64_t)s->places[i].function << 32 | s->places[i].file;
+        const uint32_t *one = by_function ? mr_map_at(&first, key, i, NULL) : &i;
+        if (one)
+            sum->group_of[i] = *one;
+        else
+            rc = -ENOMEM;
+    }
+    mr_map_free(&first);
+    return rc;
+}
+
+int mr_stacks_sum(const struct mr_stacks *stacks, const struct mr_intervals *windows,
+                  bool by_function, struct mr_stack_sum **out, uint64_t *out_n)
+{
+    struct summing sum = {.stacks = stacks, .windows = windows};
+    sum.group_of = calloc(stacks->n_places + 1, sizeof *sum.group_of);
+    sum.seen = calloc(stacks->n_places + 1, sizeof *sum.seen);
+    int rc = sum.group_of && sum.seen ? group(&sum, by_function)
+                                      : mr_error_nomem("sums", stacks->n_places);
+    for (uint64_t i = 0; i < stacks->n_samples && rc == 0; i++)
+        rc = add(&sum, i);
+    free(sum.group_of);
+    free(sum.seen);
+    mr_map_free(&sum.at);
+    if (rc < 0) {
+        free(sum.sums);
+        return rc;
+    }
+    *out = sum.sums;
+    *out_n = sum.n;
+    return 0;
+}
+
+/* ---- the loader ---- */
+
+/* Code that comes with Python, is installed, or is ours: not the program's. */
+static bool is_library(const char *file)
+{
+    return strstr(file, "/site-packages/") || strstr(file, "/dist-packages/") ||
+           strstr(file, "/lib/python") || strstr(file, "/millrace/_") ||
+           strncmp(file, "<frozen", 7) == 0;
+}
+
+/* torch's _MapDatasetFetcher.fetch and its like, and those of millrace.DataLoader. */
+static bool fetches(const struct mr_stacks *s, const struct mr_stack_place *place)
+{
+    const char *function = s->texts.text[place->function], *dot = strrchr(function, '.');
+    const char *file = s->texts.text[place->file];
+    return strcmp(dot ? dot + 1 : function, "fetch") == 0 &&
+           (strstr(file, "/torch/utils/data/") || strstr(file, "/millrace/_"));
+}
+
+/* The program's innermost line in this stack, inside what fetches if there is such; else the
+ * innermost line of all. [out] loads: something fetches. */
+static uint32_t line_of(const struct mr_stacks *s, uint32_t innermost, bool *loads)
+{
+    uint32_t own = MR_NONE;
+    *loads = false;
+    for (uint32_t node = innermost; node != MR_NONE && !*loads; node = s->nodes[node].parent) {
+        const struct mr_stack_place *place = &s->places[s->nodes[node].place];
+        *loads = fetches(s, place);
+        if (own == MR_NONE && !*loads && !is_library(s->texts.text[place->file]))
+            own = s->nodes[node].place;
+    }
+    return own != MR_NONE ? own : s->nodes[innermost].place;
+}
+
+/* Process and thread without what the export has above them. */
+static bool is_thread(uint64_t a, uint64_t b)
+{
+    return ((a ^ b) & 0xffffffffffff) == 0;
+}
+
+struct at_line {
+    uint64_t ns, cpu_ns;
+};
+
+static void keep(struct mr_stack_hottest *hot, const struct at_line *at, uint64_t n_places)
+{
+    for (uint32_t i = 0; i < n_places; i++)
+        if (at[i].ns > hot->ns) {
+            hot->place = i;
+            hot->ns = at[i].ns;
+            hot->cpu_ns = at[i].cpu_ns;
+        }
+}
+
+int mr_stacks_loader(const struct mr_stacks *stacks, const struct mr_intervals *windows,
+                     uint64_t global_tid, struct mr_stack_hottest *out)
+{
+    /* of what fetches; of the thread */
+    struct mr_stack_hottest hot[2] = {{.place = MR_NONE}, {.place = MR_NONE}};
+    struct at_line *at[2] = {NULL, NULL};
+    int rc = 0;
+    for (int k = 0; k < 2; k++)
+        if (!(at[k] = calloc(stacks->n_places + 1, sizeof **at)))
+            rc = mr_error_nomem("sums", stacks->n_places * sizeof **at);
+    for (uint64_t i = 0; i < stacks->n_samples && rc == 0; i++) {
+        const struct mr_stack_sample *sample = &stacks->samples[i];
+        bool loads, waits = is_thread(stacks->threads[sample->thread].global_tid, global_tid);
+        uint64_t ns = time_in(sample, windows);
+        uint32_t place = ns ? line_of(stacks, sample->node, &loads) : 0;
+        for (int k = 0; k < 2 && ns; k++) {
+            if (k == 0 ? !loads : !waits)
+                continue;
+            at[k][place].ns += ns;
+            at[k][place].cpu_ns += share(sample->cpu_ns, ns, sample);
+            hot[k].of_ns += ns;
+            hot[k].n += MR_MAX(share(sample->n, ns, sample), 1);
+        }
+    }
+    for (int k = 0; k < 2 && rc == 0; k++)
+        keep(&hot[k], at[k], stacks->n_places);
+    *out = hot[0].of_ns ? hot[0] : hot[1];
+    free(at[0]);
+    free(at[1]);
+    return rc;
+}
