@@ -106,6 +106,9 @@ static void tail(const struct mr_case *c, const struct mr_advice *advice, char *
                                  look->rec->n_dropped + look->rec->n_lost_times);
     if (!mr_trust_none(c) && used < cap && mr_trust_tell(c, clocks, sizeof clocks) > 0)
         used += (size_t)snprintf(out + used, cap - used, "; %s", clocks);
+    if (mr_case_simulated(c) && used < cap)
+        used += (size_t)snprintf(out + used, cap - used,
+                                 "; the device is simulated: a GPU's times differ");
     if (look->rec->n_no_length && used < cap)
         snprintf(out + used, cap - used,
                  "; %" PRIu64 " records do not end after they begin, so idle time is overstated",

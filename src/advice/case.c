@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 double mr_case_ms(const struct mr_case *c, double ns)
@@ -173,6 +174,35 @@ double mr_link_rate_of(const char *device)
     return 0;
 }
 
+/* A simulated device's are its options. */
+static double rate_option(const char *name, const char *option)
+{
+    const char *at = mr_name_simulated(name) ? strstr(name, option) : NULL;
+    return at ? strtod(at + strlen(option), NULL) : 0;
+}
+
+bool mr_case_simulated(const struct mr_case *c)
+{
+    const struct mr_rec_device *device = mr_look_device(c->look);
+    return device && mr_name_simulated(mr_case_string(c, device->name));
+}
+
+/* Where no pinned copy was measured. */
+static void complete_rate(struct mr_case *c, int d, const char *device)
+{
+    double option = rate_option(device, d ? " d2h=" : "(h2d=");
+    if (c->opts->link_gbps <= 0 && c->pinned_rate[d] > 0)
+        return;
+    c->rate_measured[d] = false;
+    if (c->opts->link_gbps <= 0 && option > 0) {
+        c->pinned_rate[d] = option;
+        snprintf(c->rate_how[d], sizeof c->rate_how[d], "an option of the simulated device");
+    } else {
+        c->pinned_rate[d] = c->link_rate;
+        snprintf(c->rate_how[d], sizeof c->rate_how[d], "%s", c->link_how);
+    }
+}
+
 static void find_rates(struct mr_case *c)
 {
     const struct mr_recording *rec = c->look->rec;
@@ -199,11 +229,7 @@ static void find_rates(struct mr_case *c)
         }
     }
     for (int d = 0; d < 2; d++)
-        if (c->opts->link_gbps > 0 || c->pinned_rate[d] <= 0) {
-            c->pinned_rate[d] = c->link_rate;
-            c->rate_measured[d] = false;
-            snprintf(c->rate_how[d], sizeof c->rate_how[d], "%s", c->link_how);
-        }
+        complete_rate(c, d, device ? mr_case_string(c, device->name) : "");
 }
 
 /* ---- calls that wait for the copy before them ---- */

@@ -153,6 +153,8 @@ bool mr_case_in(const struct mr_case *c, uint64_t time_ns);
 /* A copy's time that no compute hides. */
 uint64_t mr_case_exposed(const struct mr_case *c, const struct mr_rec_op *op);
 bool mr_case_launches(const struct mr_case *c, uint32_t thread);
+/* The device is a simulated one. */
+bool mr_case_simulated(const struct mr_case *c);
 const char *mr_case_string(const struct mr_case *c, uint32_t string);
 
 #endif
