@@ -5,7 +5,8 @@
  * caller stages chunks through a small bounce buffer of the stream, at the rate `pageable`, after
  * the stream's earlier work; the engine moves a chunk between the bounce buffer and the device
  * while the caller stages the next. A copy to the device returns when the source has been staged;
- * one from the device returns when the destination is complete.
+ * one from the device returns when the destination is complete. A recording has all of it as one
+ * copy, the caller's part included, as CUPTI has of a GPU's.
  */
 #include "device/sim/sim.h"
 
@@ -111,8 +112,15 @@ static int copy_staged(struct mr_stream *stream, enum sim_engine_kind engine, vo
                         .left = bytes,
                         .row = *row,
                         .end_ns = mr_time_ns()};
-    return engine == SIM_H2D ? stage_to_device(&st, dst, src, bytes)
-                             : stage_from_device(&st, dst, src, bytes);
+    if (engine == SIM_H2D) {
+        st.row.start_ns = st.end_ns;
+        return stage_to_device(&st, dst, src, bytes);
+    }
+    st.row.staged_out = true;
+    int rc = stage_from_device(&st, dst, src, bytes);
+    if (rc == 0)
+        mr_sim_rows_staged(s, &st.row, st.end_ns);
+    return rc;
 }
 
 static int copy_pinned(struct mr_stream *stream, enum sim_engine_kind engine, void *dst,
@@ -170,6 +178,9 @@ int mr_sim_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_ki
                                                            : SIM_D2H;
     struct sim_call call = mr_sim_call_begin("simMemcpyAsync");
     struct sim_row row = {.correlation = call.correlation,
+                          .copy = engine == SIM_COMPUTE ? SIM_COPY_D2D
+                                  : engine == SIM_H2D   ? SIM_COPY_H2D
+                                                        : SIM_COPY_D2H,
                           .src_kind = (uint8_t)src_kind,
                           .dst_kind = (uint8_t)dst_kind};
     pthread_mutex_lock(&s->submit);
@@ -202,7 +213,7 @@ int mr_sim_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind
             .engine = SIM_COMPUTE, .ready_ns = mr_time_ns(), .dst = dst, .bytes = bytes};
         work.cost_ns = opts->latency_ns;
         work.byte = byte;
-        work.row.correlation = call.correlation;
+        work.row = (struct sim_row){.correlation = call.correlation, .dst_kind = MR_DEVICE};
         rc = mr_sim_enqueue(stream, &work, NULL);
     } else {
         mr_sim_wait_done(stream, mr_sim_last_ticket(stream));

@@ -30,6 +30,7 @@ int mr_sim_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_
         opts->latency_ns + (uint64_t)((double)bytes / MR_MIN(to->opts.peer, from->opts.peer));
     struct sim_call call = mr_sim_call_begin("simMemcpyPeerAsync");
     work.row = (struct sim_row){.correlation = call.correlation,
+                                .copy = SIM_COPY_P2P,
                                 .src_kind = MR_DEVICE,
                                 .dst_kind = MR_DEVICE,
                                 .src_device = from,

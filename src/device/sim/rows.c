@@ -13,9 +13,6 @@
 #define BEHIND_GPUS  64u
 #define BEHIND_CALLS 0x40000000u
 
-/* CUPTI's numbers. */
-enum { COPY_H2D = 1, COPY_D2H = 2, COPY_D2D = 8, COPY_P2P = 10 };
-
 static atomic_uint n_calls, first_call;
 
 uint32_t mr_sim_rows_first(void)
@@ -67,53 +64,54 @@ void mr_sim_rows_stream(const struct sim_device *sim, const struct sim_stream *s
         to->stream(sim->number, s->number);
 }
 
-static uint8_t copy_kind(const struct sim_op *op)
+static uint32_t number_of(const struct sim_device *device, uint32_t own)
 {
-    if (op->peer)
-        return COPY_P2P;
-    if (op->engine == SIM_COMPUTE)
-        return COPY_D2D;
-    return op->engine == SIM_H2D ? COPY_H2D : COPY_D2H;
+    return device ? device->number : own;
 }
 
-static void describe_copy(const struct sim_op *op, struct mr_recorder_work *row)
+/* Of the stream's copy, where it came in pieces. */
+static void put(const struct sim_stream *s, const struct sim_row *row, uint64_t end_ns)
 {
-    const struct sim_row *of = &op->row;
-    row->kind = MR_RECORDER_COPY;
-    row->copy_kind = copy_kind(op);
-    row->src_kind = (uint8_t)(of->src_kind + 1); /* CUPTI counts from 1 */
-    row->dst_kind = (uint8_t)(of->dst_kind + 1);
-    row->src_device = of->src_device ? of->src_device->number : row->device;
-    row->dst_device = of->dst_device ? of->dst_device->number : row->device;
+    uint32_t device = ((const struct sim_device *)s->stream->dev->state)->number;
+    struct mr_recorder_work work = {
+        .kind = row->kernel ? MR_RECORDER_KERNEL
+                : row->copy ? MR_RECORDER_COPY
+                            : MR_RECORDER_SET,
+        .start_ns = s->copy_start_ns,
+        .end_ns = end_ns,
+        .bytes = s->copied_bytes,
+        .name = row->kernel,
+        .device = device,
+        .stream = s->number,
+        .correlation = row->correlation,
+        .graph = row->graph,
+        .graph_node = row->graph_node,
+        .src_device = number_of(row->src_device, device),
+        .dst_device = number_of(row->dst_device, device),
+        .copy_kind = (uint8_t)row->copy,
+        .src_kind = (uint8_t)(row->src_kind + 1), /* CUPTI counts from 1 */
+        .dst_kind = (uint8_t)(row->dst_kind + 1),
+    };
+    mr_trace_devices()->work(&work);
+}
+
+void mr_sim_rows_staged(const struct sim_stream *s, const struct sim_row *row, uint64_t end_ns)
+{
+    if (mr_trace_devices())
+        put(s, row, end_ns);
 }
 
 bool mr_sim_rows_work(struct sim_stream *s, const struct sim_op *op, uint64_t start_ns,
                       uint64_t end_ns)
 {
-    const struct mr_recorder_devices *to = mr_trace_devices();
-    const struct sim_device *sim = s->stream->dev->state;
-    if (!to)
+    if (!mr_trace_devices())
         return false;
-    if (!op->row.later)
-        s->copy_start_ns = start_ns, s->copied_bytes = 0;
+    if (!op->row.later) {
+        s->copy_start_ns = op->row.start_ns ? op->row.start_ns : start_ns;
+        s->copied_bytes = 0;
+    }
     s->copied_bytes += op->bytes;
-    if (op->row.more)
-        return true;
-    struct mr_recorder_work row = {.start_ns = s->copy_start_ns,
-                                   .end_ns = end_ns,
-                                   .bytes = s->copied_bytes,
-                                   .name = op->row.kernel,
-                                   .device = sim->number,
-                                   .stream = s->number,
-                                   .correlation = op->row.correlation,
-                                   .graph = op->row.graph,
-                                   .graph_node = op->row.graph_node};
-    if (row.name)
-        row.kind = MR_RECORDER_KERNEL;
-    else if (op->src)
-        describe_copy(op, &row);
-    else
-        row.kind = MR_RECORDER_SET, row.dst_kind = MR_DEVICE + 1;
-    to->work(&row);
+    if (!op->row.more && !op->row.staged_out)
+        put(s, &op->row, end_ns);
     return true;
 }

@@ -45,12 +45,24 @@ struct sim_mark {
     uint64_t time_ns;      /* once passed: model time */
 };
 
+/* CUPTI's numbers. */
+enum sim_copy_kind {
+    SIM_NO_COPY,
+    SIM_COPY_H2D = 1,
+    SIM_COPY_D2H = 2,
+    SIM_COPY_D2D = 8,
+    SIM_COPY_P2P = 10
+};
+
 /* What a recording says of a piece of work (rows.c). */
 struct sim_row {
     uint32_t correlation; /* of the call that made it; 0: none is recorded */
     uint32_t graph, graph_node;
-    uint8_t src_kind, dst_kind; /* of a copy: enum mr_memory */
+    enum sim_copy_kind copy;    /* of copies, as are kinds of memory: enum mr_memory */
+    uint8_t src_kind, dst_kind; /* a set has the latter */
     bool later, more;           /* of a copy in pieces: not the first, not the last */
+    bool staged_out;            /* mr_sim_rows_staged() puts it */
+    uint64_t start_ns;          /* when the caller began to stage it; 0: the engine's */
     const char *kernel;         /* its name; NULL: a copy or a set */
     const struct sim_device *src_device, *dst_device; /* of a copy between devices */
 };
@@ -194,6 +206,8 @@ uint32_t mr_sim_rows_first(void);
 /* Tells of a device or stream that was opened. */
 void mr_sim_rows_device(struct mr_device *dev);
 void mr_sim_rows_stream(const struct sim_device *sim, const struct sim_stream *s);
+/* A staged copy from the device whose last piece reached the caller's memory, with `submit` held. */
+void mr_sim_rows_staged(const struct sim_stream *s, const struct sim_row *row, uint64_t end_ns);
 /* Work that an engine has done. Returns whether devices are recorded in this process. */
 bool mr_sim_rows_work(struct sim_stream *s, const struct sim_op *op, uint64_t start_ns,
                       uint64_t end_ns);
