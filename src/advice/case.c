@@ -135,6 +135,11 @@ static int count_workers(struct mr_case *c)
     return 0;
 }
 
+int mr_case_count_workers(struct mr_case *c)
+{
+    return c->data.millrace ? count_threads(c) : count_workers(c);
+}
+
 /* ---- rates ---- */
 
 /* One word or more of a pattern, whole words of the name. '#': a digit that is not 0; '*' at the
@@ -294,7 +299,7 @@ int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts, 
     struct mr_case c = {.look = look, .opts = opts};
     int rc = mr_kernel_streams_make(look, &c.streams);
     rc = rc ? rc : mr_data_waits_find(look, opts->range, &c.data);
-    rc = rc ? rc : c.data.millrace ? count_threads(&c) : count_workers(&c);
+    rc = rc ? rc : mr_case_count_workers(&c);
     rc = rc ? rc : find_copy_syncs(&c);
     rc = rc ? rc : mr_idle_sort(look, &c.data, &c.idle);
     rc = rc ? rc : blame_all(&c);

@@ -78,6 +78,26 @@ enum mr_bound { MR_BOUND_UNKNOWN, MR_BOUND_DATA, MR_BOUND_OTHER };
 enum mr_bound mr_advice_bound(const struct mr_advice *advice);
 
 /* bytes/ns one way that PCIe and the like reach in practice, by the device's name; 0: not known. */
+/* Of a recording without device work: the driving thread's time split between its loader, its own
+ * code and the system. c->look has the thread's log, no operations; what is known of idle time is
+ * the thread's: MR_IDLE_LOADER, MR_IDLE_OS, MR_IDLE_HOST. no_device.c */
+struct mr_host_look {
+    struct mr_look look;
+    struct mr_case c;
+};
+/* Returns 1, 0 (neither ranges of a loader nor system calls), MR_EOPTION, -ENOMEM. [out] out: where
+ * 1; free it with mr_host_look_free(). */
+int mr_host_look_make(const struct mr_recording *rec, const struct mr_advice_opts *opts,
+                      struct mr_host_look *out);
+void mr_host_look_free(struct mr_host_look *host);
+/* The headline, and the judgement of data_starvation. */
+enum mr_bound mr_host_summarize(const struct mr_host_look *host, char *out, size_t cap);
+int mr_host_judge(const struct mr_host_look *host, struct mr_judgement *out);
+/* What more workers would do for a loader that is waited for; "" where nothing is known. */
+void mr_suggest_workers(const struct mr_case *c, char *out, size_t cap);
+/* Counts c->n_workers. */
+int mr_case_count_workers(struct mr_case *c);
+
 double mr_link_rate_of(const char *device);
 
 int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts,

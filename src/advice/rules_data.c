@@ -25,7 +25,7 @@ static double loads_itself(const struct mr_case *c)
  * step needs ceil(L / (S - W)) workers that do it meanwhile: S - W is the step that the saving
  * promises.
  */
-static void suggest(const struct mr_case *c, char *out, size_t cap)
+void mr_suggest_workers(const struct mr_case *c, char *out, size_t cap)
 {
     const struct mr_look *look = c->look;
     uint32_t n_cores = c->opts->n_cores ? c->opts->n_cores : look->rec->n_cores;
@@ -142,7 +142,7 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
                               "around the loading and name it (--range)",
                               mr_case_ms(c, idle), mr_case_per(c),
                               mr_case_ms(c, (double)c->idle_ns[MR_IDLE_HOST]));
-    suggest(c, workers, sizeof workers);
+    mr_suggest_workers(c, workers, sizeof workers);
     snprintf(out->title, sizeof out->title, "the device waits for data %.1f%% of the time",
              mr_case_percent(c, (double)c->idle_ns[MR_IDLE_LOADER]));
     snprintf(out->why, sizeof out->why,

@@ -42,3 +42,8 @@ data-bound: the GPU waited .* (re)
 data_starvation: the device waits for data .*% of the time (re)
 $ millrace profile -q -t cuda,millrace -o fast -- millrace feed synthetic:n=480,shape=64 -b 8 -w 1 --device sim:step=20ms >/dev/null; millrace analyze fast.sqlite | grep -e '^[a-z -]*bound:' -e '^data_starvation:'
 not data-bound: .* (re)
+# Without any device: the loader's time against the program's own.
+$ millrace profile -q -t cuda,nvtx,millrace -o cpu -- millrace feed synthetic:n=160,shape=64,work=4ms -b 8 -w 1 --device cpu --sink-ms 1 >/dev/null; millrace analyze cpu.sqlite | grep -e '^[a-z -]*bound:' -e '^data_starvation:' -e '^Cannot'
+data-bound: no device was used, and the program's thread was .* (re)
+data_starvation: the program loads .*% of the time (re)
+$ millrace report cpu.sqlite -r step_breakdown,overlap,mem_ops,idle_breakdown >/dev/null
