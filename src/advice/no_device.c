@@ -110,7 +110,7 @@ static int steps_of_loader(struct mr_host_look *host, const char *asked)
     if (rc == 0) {
         uint64_t n = list_marks(host, asked, marks, ends);
         rc = mr_steps_mark(steps, marks, ends, n);
-        if (steps->n > 0 && steps->at[steps->n - 1].start_ns == marks[n - 1])
+        if (n > 0 && steps->n > 0 && steps->at[steps->n - 1].start_ns == marks[n - 1])
             steps->n--; /* nothing says where the last one ends, and it may have found no data */
     }
     steps->method = steps->n > 0 ? MR_STEPS_KNOWN : MR_STEPS_NONE;

@@ -16,7 +16,7 @@ static bool wants(void)
 static void make_uuid(uint32_t device, uint8_t uuid[16])
 {
     uint32_t pid = (uint32_t)getpid();
-    memcpy(uuid, "mr-sim-", 7);
+    memcpy(uuid, "mr-sim", 7); /* with its NUL */
     memcpy(uuid + 8, &pid, sizeof pid);
     memcpy(uuid + 12, &device, sizeof device);
 }
