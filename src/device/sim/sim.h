@@ -206,7 +206,7 @@ uint32_t mr_sim_rows_first(void);
 /* Tells of a device or stream that was opened. */
 void mr_sim_rows_device(struct mr_device *dev);
 void mr_sim_rows_stream(const struct sim_device *sim, const struct sim_stream *s);
-/* A staged copy from the device whose last piece reached the caller's memory, with `submit` held. */
+/* A staged copy from the device, its last piece in the caller's memory; with `submit` held. */
 void mr_sim_rows_staged(const struct sim_stream *s, const struct sim_row *row, uint64_t end_ns);
 /* Work that an engine has done. Returns whether devices are recorded in this process. */
 bool mr_sim_rows_work(struct sim_stream *s, const struct sim_op *op, uint64_t start_ns,
