@@ -306,6 +306,7 @@ int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts, 
     rc = rc ? rc : mr_claims_make(&c);
     rc = rc ? rc : mr_trust_find(&c);
     rc = rc ? rc : find_communication(&c);
+    rc = rc ? rc : mr_case_find_cores(&c);
     if (rc) {
         mr_case_free(&c);
         return rc;

@@ -204,6 +204,7 @@ static int fill(struct mr_host_look *host, const struct mr_advice_opts *opts, ui
     rc = host->c.data.at.lost ? mr_error_nomem("intervals", rec->n_os) : find_steps(host, opts);
     rc = rc < 0 ? rc : mr_case_count_workers(&host->c);
     rc = rc < 0 ? rc : split(host);
+    rc = rc < 0 ? rc : mr_case_find_cores(&host->c);
     return rc < 0 ? rc : mr_trust_find(&host->c);
 }
 
@@ -336,7 +337,7 @@ int mr_host_judge(const struct mr_host_look *host, struct mr_judgement *out)
     const struct mr_case *c = &host->c;
     double loader = (double)c->idle_ns[MR_IDLE_LOADER];
     bool ranges = c->data.how == MR_LOADER_RANGES;
-    char workers[400];
+    char workers[600];
     uint32_t range;
     uint64_t range_ns;
     int rc = main_range(host, &range, &range_ns);

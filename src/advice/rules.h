@@ -55,12 +55,14 @@ struct mr_case {
     uint64_t comm_ns; /* of kernels that communicate, under no other compute */
     bool many_small;  /* small copies: small_copies counts their calls, not blocking_async */
     struct mr_trust trust;
+    /* threads at once, on average, that did not wait in the system: running or wanting to */
+    double cores_wanted;
     uint32_t n_workers; /* processes, or threads of millrace, that may be the loader's */
 };
 
 struct mr_judgement {
     enum mr_verdict verdict;
-    char title[200], why[900], advice[700];
+    char title[200], why[900], advice[1000];
     double saving_ns; /* of all the time looked at */
     double confidence;
     struct mr_table *evidence;
@@ -113,6 +115,11 @@ double mr_trust_factor(const struct mr_case *c);
 bool mr_trust_none(const struct mr_case *c);
 /* What is wrong with clocks, as a sentence; "" and 0: nothing. */
 size_t mr_trust_tell(const struct mr_case *c, char *out, size_t cap);
+
+/* ---- cores.c ---- */
+
+/* c->cores_wanted, of threads whose system calls were recorded. */
+int mr_case_find_cores(struct mr_case *c);
 
 /* ---- claims.c ---- */
 
