@@ -299,6 +299,10 @@ static void test_fork(void **state)
     (void)state;
     if (!have_module())
         skip();
+#ifdef __SANITIZE_THREAD__
+    print_message("SKIP: TSan refuses threads in a child of several threads\n");
+    skip();
+#endif
     assert_int_equal(record_run("MODE=fork", "MILLRACE_RECORD_TRACE=17", NULL), 0);
     assert_int_equal(n_looks, 2);
     int child = looks[0].header.ppid == looks[1].header.pid ? 0 : 1;
