@@ -103,21 +103,26 @@ static bool chosen(const struct options *o, const struct mr_finding *f)
     return !o->rule || strcmp(o->rule, f->rule) == 0;
 }
 
-/* Every rule has the same reason: the summary has said it. */
-static bool all_untold_alike(const struct mr_advice *advice)
+/* Most rules have the same reason, as without a device: the summary has said it. */
+static bool most_untold_alike(const struct mr_advice *advice)
 {
-    const char *why = mr_advice_get(advice, 0)->why;
+    const char *why = NULL;
+    uint32_t n_untold = 0;
     for (uint32_t i = 0; i < mr_advice_count(advice); i++) {
         const struct mr_finding *f = mr_advice_get(advice, i);
-        if (f->verdict != MR_CANNOT_TELL || strcmp(f->why, why) != 0)
+        if (f->verdict != MR_CANNOT_TELL)
+            continue;
+        if (why && strcmp(f->why, why) != 0)
             return false;
+        why = f->why;
+        n_untold++;
     }
-    return true;
+    return 2 * n_untold > mr_advice_count(advice);
 }
 
 static void print_untold(const struct options *o, const struct mr_advice *advice)
 {
-    if (!o->rule && !o->all && all_untold_alike(advice))
+    if (!o->rule && !o->all && most_untold_alike(advice))
         return;
     for (uint32_t i = 0, told = 0; i < mr_advice_count(advice); i++) {
         const struct mr_finding *f = mr_advice_get(advice, i);

@@ -106,6 +106,9 @@ static void tail(const struct mr_case *c, const struct mr_advice *advice, char *
                                  look->rec->n_dropped + look->rec->n_lost_times);
     if (!mr_trust_none(c) && used < cap && mr_trust_tell(c, clocks, sizeof clocks) > 0)
         used += (size_t)snprintf(out + used, cap - used, "; %s", clocks);
+    if (mr_case_simulated(c) && used < cap)
+        used += (size_t)snprintf(out + used, cap - used,
+                                 "; the device is simulated: a GPU's times differ");
     if (look->rec->n_no_length && used < cap)
         snprintf(out + used, cap - used,
                  "; %" PRIu64 " records do not end after they begin, so idle time is overstated",
@@ -252,28 +255,60 @@ static int judge_all(const struct mr_case *c, struct mr_advice *advice)
     return 0;
 }
 
+/* All rules but one need a device. */
+static void no_rules(struct mr_advice *advice, const char *but)
+{
+    for (size_t f = 0; f < MR_COUNT(families); f++)
+        for (const struct mr_rule *rule = families[f]; rule->name; rule++) {
+            struct mr_judgement *j = &advice->judged[advice->n];
+            if (but && strcmp(rule->name, but) == 0)
+                continue;
+            mr_cannot_tell(j, "this recording has no device work");
+            snprintf(j->title, sizeof j->title, "%s: cannot tell", rule->name);
+            advice->finding[advice->n++] = (struct mr_finding){
+                .rule = rule->name, .title = j->title, .verdict = j->verdict, .why = j->why};
+        }
+}
+
+/* Why the recorder saw nothing of the CUDA that the program used; NULL: it said nothing. */
+static const char *not_recorded(const struct mr_recording *rec)
+{
+    for (uint32_t i = 0; i < rec->n_notes; i++)
+        if (rec->notes[i].name < rec->n_strings && rec->notes[i].text < rec->n_strings &&
+            strcmp(rec->strings[rec->notes[i].name], "no_cuda") == 0)
+            return rec->strings[rec->notes[i].text];
+    return NULL;
+}
+
 static int no_work(const struct mr_recording *rec, struct mr_advice *advice)
 {
-    const char *why = NULL;
-    for (uint32_t i = 0; i < rec->n_notes && !why; i++)
-        if (rec->notes[i].name < rec->n_strings &&
-            strcmp(rec->strings[rec->notes[i].name], "no_cuda") == 0)
-            why = rec->notes[i].text < rec->n_strings ? rec->strings[rec->notes[i].text] : NULL;
+    const char *why = not_recorded(rec);
     snprintf(advice->summary, sizeof advice->summary,
              "cannot tell: this recording has no device "
              "work: %.600s",
              why ? why
                  : "the program used no GPU, or it was recorded without --trace cuda or outside "
                    "the capture range");
-    for (size_t f = 0; f < MR_COUNT(families); f++)
-        for (const struct mr_rule *rule = families[f]; rule->name; rule++) {
-            struct mr_judgement *j = &advice->judged[advice->n];
-            mr_cannot_tell(j, "this recording has no device work");
-            snprintf(j->title, sizeof j->title, "%s: cannot tell", rule->name);
-            advice->finding[advice->n++] = (struct mr_finding){
-                .rule = rule->name, .title = j->title, .verdict = j->verdict, .why = j->why};
-        }
+    no_rules(advice, NULL);
     return 0;
+}
+
+/* Without a device: where the driving thread's time goes. */
+static int judge_host(const struct mr_recording *rec, const struct mr_advice_opts *opts,
+                      struct mr_advice *advice)
+{
+    struct mr_host_look host;
+    int rc = not_recorded(rec) ? 0 : mr_host_look_make(rec, opts, &host);
+    if (rc <= 0)
+        return rc < 0 ? rc : no_work(rec, advice);
+    no_rules(advice, "data_starvation");
+    struct mr_judgement *j = &advice->judged[advice->n];
+    rc = mr_host_judge(&host, j);
+    take(&host.c, "data_starvation", j, &advice->finding[advice->n++]);
+    qsort(advice->finding, advice->n, sizeof *advice->finding, by_saving);
+    advice->bound = mr_host_summarize(&host, advice->summary, sizeof advice->summary);
+    mr_host_look_free(&host);
+    return rc;
 }
 
 static int look_and_judge(struct mr_recording *rec, const struct mr_place *place,
@@ -345,7 +380,7 @@ int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts
     rc = rc ? rc : mr_places_find(recording, &places, &n_places);
     if (!rc)
         rc = n_places > 0 ? look_and_judge(recording, &places[0], &all, advice)
-                          : no_work(recording, advice);
+                          : judge_host(recording, &all, advice);
     if (!rc && n_places > 1)
         tell_places(recording, places, n_places, advice);
     free(places);

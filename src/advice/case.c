@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 double mr_case_ms(const struct mr_case *c, double ns)
@@ -134,6 +135,11 @@ static int count_workers(struct mr_case *c)
     return 0;
 }
 
+int mr_case_count_workers(struct mr_case *c)
+{
+    return c->data.millrace ? count_threads(c) : count_workers(c);
+}
+
 /* ---- rates ---- */
 
 /* One word or more of a pattern, whole words of the name. '#': a digit that is not 0; '*' at the
@@ -173,6 +179,35 @@ double mr_link_rate_of(const char *device)
     return 0;
 }
 
+/* A simulated device's are its options. */
+static double rate_option(const char *name, const char *option)
+{
+    const char *at = mr_name_simulated(name) ? strstr(name, option) : NULL;
+    return at ? strtod(at + strlen(option), NULL) : 0;
+}
+
+bool mr_case_simulated(const struct mr_case *c)
+{
+    const struct mr_rec_device *device = mr_look_device(c->look);
+    return device && mr_name_simulated(mr_case_string(c, device->name));
+}
+
+/* Where no pinned copy was measured. */
+static void complete_rate(struct mr_case *c, int d, const char *device)
+{
+    double option = rate_option(device, d ? " d2h=" : "(h2d=");
+    if (c->opts->link_gbps <= 0 && c->pinned_rate[d] > 0)
+        return;
+    c->rate_measured[d] = false;
+    if (c->opts->link_gbps <= 0 && option > 0) {
+        c->pinned_rate[d] = option;
+        snprintf(c->rate_how[d], sizeof c->rate_how[d], "an option of the simulated device");
+    } else {
+        c->pinned_rate[d] = c->link_rate;
+        snprintf(c->rate_how[d], sizeof c->rate_how[d], "%s", c->link_how);
+    }
+}
+
 static void find_rates(struct mr_case *c)
 {
     const struct mr_recording *rec = c->look->rec;
@@ -199,11 +234,7 @@ static void find_rates(struct mr_case *c)
         }
     }
     for (int d = 0; d < 2; d++)
-        if (c->opts->link_gbps > 0 || c->pinned_rate[d] <= 0) {
-            c->pinned_rate[d] = c->link_rate;
-            c->rate_measured[d] = false;
-            snprintf(c->rate_how[d], sizeof c->rate_how[d], "%s", c->link_how);
-        }
+        complete_rate(c, d, device ? mr_case_string(c, device->name) : "");
 }
 
 /* ---- calls that wait for the copy before them ---- */
@@ -268,13 +299,14 @@ int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts, 
     struct mr_case c = {.look = look, .opts = opts};
     int rc = mr_kernel_streams_make(look, &c.streams);
     rc = rc ? rc : mr_data_waits_find(look, opts->range, &c.data);
-    rc = rc ? rc : c.data.millrace ? count_threads(&c) : count_workers(&c);
+    rc = rc ? rc : mr_case_count_workers(&c);
     rc = rc ? rc : find_copy_syncs(&c);
     rc = rc ? rc : mr_idle_sort(look, &c.data, &c.idle);
     rc = rc ? rc : blame_all(&c);
     rc = rc ? rc : mr_claims_make(&c);
     rc = rc ? rc : mr_trust_find(&c);
     rc = rc ? rc : find_communication(&c);
+    rc = rc ? rc : mr_case_find_cores(&c);
     if (rc) {
         mr_case_free(&c);
         return rc;

@@ -57,12 +57,14 @@ struct mr_case {
     bool many_small;  /* small copies: small_copies counts their calls, not blocking_async */
     struct mr_trust trust;
     const struct mr_stacks *stacks; /* NULL: none are looked at */
+    /* threads at once, on average, that did not wait in the system: running or wanting to */
+    double cores_wanted;
     uint32_t n_workers; /* processes, or threads of millrace, that may be the loader's */
 };
 
 struct mr_judgement {
     enum mr_verdict verdict;
-    char title[200], why[900], advice[700];
+    char title[200], why[900], advice[1000];
     double saving_ns; /* of all the time looked at */
     double confidence;
     struct mr_table *evidence;
@@ -80,6 +82,26 @@ enum mr_bound { MR_BOUND_UNKNOWN, MR_BOUND_DATA, MR_BOUND_OTHER };
 enum mr_bound mr_advice_bound(const struct mr_advice *advice);
 
 /* bytes/ns one way that PCIe and the like reach in practice, by the device's name; 0: not known. */
+/* Of a recording without device work: the driving thread's time split between its loader, its own
+ * code and the system. c->look has the thread's log, no operations; what is known of idle time is
+ * the thread's: MR_IDLE_LOADER, MR_IDLE_OS, MR_IDLE_HOST. no_device.c */
+struct mr_host_look {
+    struct mr_look look;
+    struct mr_case c;
+};
+/* Returns 1, 0 (neither ranges of a loader nor system calls), MR_EOPTION, -ENOMEM. [out] out: where
+ * 1; free it with mr_host_look_free(). */
+int mr_host_look_make(const struct mr_recording *rec, const struct mr_advice_opts *opts,
+                      struct mr_host_look *out);
+void mr_host_look_free(struct mr_host_look *host);
+/* The headline, and the judgement of data_starvation. */
+enum mr_bound mr_host_summarize(const struct mr_host_look *host, char *out, size_t cap);
+int mr_host_judge(const struct mr_host_look *host, struct mr_judgement *out);
+/* What more workers would do for a loader that is waited for; "" where nothing is known. */
+void mr_suggest_workers(const struct mr_case *c, char *out, size_t cap);
+/* Counts c->n_workers. */
+int mr_case_count_workers(struct mr_case *c);
+
 double mr_link_rate_of(const char *device);
 
 int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts,
@@ -95,6 +117,11 @@ double mr_trust_factor(const struct mr_case *c);
 bool mr_trust_none(const struct mr_case *c);
 /* What is wrong with clocks, as a sentence; "" and 0: nothing. */
 size_t mr_trust_tell(const struct mr_case *c, char *out, size_t cap);
+
+/* ---- cores.c ---- */
+
+/* c->cores_wanted, of threads whose system calls were recorded. */
+int mr_case_find_cores(struct mr_case *c);
 
 /* ---- claims.c ---- */
 
@@ -155,6 +182,8 @@ bool mr_case_in(const struct mr_case *c, uint64_t time_ns);
 /* A copy's time that no compute hides. */
 uint64_t mr_case_exposed(const struct mr_case *c, const struct mr_rec_op *op);
 bool mr_case_launches(const struct mr_case *c, uint32_t thread);
+/* The device is a simulated one. */
+bool mr_case_simulated(const struct mr_case *c);
 const char *mr_case_string(const struct mr_case *c, uint32_t string);
 
 #endif

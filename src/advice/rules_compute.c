@@ -138,6 +138,8 @@ static int judge_tensor(const struct mr_case *c, struct mr_judgement *out)
     const struct mr_rec_device *device = mr_look_device(look);
     if (look->place.n_kernels == 0)
         return mr_cannot_tell(out, "no kernels were recorded");
+    if (mr_case_simulated(c))
+        return mr_cannot_tell(out, "the device is simulated");
     if (!device || device->major == 0)
         return mr_cannot_tell(out, "the recording lacks the device's compute capability");
     if (device->major < 7)

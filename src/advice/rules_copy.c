@@ -355,6 +355,10 @@ static int judge_link(const struct mr_case *c, struct mr_judgement *out)
 {
     struct mr_copies copies = {0};
     double saving = 0, median, lowest_ref = INFINITY;
+    if (mr_case_simulated(c))
+        return mr_cannot_tell(out,
+                              "the device is simulated: its link is an option, and a copy that "
+                              "is slower was held up by this host, which moves the bytes");
     int rc = choose(c, large_pinned, &copies);
     double *rate = rc ? NULL : malloc((copies.n + 1) * sizeof *rate);
     if (!rc && !rate)

@@ -8,6 +8,7 @@
 /* ---- data_starvation ---- */
 
 #define MIN_SAMPLES 20 /* of the loader: fewer say nothing about its lines */
+#define CROWDED 1.1 /* threads a core that want it: more of them wait for one */
 
 /* Own code and reads inside the loader's time: it loads in the launching thread itself, rather than
  * wait for others. */
@@ -27,7 +28,7 @@ static double loads_itself(const struct mr_case *c)
  * step needs ceil(L / (S - W)) workers that do it meanwhile: S - W is the step that the saving
  * promises.
  */
-static void suggest(const struct mr_case *c, char *out, size_t cap)
+void mr_suggest_workers(const struct mr_case *c, char *out, size_t cap)
 {
     const struct mr_look *look = c->look;
     uint32_t n_cores = c->opts->n_cores ? c->opts->n_cores : look->rec->n_cores;
@@ -57,12 +58,18 @@ static void suggest(const struct mr_case *c, char *out, size_t cap)
             "background would keep up (%.3f / (%.3f - %.3f ms that are saved)).",
             load / 1e6, wanted, load / 1e6, step / 1e6, wait / 1e6);
     } else {
-        snprintf(out, cap,
-                 " The number of workers needed is unknown: the recording has no "
-                 "worker processes%s.",
-                 look->has_os ? "" : " and no system calls");
+        used = (size_t)snprintf(out, cap,
+                                " The number of workers needed is unknown: the recording has no "
+                                "worker processes%s.",
+                                look->has_os ? "" : " and no system calls");
     }
-    if (wanted > 0 && n_cores > 0 && wanted > n_cores && used < cap)
+    if (n_cores > 0 && c->cores_wanted > CROWDED * n_cores && used < cap)
+        snprintf(out + used, cap - used,
+                 " The program's threads want %.1f cores at once and the machine has %u: workers "
+                 "wait for a core, and more of them would not help; the work per sample must "
+                 "shrink.",
+                 c->cores_wanted, n_cores);
+    else if (wanted > 0 && n_cores > 0 && wanted > n_cores && used < cap)
         snprintf(out + used, cap - used,
                  " The machine has %u cores only: the work per sample must shrink as well.",
                  n_cores);
@@ -142,7 +149,7 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
 {
     const struct mr_look *look = c->look;
     double idle = (double)mr_intervals_measure(&look->idle);
-    char workers[400], line[400];
+    char workers[600], line[400];
     if (look->place.n_kernels == 0)
         return mr_cannot_tell(out, "no kernels were recorded, so the device's idle time is "
                                    "unknown");
@@ -171,7 +178,7 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
     int rc = hottest(c, line, sizeof line);
     if (rc < 0)
         return rc;
-    suggest(c, workers, sizeof workers);
+    mr_suggest_workers(c, workers, sizeof workers);
     snprintf(out->title, sizeof out->title, "the device waits for data %.1f%% of the time",
              mr_case_percent(c, (double)c->idle_ns[MR_IDLE_LOADER]));
     snprintf(out->why, sizeof out->why,

@@ -1,11 +1,11 @@
-/* What a CUDA call is for, by its name. */
+/* What a call of a device is for, by its name. */
 #include "recording/recording.h"
 
 #include <ctype.h>
 #include <string.h>
 
 struct class_of_name {
-    const char *begin; /* of the name without "cuda", "cu" or "hip" */
+    const char *begin; /* of the name without "cuda", "cu", "hip" or "sim" */
     bool whole;        /* the name must end here, but for "Async" and suffixes of versions */
     enum mr_call_class class;
 };
@@ -84,7 +84,7 @@ enum mr_call_class mr_call_class_of(const char *name)
 {
     if (!strncmp(name, "cuda", 4))
         name += 4;
-    else if (!strncmp(name, "hip", 3))
+    else if (!strncmp(name, "hip", 3) || !strncmp(name, "sim", 3))
         name += 3;
     else if (!strncmp(name, "cu", 2))
         name += 2;

@@ -26,6 +26,14 @@ static bool is_loader(const char *text)
     return false;
 }
 
+bool mr_range_loads(const struct mr_recording *rec, const struct mr_rec_range *range,
+                    const char *asked)
+{
+    if (range->type == MR_RANGE_MARK || range->thread >= rec->n_threads)
+        return false;
+    return asked ? mr_range_named(rec, range, asked, false) : is_loader(text_of(rec, range->text));
+}
+
 static int by_name(const struct mr_look *look, const char *asked, struct mr_data_waits *out)
 {
     const struct mr_recording *rec = look->rec;
@@ -49,7 +57,7 @@ static int by_name(const struct mr_look *look, const char *asked, struct mr_data
     mr_intervals_unite(&out->at);
     if (asked && out->how == MR_LOADER_UNKNOWN)
         return mr_error_set(MR_EOPTION,
-                            "range %s: the process that uses the device has no NVTX range of this "
+                            "range %s: the process that is looked at has no NVTX range of this "
                             "name; leave it out, or "
                             "see the names in the report nvtx_sum",
                             asked);

@@ -32,6 +32,9 @@ struct mr_data_waits {
  */
 int mr_data_waits_find(const struct mr_look *look, const char *range, struct mr_data_waits *out);
 void mr_data_waits_free(struct mr_data_waits *data);
+/* Whether the range is the loader's: of this name, or NULL: of a usual one. */
+bool mr_range_loads(const struct mr_recording *rec, const struct mr_rec_range *range,
+                    const char *asked);
 
 /* ---- classes ---- */
 

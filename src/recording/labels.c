@@ -44,6 +44,12 @@ const char *mr_mem_kind_text(uint8_t kind)
     return kind < MR_COUNT(text) ? text[kind] : "?";
 }
 
+bool mr_name_simulated(const char *device)
+{
+    static const char begin[] = "simulated (";
+    return strncmp(device, begin, sizeof begin - 1) == 0;
+}
+
 int mr_call_name_bytes(const char *name)
 {
     size_t n = strlen(name), digits = n;

@@ -461,6 +461,42 @@ static int no_such_range(const struct search *s, const char *name)
                         name, list, last + 1 < s->n_groups ? ", ..." : "");
 }
 
+/* Whether the device works while the steps last. A host that runs far ahead has given it everything
+ * before: its ranges are then no steps of the device. */
+static bool holds_work(const struct search *s, const uint32_t *ops, uint64_t n_ops,
+                       const struct mr_steps *steps)
+{
+    uint64_t held = 0, all = 0;
+    if (steps->n == 0 || n_ops == 0)
+        return true;
+    uint64_t from = steps->at[0].start_ns, to = steps->at[steps->n - 1].end_ns;
+    for (uint64_t i = 0; i < n_ops; i++) {
+        const struct mr_rec_op *op = &s->rec->ops[ops[i]];
+        uint64_t start = MR_MAX(op->start_ns, from), end = MR_MIN(op->end_ns, to);
+        all += op->end_ns - op->start_ns;
+        held += end > start ? end - start : 0;
+    }
+    return (double)held >= MIN_COVER * (double)all;
+}
+
+/* Steps of a range, unless the device works after them: then by its period, if it has one. */
+static int take_or_period(const struct search *s, const struct group *g, const uint32_t *ops,
+                          uint64_t n_ops, struct mr_steps *out)
+{
+    struct mr_steps period = {.method = MR_STEPS_PERIOD};
+    int rc = take_group(s, g, out);
+    if (rc < 0 || holds_work(s, ops, n_ops, out))
+        return rc;
+    rc = mr_steps_period(s->rec, s->place, ops, n_ops, &period);
+    if (rc < 0 || period.n == 0) {
+        mr_steps_free(&period);
+        return rc;
+    }
+    mr_steps_free(out);
+    *out = period;
+    return 0;
+}
+
 static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const char *name,
                 struct mr_steps *out)
 {
@@ -482,7 +518,7 @@ static int find(struct search *s, const uint32_t *ops, uint64_t n_ops, const cha
     out->confidence = g ? 0.95 : 0.8;
     g = g ? g : regular_group(s, &s->cover);
     if (g)
-        return take_group(s, g, out);
+        return take_or_period(s, g, ops, n_ops, out);
     out->method = MR_STEPS_PERIOD;
     rc = mr_steps_period(s->rec, s->place, ops, n_ops, out);
     if (rc < 0)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <millrace/options.h>
+#include <sqlite3.h>
 #include <string.h>
 
 #define MAX_KINDS 32
@@ -55,6 +56,33 @@ static int no_such_report(const char *name, const struct mr_report_kind *const *
     return mr_error_no_such(name, names, "\"", "no report \"%s\"", name);
 }
 
+/* Tables of a device's work, whose times another machine would not have. */
+static bool is_of_devices(const char *name)
+{
+    static const char *const others[] = {"nvtx_", "osrt_", "gpu_metrics"};
+    for (size_t i = 0; i < MR_COUNT(others); i++)
+        if (strncmp(name, others[i], strlen(others[i])) == 0)
+            return false;
+    return true;
+}
+
+static int tell_simulated(struct mr_recording *recording, struct mr_table *table)
+{
+    struct sqlite3_stmt *stmt = NULL;
+    if (!mr_recording_has(recording, "TARGET_INFO_GPU", "name"))
+        return 0;
+    int rc = mr_sql_prepare(recording, &stmt, "SELECT id, name FROM TARGET_INFO_GPU ORDER BY id");
+    while (rc == 0 && (rc = mr_sql_step(recording, stmt)) == 1) {
+        const char *name = (const char *)sqlite3_column_text(stmt, 1);
+        rc = 0;
+        if (name && mr_name_simulated(name))
+            mr_table_add_note(table, "device %d is %.100s, not a GPU", sqlite3_column_int(stmt, 0),
+                              name);
+    }
+    sqlite3_finalize(stmt);
+    return rc;
+}
+
 int mr_report_make(struct mr_recording *recording, const char *name,
                    const struct mr_report_opts *opts, struct mr_table **out)
 {
@@ -72,6 +100,11 @@ int mr_report_make(struct mr_recording *recording, const char *name,
         return no_such_report(name, kinds);
     struct mr_table *table = NULL;
     rc = kinds[i]->make(recording, &all, &table);
+    if (rc == 0 && is_of_devices(name) && mr_table_rows(table) > 0) {
+        rc = tell_simulated(recording, table);
+        if (rc < 0)
+            mr_table_destroy(table);
+    }
     int failed = mr_recording_result(recording, rc);
     if (failed == 0)
         *out = table;

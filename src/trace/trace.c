@@ -180,6 +180,12 @@ void mr_trace_span_on(const char *track, const char *name, uint64_t start_ns, ui
     const struct mr_recorder *recorder = mr_trace_recorder();
     if (recorder)
         recorder->span(track, name, start_ns, end_ns, arg_name, arg);
+    mr_trace_span_here(track, name, start_ns, end_ns, arg_name, arg);
+}
+
+void mr_trace_span_here(const char *track, const char *name, uint64_t start_ns, uint64_t end_ns,
+                        const char *arg_name, uint64_t arg)
+{
     if (!running_now())
         return;
     record(&(struct mr_trace_record){.name = name,

@@ -30,6 +30,11 @@ struct mr_trace_thread {
     uint64_t n[2];
 };
 
+/* As mr_trace_span_on(), but not to the profiler's recorder: it has what the span says from
+ * mr_trace_devices(). */
+void mr_trace_span_here(const char *track, const char *name, uint64_t start_ns, uint64_t end_ns,
+                        const char *arg_name, uint64_t arg);
+
 /* Writes a Perfetto trace under a temporary name, which is then renamed. Returns 0 or -errno. */
 int mr_trace_write_perfetto(const char *path, const struct mr_trace_thread *threads,
                             uint64_t n_threads);
@@ -37,5 +42,7 @@ int mr_trace_write_perfetto(const char *path, const struct mr_trace_thread *thre
 /* The profiler's recorder in this process; NULL if there is none. Looked up at the first call. Any
  * thread. */
 const struct mr_recorder *mr_trace_recorder(void);
+/* The same for simulated devices. */
+const struct mr_recorder_devices *mr_trace_devices(void);
 
 #endif

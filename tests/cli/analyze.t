@@ -89,7 +89,7 @@ $ millrace analyze good.sqlite --step epok
 millrace analyze: step epok: no NVTX range has this name; expected one of "data", "step"
 [2]
 $ millrace analyze good.sqlite --range epok
-millrace analyze: range epok: the process that uses the device has no NVTX range of this name; leave it out, or see the names in the report nvtx_sum
+millrace analyze: range epok: the process that is looked at has no NVTX range of this name; leave it out, or see the names in the report nvtx_sum
 [2]
 $ millrace analyze good.sqlite --rule pageable_copys
 millrace analyze: --rule pageable_copys: no such rule; did you mean pageable_copies?

@@ -156,12 +156,12 @@ static int add_advice(struct outcome *out, const struct mr_advice *advice)
     return rc;
 }
 
-static int analyze(struct outcome *out)
+static int analyze_file(const char *file, struct outcome *out)
 {
     struct mr_recording *recording;
     struct mr_advice_opts opts;
     struct mr_advice *advice;
-    int rc = mr_recording_open(files_path("after.sqlite"), &recording);
+    int rc = mr_recording_open(files_path(file), &recording);
     if (rc < 0)
         return rc;
     mr_advice_opts_init(&opts);
@@ -173,6 +173,17 @@ static int analyze(struct outcome *out)
     }
     mr_recording_close(recording);
     return rc;
+}
+
+static int analyze(struct outcome *out)
+{
+    return analyze_file("after.sqlite", out);
+}
+
+static int analyze_host(struct outcome *out)
+{
+    int rc = analyze_file("ranges.sqlite", out);
+    return rc < 0 ? rc : analyze_file("calls.sqlite", out);
 }
 
 static int timeline(struct outcome *out)
@@ -306,7 +317,7 @@ static int optim_sim(struct outcome *out)
 static const struct job jobs[] = {
     {"merge", merge}, {"reports", reports},     {"report of a range", report_of_range},
     {"diff", diff},   {"analyze", analyze},     {"timeline", timeline},
-    {"optim", optim}, {"optim-sim", optim_sim},
+    {"optim", optim}, {"optim-sim", optim_sim}, {"analyze without a device", analyze_host},
 };
 
 static void run_job(const void *of, struct outcome *out)
@@ -315,6 +326,21 @@ static void run_job(const void *of, struct outcome *out)
     out->rc = job->run(out);
     if (out->rc < 0)
         snprintf(out->error, sizeof out->error, "%s", mr_last_error());
+}
+
+/* No device: a loader that is known by its ranges, or by its calls only. */
+static void make_host(const char *file, bool ranges)
+{
+    struct make m;
+    make_begin(&m, files_path(file));
+    for (uint64_t i = 0; i < 12; i++) {
+        uint64_t at = 1000000 + i * 1000000;
+        if (ranges)
+            make_range(&m, "load", at, at + 600000);
+        make_os(&m, "read", at, at + 600000, 4096);
+        make_range(&m, "forward", at + 600000, at + 900000);
+    }
+    make_end(&m);
 }
 
 static void make_recordings(void)
@@ -327,6 +353,8 @@ static void make_recordings(void)
     l.n_workers = 2;
     l.load_ns = 12000000;
     mr_recording_close(loop_record(files_path("after.sqlite"), &l, NULL));
+    make_host("ranges.sqlite", true);
+    make_host("calls.sqlite", false);
     if (mkdir(files_path("parts"), 0777) || parts_write(files_path("parts"), 100, 20) ||
         parts_write(files_path("parts"), 101, 3) || truncate(files_path("parts/101-1.part"), 900))
         die("the parts cannot be made");

@@ -568,6 +568,37 @@ static void by_period(void **state)
 
 /* A loader's threads copy and cast whenever they are ready, several batches ahead or none: the
  * launching thread has the period. */
+/* A host that has given the device all steps before the second one is done: its ranges are not the
+ * device's steps; where it waits in each for the device, they are. A range that the caller names
+ * stays. */
+static void host_runs_ahead(void **state)
+{
+    (void)state;
+    for (int waits = 0; waits < 2; waits++) {
+        struct make m;
+        make_begin(&m, PATH);
+        for (uint64_t i = 0; i < 40; i++) {
+            uint64_t at = waits ? 10000000 + i * 20000000 : 10000000 + i * 5000;
+            uint32_t call;
+            make_range(&m, "step", at, at + 4000);
+            call = make_call(&m, "cudaLaunchKernel_v7000", at + 1000, at + 3000);
+            make_kernel_of(&m, call, 7, "busy", 10004000 + i * 20000000, 30003000 + i * 20000000);
+        }
+        make_end(&m);
+        struct mr_recording *rec = make_load(PATH);
+        struct mr_steps steps = steps_of(rec, NULL);
+        assert_int_equal(steps.method, waits ? MR_STEPS_KNOWN : MR_STEPS_PERIOD);
+        assert_true(steps.n >= 39);
+        for (uint64_t i = 0; i + 1 < steps.n; i++)
+            assert_int_equal(steps.at[i].end_ns - steps.at[i].start_ns, 20000000);
+        mr_steps_free(&steps);
+        steps = steps_of(rec, "step");
+        assert_int_equal(steps.method, MR_STEPS_NAMED);
+        mr_steps_free(&steps);
+        mr_recording_close(rec);
+    }
+}
+
 static void by_period_of_a_thread(void **state)
 {
     struct make m;
@@ -834,6 +865,7 @@ int main(void)
         cmocka_unit_test(not_by_idle_names),
         cmocka_unit_test(by_period),
         cmocka_unit_test(by_period_of_a_thread),
+        cmocka_unit_test(host_runs_ahead),
         cmocka_unit_test(no_steps),
         cmocka_unit_test(no_steps_without_time),
         cmocka_unit_test(odd_ranges),

@@ -5,7 +5,8 @@
  * caller stages chunks through a small bounce buffer of the stream, at the rate `pageable`, after
  * the stream's earlier work; the engine moves a chunk between the bounce buffer and the device
  * while the caller stages the next. A copy to the device returns when the source has been staged;
- * one from the device returns when the destination is complete.
+ * one from the device returns when the destination is complete. A recording has all of it as one
+ * copy, the caller's part included, as CUPTI has of a GPU's.
  */
 #include "device/sim/sim.h"
 
@@ -28,6 +29,8 @@ struct staged {
     uint64_t ticket[N_BOUNCE]; /* of the engine's last use of each half */
     uint64_t end_ns;           /* model time at which the caller's last chunk was staged */
     bool latency_paid;         /* one a copy, not one a chunk */
+    uint64_t left;             /* bytes that are not enqueued yet */
+    struct sim_row row;
 };
 
 /* The caller's part: a real copy, then the time that it takes in the model. */
@@ -46,6 +49,10 @@ static int enqueue_chunk(struct staged *st, int half, void *dst, const void *src
     struct sim_work work = {
         .engine = st->engine, .ready_ns = st->end_ns, .dst = dst, .src = src, .bytes = bytes};
     work.cost_ns = nanoseconds(bytes, rate) + (st->latency_paid ? 0 : st->opts->latency_ns);
+    work.row = st->row;
+    work.row.later = st->latency_paid;
+    st->left -= bytes;
+    work.row.more = st->left > 0;
     st->latency_paid = true;
     return mr_sim_enqueue(st->stream, &work, &st->ticket[half]);
 }
@@ -89,7 +96,7 @@ static int stage_from_device(struct staged *st, char *dst, const char *src, uint
 
 /* With `submit` held. */
 static int copy_staged(struct mr_stream *stream, enum sim_engine_kind engine, void *dst,
-                       const void *src, uint64_t bytes)
+                       const void *src, uint64_t bytes, const struct sim_row *row)
 {
     struct sim_device *sim = stream->dev->state;
     struct sim_stream *s = stream->state;
@@ -102,17 +109,27 @@ static int copy_staged(struct mr_stream *stream, enum sim_engine_kind engine, vo
                         .opts = &sim->opts,
                         .engine = engine,
                         .bounce = s->bounce,
+                        .left = bytes,
+                        .row = *row,
                         .end_ns = mr_time_ns()};
-    return engine == SIM_H2D ? stage_to_device(&st, dst, src, bytes)
-                             : stage_from_device(&st, dst, src, bytes);
+    if (engine == SIM_H2D) {
+        st.row.start_ns = st.end_ns;
+        return stage_to_device(&st, dst, src, bytes);
+    }
+    st.row.staged_out = true;
+    int rc = stage_from_device(&st, dst, src, bytes);
+    if (rc == 0)
+        mr_sim_rows_staged(s, &st.row, st.end_ns);
+    return rc;
 }
 
 static int copy_pinned(struct mr_stream *stream, enum sim_engine_kind engine, void *dst,
-                       const void *src, uint64_t bytes)
+                       const void *src, uint64_t bytes, const struct sim_row *row)
 {
     const struct sim_options *opts = &((struct sim_device *)stream->dev->state)->opts;
     struct sim_work work = {
         .engine = engine, .ready_ns = mr_time_ns(), .dst = dst, .src = src, .bytes = bytes};
+    work.row = *row;
     work.cost_ns = opts->latency_ns;
     if (engine != SIM_COMPUTE) /* inside the device: as fast as it goes */
         work.cost_ns += nanoseconds(bytes, engine == SIM_H2D ? opts->h2d : opts->d2h);
@@ -159,17 +176,25 @@ int mr_sim_copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_ki
     enum sim_engine_kind engine = to_device && from_device ? SIM_COMPUTE
                                   : to_device              ? SIM_H2D
                                                            : SIM_D2H;
+    struct sim_call call = mr_sim_call_begin("simMemcpyAsync");
+    struct sim_row row = {.correlation = call.correlation,
+                          .copy = engine == SIM_COMPUTE ? SIM_COPY_D2D
+                                  : engine == SIM_H2D   ? SIM_COPY_H2D
+                                                        : SIM_COPY_D2H,
+                          .src_kind = (uint8_t)src_kind,
+                          .dst_kind = (uint8_t)dst_kind};
     pthread_mutex_lock(&s->submit);
     if (!to_device &&
         !from_device) { /* nothing for the device to do: the caller copies, in the stream's order */
         mr_sim_wait_done(stream, mr_sim_last_ticket(stream));
         memmove(dst, src, bytes);
     } else if (dst_kind == MR_PAGEABLE || src_kind == MR_PAGEABLE) {
-        rc = copy_staged(stream, engine, dst, src, bytes);
+        rc = copy_staged(stream, engine, dst, src, bytes, &row);
     } else {
-        rc = copy_pinned(stream, engine, dst, src, bytes);
+        rc = copy_pinned(stream, engine, dst, src, bytes, &row);
     }
     pthread_mutex_unlock(&s->submit);
+    mr_sim_call_end(&call);
     return rc;
 }
 
@@ -181,17 +206,20 @@ int mr_sim_memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind
     int rc = kind == MR_DEVICE ? mr_sim_check_range(stream->dev, "destination", dst, bytes) : 0;
     if (rc < 0)
         return rc;
+    struct sim_call call = mr_sim_call_begin("simMemsetAsync");
     pthread_mutex_lock(&s->submit);
     if (kind == MR_DEVICE) {
         struct sim_work work = {
             .engine = SIM_COMPUTE, .ready_ns = mr_time_ns(), .dst = dst, .bytes = bytes};
         work.cost_ns = opts->latency_ns;
         work.byte = byte;
+        work.row = (struct sim_row){.correlation = call.correlation, .dst_kind = MR_DEVICE};
         rc = mr_sim_enqueue(stream, &work, NULL);
     } else {
         mr_sim_wait_done(stream, mr_sim_last_ticket(stream));
         memset(dst, byte, bytes);
     }
     pthread_mutex_unlock(&s->submit);
+    mr_sim_call_end(&call);
     return rc;
 }

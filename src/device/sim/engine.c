@@ -1,7 +1,8 @@
 /* The simulated accelerator's streams, events and engines. sim.h says how time and order work. */
 #include "device/sim/sim.h"
 
-#include <millrace/trace.h>
+#include "trace/trace.h"
+
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -149,23 +150,29 @@ static struct sim_stream *next_for(const struct sim_device *sim, enum sim_engine
     return best;
 }
 
-static void trace_work(const struct sim_op *op, uint64_t start_ns, uint64_t end_ns)
+static const char *span_of(const struct sim_op *op)
+{
+    static const char *const names[SIM_N_ENGINES] = {"copy H2D", "copy D2H", "busy"};
+    if (op->kernel)
+        return op->kernel->name;
+    if (op->peer)
+        return op->engine == SIM_H2D ? "copy from peer" : "copy to peer";
+    if (op->bytes && op->engine == SIM_COMPUTE)
+        return op->src ? "copy on device" : "set on device";
+    return names[op->engine];
+}
+
+/* Into a recording as a row of the device, else as a span. */
+static void trace_work(struct sim_stream *s, const struct sim_op *op, uint64_t start_ns,
+                       uint64_t end_ns)
 {
     static const char *const tracks[SIM_N_ENGINES] = {"sim H2D engine", "sim D2H engine",
                                                       "sim compute"};
-    static const char *const names[SIM_N_ENGINES] = {"copy H2D", "copy D2H", "busy"};
-    if (op->kernel)
-        mr_trace_span_on(tracks[op->engine], op->kernel->name, start_ns, end_ns, NULL, 0);
-    else if (op->peer)
-        mr_trace_span_on(tracks[op->engine],
-                         op->engine == SIM_H2D ? "copy from peer" : "copy to peer", start_ns,
-                         end_ns, "bytes", op->bytes);
-    else if (op->bytes && op->engine == SIM_COMPUTE)
-        mr_trace_span_on(tracks[op->engine], op->src ? "copy on device" : "set on device", start_ns,
-                         end_ns, "bytes", op->bytes);
+    const char *arg = op->bytes && !op->kernel ? "bytes" : NULL;
+    if (mr_sim_rows_work(s, op, start_ns, end_ns))
+        mr_trace_span_here(tracks[op->engine], span_of(op), start_ns, end_ns, arg, op->bytes);
     else
-        mr_trace_span_on(tracks[op->engine], names[op->engine], start_ns, end_ns,
-                         op->bytes ? "bytes" : NULL, op->bytes);
+        mr_trace_span_on(tracks[op->engine], span_of(op), start_ns, end_ns, arg, op->bytes);
 }
 
 static void wait_for(const volatile uint32_t *flag)
@@ -176,7 +183,7 @@ static void wait_for(const volatile uint32_t *flag)
 }
 
 /* The real bytes, then the time that the model says; without the lock. Returns the end. */
-static uint64_t do_work(const struct sim_op *op, uint64_t start_ns)
+static uint64_t do_work(struct sim_stream *s, const struct sim_op *op, uint64_t start_ns)
 {
     uint64_t end_ns;
     if (!mr_add(start_ns, op->cost_ns, &end_ns))
@@ -195,7 +202,7 @@ static uint64_t do_work(const struct sim_op *op, uint64_t start_ns)
         end_ns = MR_MAX(end_ns, mr_time_ns());
     }
     mr_sleep_until(end_ns);
-    trace_work(op, start_ns, end_ns);
+    trace_work(s, op, start_ns, end_ns);
     return end_ns;
 }
 
@@ -217,7 +224,7 @@ static void *run_engine(void *arg)
         op->running = true;
         uint64_t start_ns = MR_MAX(MR_MAX(engine->free_ns, s->end_ns), op->ready_ns);
         pthread_mutex_unlock(&mr_sim_lock);
-        uint64_t end_ns = do_work(op, start_ns);
+        uint64_t end_ns = do_work(s, op, start_ns);
         pthread_mutex_lock(&mr_sim_lock);
         engine->free_ns = s->end_ns = end_ns;
         pop_head(sim, s);
@@ -241,6 +248,17 @@ static void stop_engines(struct sim_device *sim, int n_started)
     pthread_cond_destroy(&sim->done);
 }
 
+/* The first from there on; under the lock. */
+static uint32_t free_number(uint32_t number)
+{
+    for (const struct sim_device *d = devices; d;) {
+        bool taken = d->number == number;
+        number += taken;
+        d = taken ? devices : d->next;
+    }
+    return number;
+}
+
 int mr_sim_engines_start(struct mr_device *dev)
 {
     static const char *const names[SIM_N_ENGINES] = {"sim-h2d", "sim-d2h", "sim-compute"};
@@ -260,10 +278,12 @@ int mr_sim_engines_start(struct mr_device *dev)
             return rc;
         }
     }
+    uint32_t first = mr_sim_rows_first();
     pthread_mutex_lock(&mr_sim_lock);
     sim->any.stream = &dev->any.stream;
     sim->any.tail = &sim->any.head;
     sim->streams = &sim->any;
+    sim->number = free_number(first);
     sim->next = devices;
     devices = sim;
     pthread_mutex_unlock(&mr_sim_lock);
@@ -305,6 +325,7 @@ static void describe(struct sim_op *op, const struct sim_work *work)
     op->peer = work->peer;
     op->flag = work->flag;
     op->kernel = work->kernel;
+    op->row = work->row;
     if (work->kernel)
         memcpy(op->args, work->args, work->kernel->args_bytes);
 }
@@ -358,15 +379,19 @@ int mr_sim_stream_open(struct mr_stream *stream)
     s->tail = &s->head;
     pthread_mutex_init(&s->submit, NULL);
     pthread_mutex_lock(&mr_sim_lock);
+    s->number = ++sim->n_streams;
     s->next = sim->streams;
     sim->streams = s;
     pthread_mutex_unlock(&mr_sim_lock);
+    mr_sim_rows_stream(sim, s);
     return 0;
 }
 
 int mr_sim_stream_synchronize(struct mr_stream *stream)
 {
+    struct sim_call call = mr_sim_call_begin("simStreamSynchronize");
     mr_sim_wait_done(stream, mr_sim_last_ticket(stream));
+    mr_sim_call_end(&call);
     return 0;
 }
 
@@ -374,7 +399,7 @@ void mr_sim_stream_close(struct mr_stream *stream)
 {
     struct sim_device *sim = sim_of(stream->dev);
     struct sim_stream *s = stream->state;
-    mr_sim_stream_synchronize(stream);
+    mr_sim_wait_done(stream, mr_sim_last_ticket(stream));
     pthread_mutex_lock(&mr_sim_lock);
     struct sim_stream **at = &sim->streams;
     while (*at != s)
@@ -493,7 +518,7 @@ int mr_sim_event_record_any(struct mr_event *event)
 
 /* Operations for all of it are taken before any is appended. The caller calls settle(). */
 static int enqueue_all_locked(struct sim_device *sim, struct sim_stream *s,
-                              const struct sim_op *ops, uint64_t n)
+                              const struct sim_op *ops, uint64_t n, uint32_t correlation)
 {
     uint64_t now_ns = mr_time_ns();
     struct sim_op *taken = NULL;
@@ -510,6 +535,7 @@ static int enqueue_all_locked(struct sim_device *sim, struct sim_stream *s,
             taken = op->next;
             *op = ops[k];
             op->ready_ns = now_ns;
+            op->row.correlation = correlation;
             append(sim, s, op);
         }
         return 0;
@@ -523,14 +549,14 @@ static int enqueue_all_locked(struct sim_device *sim, struct sim_stream *s,
 }
 
 int mr_sim_enqueue_all(struct mr_stream *stream, const struct sim_op *ops, uint64_t n,
-                       struct sim_event *last)
+                       uint32_t correlation, struct sim_event *last)
 {
     struct sim_device *sim = sim_of(stream->dev);
     struct sim_stream *s = stream->state;
     pthread_mutex_lock(&mr_sim_lock);
     int rc = wait_locked(sim, s, last->mark, mr_time_ns());
     if (rc >= 0)
-        rc = enqueue_all_locked(sim, s, ops, n);
+        rc = enqueue_all_locked(sim, s, ops, n, correlation);
     if (rc >= 0)
         rc = record_locked(sim, last, s, mr_time_ns());
     settle(sim);
@@ -560,6 +586,7 @@ int mr_sim_event_synchronize(struct mr_event *event)
 {
     struct sim_device *sim = sim_of(event->dev);
     struct sim_event *e = event->state;
+    struct sim_call call = mr_sim_call_begin("simEventSynchronize");
     pthread_mutex_lock(&mr_sim_lock);
     struct sim_mark *mark = e->mark;
     if (mark) {
@@ -569,6 +596,7 @@ int mr_sim_event_synchronize(struct mr_event *event)
         leave_mark(sim, mark);
     }
     pthread_mutex_unlock(&mr_sim_lock);
+    mr_sim_call_end(&call);
     return 0;
 }
 

@@ -28,9 +28,17 @@ int mr_sim_copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_
     work.bytes = bytes;
     work.cost_ns =
         opts->latency_ns + (uint64_t)((double)bytes / MR_MIN(to->opts.peer, from->opts.peer));
+    struct sim_call call = mr_sim_call_begin("simMemcpyPeerAsync");
+    work.row = (struct sim_row){.correlation = call.correlation,
+                                .copy = SIM_COPY_P2P,
+                                .src_kind = MR_DEVICE,
+                                .dst_kind = MR_DEVICE,
+                                .src_device = from,
+                                .dst_device = to};
     pthread_mutex_lock(&s->submit);
     work.ready_ns = mr_time_ns();
     rc = mr_sim_enqueue(stream, &work, NULL);
     pthread_mutex_unlock(&s->submit);
+    mr_sim_call_end(&call);
     return rc;
 }

@@ -85,7 +85,10 @@ static int open_sim(struct mr_device *dev, const void *opts)
 {
     struct sim_device *sim = dev->state;
     sim->opts = *(const struct sim_options *)opts;
-    return mr_sim_engines_start(dev);
+    int rc = mr_sim_engines_start(dev);
+    if (rc >= 0)
+        mr_sim_rows_device(dev);
+    return rc;
 }
 
 /* Its engines are threads, which a forked child does not have. */
@@ -164,14 +167,25 @@ static int make_device_memory(struct mr_device *dev, uint64_t bytes, void **out,
 static int memory_create(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out,
                          uint64_t *out_locked)
 {
-    if (kind == MR_DEVICE)
-        return make_device_memory(dev, bytes, out, out_locked);
-    return mr_host_memory_create(dev, kind, bytes, out, out_locked);
+    static const char *const calls[MR_N_MEMORY] = {
+        [MR_PINNED] = "simHostAlloc", [MR_DEVICE] = "simMalloc"};
+    struct sim_call call = {0};
+    if (calls[kind])
+        call = mr_sim_call_begin(calls[kind]);
+    int rc = kind == MR_DEVICE ? make_device_memory(dev, bytes, out, out_locked)
+                               : mr_host_memory_create(dev, kind, bytes, out, out_locked);
+    mr_sim_call_end(&call);
+    return rc;
 }
 
 static void memory_destroy(struct mr_device *dev, enum mr_memory kind, void *ptr, uint64_t bytes)
 {
+    static const char *const calls[MR_N_MEMORY] = {
+        [MR_PINNED] = "simFreeHost", [MR_DEVICE] = "simFree"};
     struct sim_device *sim = dev->state;
+    struct sim_call call = {0};
+    if (calls[kind])
+        call = mr_sim_call_begin(calls[kind]);
     if (kind == MR_DEVICE) {
         pthread_mutex_lock(&mr_sim_lock);
         struct sim_block **at = &sim->blocks;
@@ -184,12 +198,17 @@ static void memory_destroy(struct mr_device *dev, enum mr_memory kind, void *ptr
         free(b);
     }
     mr_host_memory_destroy(ptr, bytes);
+    mr_sim_call_end(&call);
 }
 
 static struct sim_work work_of(struct sim_device *sim, const struct mr_simple_launch *it)
 {
+    static const char *const names[MR_N_SIMPLE] = {[MR_SIMPLE_BUSY] = "busy",
+                                                   [MR_SIMPLE_WAIT] = "wait",
+                                                   [MR_SIMPLE_COPY] = "copy",
+                                                   [MR_SIMPLE_MATMUL] = "matmul_f32"};
     const struct sim_options *opts = &sim->opts;
-    struct sim_work work = {.engine = SIM_COMPUTE};
+    struct sim_work work = {.engine = SIM_COMPUTE, .row.kernel = names[it->kernel]};
     double n = (double)it->matmul.n;
     if (it->kernel == MR_SIMPLE_BUSY) {
         work.cost_ns = it->busy_ns;
@@ -215,10 +234,13 @@ static int enqueue(struct mr_stream *stream, struct sim_work *work)
     struct sim_stream *s = stream->state;
     if (!mr_add(work->cost_ns, sim->opts.latency_ns, &work->cost_ns))
         work->cost_ns = UINT64_MAX;
+    struct sim_call call = mr_sim_call_begin("simLaunchKernel");
+    work->row.correlation = call.correlation;
     pthread_mutex_lock(&s->submit);
     work->ready_ns = mr_time_ns();
     int rc = mr_sim_enqueue(stream, work, NULL);
     pthread_mutex_unlock(&s->submit);
+    mr_sim_call_end(&call);
     return rc;
 }
 
@@ -227,7 +249,8 @@ static int launch(struct mr_stream *stream, const struct mr_kernel *kernel, cons
                   const struct mr_kernel_range ranges[MR_KERNEL_RANGES], const unsigned grid[2])
 {
     (void)grid;
-    struct sim_work work = {.engine = SIM_COMPUTE, .kernel = kernel, .args = args};
+    struct sim_work work = {
+        .engine = SIM_COMPUTE, .kernel = kernel, .args = args, .row.kernel = kernel->name};
     for (int i = 0; i < MR_KERNEL_RANGES; i++) {
         const struct mr_kernel_range *range = &ranges[i];
         int rc = range->bytes == 0

@@ -1,5 +1,5 @@
 /*
- * The simulated accelerator: what its two files share.
+ * The simulated accelerator: what its files share.
  *
  * Time. Every piece of work has a start and an end in model time (mr_time_ns clock): it starts when
  * the engine is free, the stream's earlier work is done and the caller has enqueued it, and takes
@@ -45,6 +45,28 @@ struct sim_mark {
     uint64_t time_ns;      /* once passed: model time */
 };
 
+/* CUPTI's numbers. */
+enum sim_copy_kind {
+    SIM_NO_COPY,
+    SIM_COPY_H2D = 1,
+    SIM_COPY_D2H = 2,
+    SIM_COPY_D2D = 8,
+    SIM_COPY_P2P = 10
+};
+
+/* What a recording says of a piece of work (rows.c). */
+struct sim_row {
+    uint32_t correlation; /* of the call that made it; 0: none is recorded */
+    uint32_t graph, graph_node;
+    enum sim_copy_kind copy;    /* of copies, as are kinds of memory: enum mr_memory */
+    uint8_t src_kind, dst_kind; /* a set has the latter */
+    bool later, more;           /* of a copy in pieces: not the first, not the last */
+    bool staged_out;            /* mr_sim_rows_staged() puts it */
+    uint64_t start_ns;          /* when the caller began to stage it; 0: the engine's */
+    const char *kernel;         /* its name; NULL: a copy or a set */
+    const struct sim_device *src_device, *dst_device; /* of a copy between devices */
+};
+
 enum sim_op_kind { SIM_WORK, SIM_RECORD, SIM_WAIT };
 
 struct sim_op {
@@ -63,6 +85,7 @@ struct sim_op {
     bool peer;                      /* the other end is another device's */
     volatile uint32_t *flag;        /* not NULL: the work lasts until that is not 0 */
     const struct mr_kernel *kernel; /* instead of a copy; NULL: none */
+    struct sim_row row;
     _Alignas(16) unsigned char args[MR_KERNEL_ARGS];
 };
 
@@ -75,6 +98,9 @@ struct sim_stream {
     struct sim_op *head, **tail;
     uint64_t n_enqueued, n_done;
     uint64_t end_ns; /* model time at which the last work ended */
+    uint32_t number; /* of the device's, from 1 on; constant */
+    /* Whose engine works on the head: of the copy's pieces so far, for its row. */
+    uint64_t copy_start_ns, copied_bytes;
     /* Under submit. */
     struct mr_op_list recorded; /* struct sim_op; while the stream is being recorded */
     char *bounce;               /* SIM_N_BOUNCE chunks; NULL until the first staged copy */
@@ -101,6 +127,8 @@ struct sim_device {
     struct sim_device *next;
     pthread_cond_t done; /* a piece of work is done or a mark has passed */
     bool stop;
+    uint32_t number;    /* that no other open one has; constant */
+    uint32_t n_streams; /* so far */
     struct sim_stream *streams;
     struct sim_stream any; /* one of them: it only has waits for the others, and records */
     uint64_t next_order;
@@ -144,6 +172,7 @@ struct sim_work {
     volatile uint32_t *flag;        /* not NULL: the work lasts until that is not 0 */
     const struct mr_kernel *kernel; /* instead of a copy; NULL: none */
     const void *args;               /* the kernel's: copied */
+    struct sim_row row;
 };
 
 /* Enqueues, with the stream's `submit` held. [out] out_ticket: what mr_sim_wait_done() takes; may
@@ -151,15 +180,37 @@ struct sim_work {
 int mr_sim_enqueue(struct mr_stream *stream, const struct sim_work *work, uint64_t *out_ticket);
 
 /* Enqueues copies of recorded operations behind `last`, which moves to their end; all or nothing.
- * Returns 0, -ENOMEM. */
+ * correlation: of their launch. Returns 0, -ENOMEM. */
 int mr_sim_enqueue_all(struct mr_stream *stream, const struct sim_op *ops, uint64_t n,
-                       struct sim_event *last);
+                       uint32_t correlation, struct sim_event *last);
 void mr_sim_forget(struct mr_device *dev, struct sim_event *event);
 
 /* Blocks until the stream's work up to the ticket is done. */
 void mr_sim_wait_done(struct mr_stream *stream, uint64_t ticket);
 /* The ticket of the last work enqueued. */
 uint64_t mr_sim_last_ticket(struct mr_stream *stream);
+
+/* ---- rows.c ---- */
+
+/* A call of the host's, from its begin to its end. */
+struct sim_call {
+    const char *name; /* NULL: nobody records */
+    uint64_t start_ns;
+    uint32_t correlation;
+};
+struct sim_call mr_sim_call_begin(const char *name);
+void mr_sim_call_end(const struct sim_call *call);
+
+/* The lowest number for devices. */
+uint32_t mr_sim_rows_first(void);
+/* Tells of a device or stream that was opened. */
+void mr_sim_rows_device(struct mr_device *dev);
+void mr_sim_rows_stream(const struct sim_device *sim, const struct sim_stream *s);
+/* A staged copy from the device, its last piece in the caller's memory; with `submit` held. */
+void mr_sim_rows_staged(const struct sim_stream *s, const struct sim_row *row, uint64_t end_ns);
+/* Work that an engine has done. Returns whether devices are recorded in this process. */
+bool mr_sim_rows_work(struct sim_stream *s, const struct sim_op *op, uint64_t start_ns,
+                      uint64_t end_ns);
 
 /* sim_copy.c */
 /* A device that is there faults on such a range; here it would go unseen. what: "destination".
