@@ -21,6 +21,8 @@ static void share_out(const struct mr_case *c, struct mr_tl_story *out)
     out->part[MR_SHARE_IDLE] = MR_MAX(idle - loader, 0) / wall;
     out->part[MR_SHARE_OTHERS] = MR_MIN(others / wall, 1);
     out->part[MR_SHARE_COPY] = MR_MAX(wall - compute - idle - others, 0) / wall;
+    for (int i = 0; i < MR_N_IDLE; i++)
+        out->idle[i] = i == MR_IDLE_LOADER ? 0 : (double)c->idle_ns[i] / wall;
     out->n_steps = look->n_steps;
     out->wall_ns = look->wall_ns;
 }
@@ -64,8 +66,9 @@ static int put_verdict(struct mr_recording *rec, struct mr_tl_story *out)
     if (mr_advice_bound(advice) == MR_BOUND_UNKNOWN) {
         out->part[MR_SHARE_IDLE] += out->part[MR_SHARE_LOADER];
         out->part[MR_SHARE_LOADER] = 0;
+        memset(out->idle, 0, sizeof(out->idle));
     }
-    mr_advice_destroy(advice);
+    out->advice = advice;
     return 0;
 }
 
@@ -111,5 +114,6 @@ int mr_timeline_story(struct mr_recording *rec, struct mr_tl_story *out)
 void mr_timeline_story_free(struct mr_tl_story *story)
 {
     mr_steps_free(&story->steps);
+    mr_advice_destroy(story->advice);
     *story = (struct mr_tl_story){0};
 }
