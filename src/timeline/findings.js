@@ -12,15 +12,22 @@ function eventOf(start, end) {
   return -1;
 }
 
+/* A search that a jump began ends with the next one. */
+let sought = "";
+function seek(text) {
+  if (text || (search && search.text === sought)) { $("search").value = text; find(text); }
+  sought = text;
+}
+
 function jump(rule, k) {
   const found = about.findings.find((f) => f.rule === rule), place = found && found.rows[k];
   if (!place) return false;
   finding = { rule, row: k };
   if (place.start === undefined) {
-    $("search").value = place.name || "";
-    find($("search").value);
+    seek(place.name || "");
     step(1);
   } else {
+    seek("");
     const end = place.start + Math.max(1, place.duration || 0), i = eventOf(place.start, place.start + (place.duration || 0));
     range = i < 0 ? { from: place.start, to: end } : null;
     show(place.start - 2 * (end - place.start), end + 2 * (end - place.start));

@@ -37,8 +37,8 @@ enum {
 static const uint32_t colours[MR_N_SHAPES] = {0x4b7fb3, 0x4f9d69, 0xdd8b3a, 0xa076b0, 0x9a7b62,
                                               0x8b97a3, 0x5d7890, 0x86abcf, 0x8fc3a0, 0x4fa9a6,
                                               0xc694bd, 0xb3bdc8, 0x9aa7e0, 0x6b78c4, 0xcdb57c};
-static const uint32_t range_colours[] = {0x9aa7e0, 0x8fc1cf, 0xc7a6d8, 0xa9c88f,
-                                         0xe0b58a, 0x8db4e2, 0xd8a0ac, 0xa5b8a8};
+static const uint32_t range_colours[] = {0x9aa7e0, 0x8fc1cf, 0xc7a6d8, 0xd9a8c8,
+                                         0xb3b8f0, 0xa3cfe0, 0xd6bde8, 0xaab4c8};
 /* Of the bar's parts; idle time of a class has the colour of the events that it is in. */
 static const uint32_t share_colours[MR_N_SHARES] = {0x4b7fb3, 0x8a9a2f, 0x7a5ea8, 0xd0473f,
                                                     0xc3cad1};
