@@ -40,6 +40,12 @@ function jump(rule, k) {
   return true;
 }
 
+/* As jump(), by hand: on a narrow page the chart may be out of sight. */
+function go(rule, k) {
+  jump(rule, k);
+  if (INDENT < 24) $("stage").scrollIntoView();
+}
+
 const saving = (f) => f.ms.toFixed(3) + thin + "ms" + (f.step ? " a step" : "") + ", " + f.percent.toFixed(1) + "%";
 const jumpText = (f, k) => f.rows[k].start === undefined ? "Find" : "Show";
 
@@ -47,7 +53,7 @@ function evidenceTable(f) {
   const table = element("table", { class: "sums evidence" }, element("tr", {}, element("th", { scope: "col" }, ""), ...f.heads.map((h) => element("th", { scope: "col" }, h))));
   f.rows.forEach((r, k) => {
     const here = finding && finding.rule === f.rule && finding.row === k;
-    table.append(element("tr", here ? { class: "here", "aria-current": "true" } : {}, element("td", {}, element("button", { "aria-label": jumpText(f, k) + ": row " + (k + 1) + " of " + f.rule, onclick: () => jump(f.rule, k) }, jumpText(f, k))),
+    table.append(element("tr", here ? { class: "here", "aria-current": "true" } : {}, element("td", {}, element("button", { "aria-label": jumpText(f, k) + ": row " + (k + 1) + " of " + f.rule, onclick: () => go(f.rule, k) }, jumpText(f, k))),
       ...r.cells.map((c) => element("td", {}, c))));
   });
   return table;
@@ -56,7 +62,7 @@ function evidenceTable(f) {
 const opened = new Set();
 function findingBox(f) {
   const head = element("summary", {}, element("b", {}, f.title), element("span", { class: "saves" }, "saves " + saving(f)));
-  if (f.rows.length) head.append(element("button", { class: "jump", "data-rule": f.rule, onclick: (e) => { e.preventDefault(); opened.add(f.rule); jump(f.rule, 0); } }, jumpText(f, 0)));
+  if (f.rows.length) head.append(element("button", { class: "jump", "data-rule": f.rule, onclick: (e) => { e.preventDefault(); opened.add(f.rule); go(f.rule, 0); } }, jumpText(f, 0)));
   const box = element("details", { class: "finding" }, head, element("p", {}, f.why), element("p", {}, element("b", {}, "Do: "), f.advice), f.rows.length ? element("div", { class: "wide" }, evidenceTable(f)) : "",
     element("p", { class: "hint" }, f.rule + " · confidence " + f.confidence.toFixed(2)));
   box.open = opened.has(f.rule);
