@@ -20,8 +20,9 @@ static void put_place(const struct mr_table *table, uint64_t r, const char *key,
                       struct mr_json *json)
 {
     uint32_t column = mr_table_find(table, name);
-    struct mr_cell cell =
-        column == UINT32_MAX ? (struct mr_cell){0} : mr_table_cell(table, r, column);
+    if (column == UINT32_MAX)
+        return;
+    struct mr_cell cell = mr_table_cell(table, r, column);
     if (cell.type == MR_CELL_INT && cell.integer >= 0)
         mr_json_uint(json, key, (uint64_t)cell.integer);
     else if (cell.type == MR_CELL_TEXT)
