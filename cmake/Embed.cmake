@@ -1,5 +1,10 @@
-# cmake -DIN=file -DOUT=file.c -DNAME=symbol -P Embed.cmake: a file's bytes as a C array.
-file(READ ${IN} hex HEX)
+# cmake -DIN=file|file... -DOUT=file.c -DNAME=symbol -P Embed.cmake: the bytes of files, one after the other, as a C array.
+string(REPLACE "|" ";" files "${IN}")
+set(hex)
+foreach(file ${files})
+  file(READ ${file} part HEX)
+  string(APPEND hex "${part}")
+endforeach()
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
 string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)" "\\1\n" bytes "${bytes}")
 file(WRITE ${OUT} "extern const unsigned char ${NAME}[];\n_Alignas(16) const unsigned char ${NAME}[] = {\n${bytes}\n};\n")

@@ -23,9 +23,11 @@ any_installed() {
     return 1
 }
 
-# The first alternative that the package lists have; the first one when they have none, so that apt names it.
+# The first alternative that the package lists have; the first one when they have none, so that apt names it; nothing where
+# it may be left out ("-").
 choose() {
     for name in $(echo "$1" | tr '|' ' '); do
+        if [ "$name" = - ]; then return; fi
         if apt-cache policy "$name" 2>/dev/null | grep -q 'Candidate: [^(]'; then
             echo "$name"
             return
@@ -38,11 +40,20 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     echo "setup: not Debian or Ubuntu: install what packages.txt names by your own package manager" >&2
     exit 0
 fi
-missing=
+missing= # what must be there
+wished=  # what may be left out
 for entry in $(wanted); do
-    any_installed "$entry" || missing="$missing $entry"
+    if any_installed "$entry"; then continue; fi
+    case $entry in
+        *'|-') wished="$wished $entry" ;;
+        *) missing="$missing $entry" ;;
+    esac
 done
-if [ -z "$missing" ]; then exit 0; fi
+if [ -z "$missing" ]; then # no lists are fetched for a wish, and nobody is asked for a password
+    for entry in $wished; do missing="$missing $(choose "$entry")"; done
+    if [ -z "$(echo "$missing" | tr -d ' ')" ] || [ "${MILLRACE_SETUP:-1}" = 0 ] || [ "$(id -u)" != 0 ]; then exit 0; fi
+    wished=
+fi
 
 if [ "${MILLRACE_SETUP:-1}" = 0 ]; then
     echo "setup: not installed:$missing (MILLRACE_SETUP=0: nothing was done)" >&2
@@ -65,7 +76,7 @@ fi
 echo "setup: installing$missing"
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
 names=
-for entry in $missing; do names="$names $(choose "$entry")"; done
+for entry in $missing $wished; do names="$names $(choose "$entry")"; done
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # shellcheck disable=SC2086  # a list of words

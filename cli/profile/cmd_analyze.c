@@ -94,8 +94,12 @@ static int print_found(const struct mr_finding *f, bool all)
     paragraph("why", f->why);
     if (f->advice)
         paragraph("do", f->advice);
-    return f->evidence && mr_table_rows(f->evidence) > 0 ? print_evidence(f->evidence, all)
-                                                         : CLI_OK;
+    if (!f->evidence || mr_table_rows(f->evidence) == 0)
+        return CLI_OK;
+    int rc = print_evidence(f->evidence, all);
+    /* opens the page of `millrace timeline` there */
+    printf("  %-10s#finding=%s in the page of millrace timeline\n", "see", f->rule);
+    return rc;
 }
 
 static bool chosen(const struct options *o, const struct mr_finding *f)

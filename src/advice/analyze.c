@@ -312,7 +312,8 @@ static int judge_host(const struct mr_recording *rec, const struct mr_advice_opt
 }
 
 static int look_and_judge(struct mr_recording *rec, const struct mr_place *place,
-                          const struct mr_advice_opts *opts, struct mr_advice *advice)
+                          const struct mr_advice_opts *opts, const struct mr_case_viewer *viewer,
+                          struct mr_advice *advice)
 {
     struct mr_look look;
     struct mr_case c;
@@ -325,6 +326,8 @@ static int look_and_judge(struct mr_recording *rec, const struct mr_place *place
         rc = mr_stacks_load(rec, &stacks);
         c.stacks = &stacks;
         rc = rc ? rc : judge_all(&c, advice);
+        if (!rc && viewer)
+            rc = viewer->see(&c, viewer->arg);
         mr_stacks_free(&stacks);
         mr_case_free(&c);
     }
@@ -359,8 +362,8 @@ static void tell_places(const struct mr_recording *rec, const struct mr_place *p
                  n_here > 1 ? "es use" : " uses", device);
 }
 
-int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts,
-               struct mr_advice **out)
+int mr_analyze_seen(struct mr_recording *recording, const struct mr_advice_opts *opts,
+                    const struct mr_case_viewer *viewer, struct mr_advice **out)
 {
     struct mr_advice_opts all;
     struct mr_place *places = NULL;
@@ -379,7 +382,7 @@ int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts
         rc = mr_error_nomem("advice", n_rules * sizeof *advice->judged);
     rc = rc ? rc : mr_places_find(recording, &places, &n_places);
     if (!rc)
-        rc = n_places > 0 ? look_and_judge(recording, &places[0], &all, advice)
+        rc = n_places > 0 ? look_and_judge(recording, &places[0], &all, viewer, advice)
                           : judge_host(recording, &all, advice);
     if (!rc && n_places > 1)
         tell_places(recording, places, n_places, advice);
@@ -390,6 +393,12 @@ int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts
     }
     *out = advice;
     return 0;
+}
+
+int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts,
+               struct mr_advice **out)
+{
+    return mr_analyze_seen(recording, opts, NULL, out);
 }
 
 const char *mr_advice_summary(const struct mr_advice *advice)

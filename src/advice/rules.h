@@ -77,6 +77,15 @@ struct mr_rule {
 /* Each family's rules, ended by one without a name. */
 extern const struct mr_rule mr_rules_copy[], mr_rules_host[], mr_rules_data[], mr_rules_compute[];
 
+/* Is shown the case that was judged while it is there; returns 0 or an error. */
+struct mr_case_viewer {
+    int (*see)(const struct mr_case *c, void *arg);
+    void *arg;
+};
+/* mr_analyze() with a viewer, or NULL; without device work there is no case to see. */
+int mr_analyze_seen(struct mr_recording *recording, const struct mr_advice_opts *opts,
+                    const struct mr_case_viewer *viewer, struct mr_advice **out);
+
 /* Of the advice's first line. */
 enum mr_bound { MR_BOUND_UNKNOWN, MR_BOUND_DATA, MR_BOUND_OTHER };
 enum mr_bound mr_advice_bound(const struct mr_advice *advice);

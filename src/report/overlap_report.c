@@ -115,7 +115,7 @@ static int union_rows(const struct mr_look *look, const struct mr_filter *filter
         mr_intervals_unite(&of[a]);
         lost |= of[a].lost;
         ns[a] = mr_intervals_measure(&of[a]);
-        row(table, look, sides[a], ns[a], window, all ? "recording" : "window", sums->n[a],
+        row(table, look, sides[a], ns[a], window, all ? "work span" : "window", sums->n[a],
             sums->bytes[a]);
     }
     for (int a = 0; a < N_SIDES; a++)

@@ -3,38 +3,11 @@
 #include "timeline/timeline.h"
 
 #include <errno.h>
-#include <math.h>
 #include <sqlite3.h>
 #include <string.h>
 
-#define BINS   1500
+#define BINS   10000
 #define MIN_NS 10000 /* of a bin: rates of less say nothing */
-
-static struct mr_tl_counter *counter_add(struct mr_timeline *tl)
-{
-    struct mr_tl_counter *counters =
-        realloc(tl->counters, (tl->n_counters + 1) * sizeof(*counters));
-    if (!counters) {
-        mr_error_nomem("timeline: counters", (tl->n_counters + 1) * sizeof(*counters));
-        return NULL;
-    }
-    tl->counters = counters;
-    struct mr_tl_counter *counter = &counters[tl->n_counters++];
-    *counter = (struct mr_tl_counter){.device = UINT16_MAX};
-    return counter;
-}
-
-static int point_add(struct mr_tl_counter *counter, uint64_t time_ns, double value)
-{
-    struct mr_tl_counter *c = counter;
-    if (mr_grow("timeline: counters", &c->points, &c->room, c->n + 1, sizeof(*c->points)) < 0)
-        return -ENOMEM;
-    if (!isfinite(value))
-        value = 0;
-    counter->most = MR_MAX(counter->most, value);
-    counter->points[counter->n++] = (struct mr_tl_point){time_ns, value};
-    return 0;
-}
 
 struct bins {
     uint64_t from_ns, width_ns, n;
@@ -63,9 +36,9 @@ static int put_bins(struct mr_tl_counter *counter, const struct bins *bins, uint
     for (uint64_t i = 0; i < bins->n && rc == 0; i++) {
         double value = bins->amount[i] * scale;
         if (i == 0 || value != bins->amount[i - 1] * scale)
-            rc = point_add(counter, bins->from_ns + i * bins->width_ns, value);
+            rc = mr_timeline_point(counter, bins->from_ns + i * bins->width_ns, value);
     }
-    return rc == 0 ? point_add(counter, to_ns, 0) : rc;
+    return rc == 0 ? mr_timeline_point(counter, to_ns, 0) : rc;
 }
 
 /* Bytes come from the streams' own events: an engine's may stand for several. */
@@ -73,11 +46,12 @@ static int count_engine(struct mr_timeline *tl, const struct mr_lane *engine, co
                         const struct bins *bins)
 {
     bool busy = engine->engine == MR_ENGINE_ALL;
-    struct mr_tl_counter *counter = counter_add(tl);
+    struct mr_tl_counter *counter = mr_timeline_counter(tl);
     if (!counter)
         return -ENOMEM;
     snprintf(counter->name, sizeof(counter->name), "%s", name);
     counter->device = engine->device;
+    counter->binned = true;
     counter->unit = busy ? MR_UNIT_PERCENT : MR_UNIT_BYTES_PER_S;
     memset(bins->amount, 0, bins->n * sizeof(*bins->amount));
     for (uint64_t i = 0; i < engine->n; i++) {
@@ -85,17 +59,35 @@ static int count_engine(struct mr_timeline *tl, const struct mr_lane *engine, co
         spread(bins, tl, event,
                busy ? (double)(event->end_ns - event->start_ns) : (double)event->bytes);
     }
-    return put_bins(counter, bins, tl->to_ns, (busy ? 100.0 : 1e9) / (double)bins->width_ns);
+    return put_bins(counter, bins, bins->from_ns + bins->n * bins->width_ns,
+                    (busy ? 100.0 : 1e9) / (double)bins->width_ns);
+}
+
+/* From the first to the last work of any device: outside there is nothing to count. */
+static void find_work(const struct mr_timeline *tl, uint64_t *out_from_ns, uint64_t *out_to_ns)
+{
+    uint64_t from = tl->to_ns, to = tl->from_ns;
+    for (uint32_t i = 0; i < tl->n_lanes; i++) {
+        const struct mr_lane *lane = &tl->lanes[i];
+        if (lane->kind != MR_LANE_ENGINE || lane->n == 0)
+            continue;
+        from = MR_MIN(from, lane->events[0].start_ns);
+        to = MR_MAX(to, lane->events[lane->n - 1].end_ns);
+    }
+    *out_from_ns = MR_MAX(from, tl->from_ns);
+    *out_to_ns = MR_MAX(MR_MIN(to, tl->to_ns), *out_from_ns + 1);
 }
 
 static int count_engines(struct mr_timeline *tl)
 {
+    uint64_t from, to;
+    find_work(tl, &from, &to);
     static const char *const names[] = {
         [MR_ENGINE_ALL] = "GPU busy", [MR_ENGINE_H2D] = "H2D rate", [MR_ENGINE_D2H] = "D2H rate"};
-    struct bins bins = {.from_ns = tl->from_ns, .width_ns = MIN_NS};
-    for (uint64_t k = 0; (tl->to_ns - tl->from_ns) / bins.width_ns >= BINS; k++)
+    struct bins bins = {.from_ns = from, .width_ns = MIN_NS};
+    for (uint64_t k = 0; (to - from) / bins.width_ns >= BINS; k++)
         bins.width_ns = bins.width_ns / (k % 3 == 1 ? 2 : 1) * (k % 3 == 1 ? 5 : 2);
-    bins.n = (tl->to_ns - tl->from_ns) / bins.width_ns + 1;
+    bins.n = (to - from) / bins.width_ns + 1;
     bins.amount = malloc(bins.n * sizeof(*bins.amount));
     if (!bins.amount)
         return mr_error_nomem("timeline: counters", bins.n * sizeof(*bins.amount));
@@ -122,7 +114,7 @@ static int metric_row(struct mr_timeline *tl, sqlite3_stmt *row, int64_t last[2]
         return 0;
     struct mr_tl_counter *counter = tl->n_counters ? &tl->counters[tl->n_counters - 1] : NULL;
     if (!counter || type != last[0] || metric != last[1]) {
-        counter = counter_add(tl);
+        counter = mr_timeline_counter(tl);
         if (!counter)
             return -ENOMEM;
         uint32_t id =
@@ -136,7 +128,7 @@ static int metric_row(struct mr_timeline *tl, sqlite3_stmt *row, int64_t last[2]
         last[0] = type;
         last[1] = metric;
     }
-    return point_add(counter, (uint64_t)time, sqlite3_column_double(row, 3));
+    return mr_timeline_point(counter, (uint64_t)time, sqlite3_column_double(row, 3));
 }
 
 static int read_metrics(struct mr_timeline *tl, const char *sql)

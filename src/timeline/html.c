@@ -9,7 +9,6 @@
 #include "timeline/timeline.h"
 
 #include <errno.h>
-#include <millrace/json.h>
 #include <millrace/text.h>
 #include <millrace/version.h>
 #include <string.h>
@@ -224,6 +223,8 @@ static int put_counters(struct page *page)
     const struct mr_timeline *tl = page->tl;
     for (uint32_t k = 0; k < tl->n_counters; k++) {
         const struct mr_tl_counter *counter = &tl->counters[k];
+        if (counter->binned) /* the page counts these at each zoom anew */
+            continue;
         char name[32];
         snprintf(name, sizeof(name), "counter-%u", k);
         int rc = column_begin(page->column, page->file, name);
@@ -231,10 +232,14 @@ static int put_counters(struct page *page)
             return rc;
         uint64_t each = counter->n / MAX_POINTS + 1, last = 0;
         for (uint64_t i = 0; i < counter->n; i += each) {
-            double sum = 0;
+            double sum = 0, most = 0;
             uint64_t n = MR_MIN(each, counter->n - i);
-            for (uint64_t j = 0; j < n; j++)
+            for (uint64_t j = 0; j < n; j++) {
                 sum += counter->points[i + j].value;
+                most = MR_MAX(most, counter->points[i + j].value);
+            }
+            if (counter->unit == MR_UNIT_BYTES) /* of memory the peak counts */
+                sum = most * (double)n;
             put_number(page->column, counter->points[i].time_ns - last);
             put_number(page->column, scaled(counter, sum / (double)n));
             last = counter->points[i].time_ns;
@@ -308,6 +313,9 @@ static void put_lanes(const struct page *page, struct mr_json *json)
         mr_json_string(json, "group", text);
         mr_lane_label(tl, lane, text, sizeof(text));
         mr_json_string(json, "label", text);
+        mr_json_string(json, "role", mr_timeline_role(tl, lane));
+        if (lane->kind >= MR_LANE_RANGES)
+            mr_json_bool(json, "waits", tl->use[lane->thread] == MR_THREAD_WAITS);
         if (lane->kind <= MR_LANE_STREAM)
             mr_json_uint(json, "device", lane->device);
         if (lane->kind == MR_LANE_ENGINE) {
@@ -347,7 +355,10 @@ static void put_sums(const struct page *page, struct mr_json *json)
     mr_json_array(json, "counters");
     for (uint32_t i = 0; i < tl->n_counters; i++) {
         const struct mr_tl_counter *counter = &tl->counters[i];
+        if (counter->binned)
+            continue;
         mr_json_object(json, NULL);
+        mr_json_uint(json, "column", i);
         mr_json_string(json, "name", counter->name);
         mr_json_int(json, "device", counter->device == UINT16_MAX ? -1 : counter->device);
         mr_json_string(json, "unit", units[counter->unit]);
@@ -355,33 +366,6 @@ static void put_sums(const struct page *page, struct mr_json *json)
         mr_json_object_end(json);
     }
     mr_json_array_end(json);
-}
-
-/* Starts of steps: differences; at most MAX_MARKS, evenly left out. */
-#define MAX_MARKS 20000
-
-static void put_story(const struct page *page, struct mr_json *json)
-{
-    static const char *const parts[] = {"compute", "copy", "others", "loader", "idle"};
-    const struct mr_timeline *tl = page->tl;
-    const struct mr_tl_story *story = tl->story;
-    uint64_t each = story->steps.n / MAX_MARKS + 1, last = 0;
-    mr_json_object(json, "story");
-    mr_json_string(json, "verdict", story->verdict);
-    mr_json_bool(json, "data_bound", story->data_bound);
-    mr_json_uint(json, "steps", story->n_steps);
-    mr_json_uint(json, "wall", story->wall_ns);
-    mr_json_uint(json, "from", MR_MAX(story->from_ns, tl->from_ns));
-    mr_json_uint(json, "to", MR_MIN(story->to_ns, tl->to_ns));
-    for (int i = 0; i < MR_N_SHARES; i++)
-        mr_json_double(json, parts[i], story->part[i]);
-    mr_json_array(json, "marks");
-    for (uint64_t i = 0; i < story->steps.n; i += each) {
-        mr_json_uint(json, NULL, story->steps.at[i].start_ns - last);
-        last = story->steps.at[i].start_ns;
-    }
-    mr_json_array_end(json);
-    mr_json_object_end(json);
 }
 
 static int put_object(struct page *page)
@@ -398,7 +382,7 @@ static int put_object(struct page *page)
         mr_json_uint(json, "to",
                      tl->to_ns - (tl->to_ns > tl->rec->end_ns && tl->rec->end_ns > tl->from_ns));
         mr_json_uint(json, "events", tl->n_events);
-        put_story(page, json);
+        mr_timeline_put_story(tl, json);
         put_texts(json, "notes", &notes, 1);
         put_lanes(page, json);
         put_sums(page, json);

@@ -27,18 +27,34 @@ enum {
 #define WIDE      (MR_OVERVIEW_W - LEFT - MARGIN)
 
 #define TEXT      0x1d2733
-#define SOFT      0x5b6876
-#define FAINT     0x8a96a3
+#define SOFT      0x4a5663 /* texts have a contrast of 4.5 at least */
+#define FAINT     0x5f6b78
 #define LINE      0xe3e7ec
 #define PANEL     0xf4f6f8
 #define STEP      0xc2410c
 
 /* As in timeline.js. */
 static const uint32_t colours[MR_N_SHAPES] = {0x4b7fb3, 0x4f9d69, 0xdd8b3a, 0xa076b0, 0x9a7b62,
-                                              0x8b97a3, 0x5d7890, 0x86abcf, 0x8fc3a0, 0xd5655f,
+                                              0x8b97a3, 0x5d7890, 0x86abcf, 0x8fc3a0, 0x4fa9a6,
                                               0xc694bd, 0xb3bdc8, 0x9aa7e0, 0x6b78c4, 0xcdb57c};
-static const uint32_t range_colours[] = {0x9aa7e0, 0x8fc1cf, 0xc7a6d8, 0xa9c88f,
-                                         0xe0b58a, 0x8db4e2, 0xd8a0ac, 0xa5b8a8};
+static const uint32_t range_colours[] = {0x9aa7e0, 0x8fc1cf, 0xc7a6d8, 0xd9a8c8,
+                                         0xb3b8f0, 0xa3cfe0, 0xd6bde8, 0xaab4c8};
+/* Of the bar's parts; idle time of a class has the colour of the events that it is in. */
+static const uint32_t share_colours[MR_N_SHARES] = {0x4b7fb3, 0x8a9a2f, 0x7a5ea8, 0xd0473f,
+                                                    0xc3cad1};
+static const uint32_t idle_colours[MR_N_IDLE] = {
+    [MR_IDLE_COMMUNICATION] = 0xb5651d,
+    [MR_IDLE_SYNC] = 0x4fa9a6,
+    [MR_IDLE_COPY] = 0x8fc3a0,
+    [MR_IDLE_SETUP] = 0xc694bd,
+    [MR_IDLE_LAUNCH] = 0x86abcf,
+    [MR_IDLE_SWITCH] = 0x55606b,
+    [MR_IDLE_OS] = 0xcdb57c,
+    [MR_IDLE_HOST] = 0xc9a7a0,
+    [MR_IDLE_UNEXPLAINED] = 0xc3cad1,
+};
+const char *const mr_share_names[MR_N_SHARES] = {"compute", "copies", "other processes",
+                                                 "waits for data", "idle"};
 
 struct overview {
     const struct mr_timeline *tl;
@@ -312,22 +328,40 @@ static void draw_steps(struct overview *o, double bottom)
         text(o, LEFT - 10, o->top - 5, MR_RIGHT, false, 12, STEP, "steps begin");
 }
 
-/* A bar of where a step's time goes. */
-static void draw_parts(struct overview *o, double y)
+struct bar {
+    double x, y;           /* of the next part */
+    double name_x, name_y; /* of its name below */
+};
+
+static void draw_part(struct overview *o, struct bar *bar, const char *name, double share,
+                      uint32_t colour)
 {
-    static const struct {
-        const char *name;
-        uint32_t colour, ink;
-    } parts[MR_N_SHARES] = {[MR_SHARE_COMPUTE] = {"compute", 0x4b7fb3, 0xffffff},
-                            [MR_SHARE_COPY] = {"copies", 0x4f9d69, 0xffffff},
-                            [MR_SHARE_OTHERS] = {"other processes", 0x8a7bb0, 0xffffff},
-                            [MR_SHARE_LOADER] = {"waits for data", 0xd5655f, 0xffffff},
-                            [MR_SHARE_IDLE] = {"idle", 0xd3d9e0, TEXT}};
-    const struct mr_tl_story *story = o->tl->story;
-    char label[96], mean[MR_TEXT_NUMBER], cut[256];
-    double x = 0;
-    if (story->wall_ns == 0)
+    char label[96];
+    double wide = share * WIDE;
+    if (share < 0.0005)
         return;
+    rect(o, LEFT + bar->x, bar->y, wide, 12, colour);
+    bar->x += wide;
+    snprintf(label, sizeof(label), "%s %.*f%%", name, share < 0.0995, 100 * share);
+    double room = 30 + (double)strlen(label) * MR_LETTER_W * 0.9;
+    if (bar->name_x + room > WIDE + 20 && bar->name_x > 0) {
+        bar->name_x = 0;
+        bar->name_y += LINES;
+    }
+    rect(o, LEFT + bar->name_x, bar->name_y - 5, 10, 10, colour);
+    text(o, LEFT + bar->name_x + 15, bar->name_y, MR_LEFT, false, 11, SOFT, label);
+    bar->name_x += room;
+}
+
+/* A bar of where a step's time goes, and the names of all its parts. Returns its height. */
+static double draw_parts(struct overview *o, double y)
+{
+    const struct mr_tl_story *story = o->tl->story;
+    char label[96], mean[MR_TEXT_NUMBER];
+    struct bar bar = {.y = y, .name_y = y + 24};
+    bool classes = false;
+    if (story->wall_ns == 0)
+        return 0;
     mr_text_number((double)story->wall_ns / (double)MR_MAX(story->n_steps, 1), MR_TEXT_NS_MICRO,
                    mean);
     if (story->n_steps)
@@ -335,18 +369,17 @@ static void draw_parts(struct overview *o, double y)
                  mean);
     else
         snprintf(label, sizeof(label), "of %s", mean);
-    text(o, LEFT - 10, y + 9, MR_RIGHT, true, 12, TEXT, label);
-    for (int i = 0; i < MR_N_SHARES; i++) {
-        double wide = story->part[i] * WIDE;
-        if (wide < 0.5)
-            continue;
-        rect(o, LEFT + x, y, wide, 18, parts[i].colour);
-        snprintf(label, sizeof(label), "%s %.*f%%", parts[i].name, story->part[i] < 0.0995,
-                 100 * story->part[i]);
-        if (*fitted(label, wide - 8, cut) && strcmp(cut, label) == 0)
-            text(o, LEFT + x + 6, y + 9, MR_LEFT, false, 11, parts[i].ink, label);
-        x += wide;
+    text(o, LEFT - 10, y + 6, MR_RIGHT, true, 12, TEXT, label);
+    for (int i = 0; i < MR_N_IDLE; i++)
+        classes |= story->idle[i] > 0;
+    for (int i = 0; i < MR_N_SHARES; i++)
+        if (i != MR_SHARE_IDLE || !classes)
+            draw_part(o, &bar, mr_share_names[i], story->part[i], share_colours[i]);
+    for (int i = 0; i < MR_N_IDLE; i++) {
+        snprintf(label, sizeof(label), "idle: %s", mr_idle_text((enum mr_idle_class)i));
+        draw_part(o, &bar, label, story->idle[i], idle_colours[i]);
     }
+    return bar.name_y - y;
 }
 
 /* The length of a text's first line, cut at a blank where there is one. */
@@ -383,9 +416,10 @@ static void draw_head(struct overview *o)
     uint64_t shown_ns = MR_MIN(tl->to_ns, tl->rec->end_ns) - MR_MIN(tl->from_ns, tl->rec->end_ns);
     int n =
         snprintf(line, sizeof(line), "%s", mr_text_number((double)shown_ns, MR_TEXT_NS_MICRO, a));
-    if (tl->from_ns > 0 || tl->to_ns <= tl->rec->end_ns)
-        n += snprintf(line + n, sizeof(line) - (size_t)n, " of %s",
-                      mr_text_number((double)tl->rec->end_ns, MR_TEXT_NS_MICRO, b));
+    uint64_t recorded_ns = tl->rec->end_ns - mr_timeline_first_ns(tl->rec);
+    if (shown_ns < recorded_ns)
+        n += snprintf(line + n, sizeof(line) - (size_t)n, " of %s recorded",
+                      mr_text_number((double)recorded_ns, MR_TEXT_NS_MICRO, b));
     uint32_t devices = 0;
     for (uint32_t i = 0; i < tl->n_lanes; i++)
         devices += tl->lanes[i].kind == MR_LANE_ENGINE && tl->lanes[i].engine == MR_ENGINE_ALL;
@@ -406,8 +440,8 @@ static void draw_head(struct overview *o)
     uint32_t n_lines =
         draw_lines(o, VERDICT, tl->story->data_bound ? STEP : TEXT, tl->story->verdict);
     double parts = VERDICT + LINES * MR_MAX(n_lines, 2);
-    draw_parts(o, parts);
-    o->top = parts + 50;
+    double tall = draw_parts(o, parts);
+    o->top = parts + MR_MAX(tall, 24) + 32;
 }
 
 static void draw_legend(struct overview *o, double y)

@@ -138,6 +138,8 @@ static uint64_t write_track(struct perfetto *p, uint64_t parent, const char *nam
             put_string(&inner, COUNTER_UNIT_NAME, "B/s");
         else if (counter->unit == MR_UNIT_PERCENT)
             put_string(&inner, COUNTER_UNIT_NAME, "%");
+        else if (counter->unit == MR_UNIT_BYTES)
+            put_string(&inner, COUNTER_UNIT_NAME, "B");
         put_message(&track, TRACK_COUNTER, &inner);
     }
     write_descriptor(p, &track);

@@ -21,51 +21,52 @@ static void share_out(const struct mr_case *c, struct mr_tl_story *out)
     out->part[MR_SHARE_IDLE] = MR_MAX(idle - loader, 0) / wall;
     out->part[MR_SHARE_OTHERS] = MR_MIN(others / wall, 1);
     out->part[MR_SHARE_COPY] = MR_MAX(wall - compute - idle - others, 0) / wall;
+    for (int i = 0; i < MR_N_IDLE; i++)
+        out->idle[i] = i == MR_IDLE_LOADER ? 0 : (double)c->idle_ns[i] / wall;
     out->n_steps = look->n_steps;
     out->wall_ns = look->wall_ns;
 }
 
-static int look_at(struct mr_recording *rec, const struct mr_place *place, struct mr_tl_story *out)
+static int copy_steps(const struct mr_steps *steps, struct mr_steps *out)
 {
-    struct mr_advice_opts opts;
-    struct mr_look look;
-    struct mr_case c;
-    mr_advice_opts_init(&opts);
-    int rc = mr_look_make(rec, place, NULL, false, &look);
-    if (rc)
-        return rc;
-    rc = mr_case_make(&look, &opts, &c);
-    if (rc == 0) {
-        if (place->n_kernels > 0)
-            share_out(&c, out);
-        mr_case_free(&c);
-        if (look.n_steps && look.in.n) { /* a first step that compiles would be most of a picture */
-            out->from_ns = look.in.at[0].start_ns;
-            out->to_ns = look.in.at[look.in.n - 1].end_ns;
-        }
-        out->steps = look.steps; /* now ours */
-        look.steps = (struct mr_steps){0};
+    struct mr_interval *at = malloc((steps->n + 1) * sizeof(*at));
+    if (!at)
+        return mr_error_nomem("timeline: steps", steps->n * sizeof(*at));
+    if (steps->n)
+        memcpy(at, steps->at, steps->n * sizeof(*at));
+    *out = *steps;
+    out->at = at;
+    return 0;
+}
+
+/* What the advice has judged: so that a picture and its verdict are of the same device. */
+static int see(const struct mr_case *c, void *arg)
+{
+    struct mr_tl_story *out = arg;
+    const struct mr_look *look = c->look;
+    if (look->place.n_kernels > 0)
+        share_out(c, out);
+    if (look->n_steps && look->in.n) { /* a first step that compiles would be most of a picture */
+        out->from_ns = look->in.at[0].start_ns;
+        out->to_ns = look->in.at[look->in.n - 1].end_ns;
     }
-    mr_look_free(&look);
-    return rc;
+    return copy_steps(&look->steps, &out->steps);
 }
 
 /* All that the advice says first: what limits it is not left out. Who cannot tell whether data was
  * waited for shows none of it. */
 static int put_verdict(struct mr_recording *rec, struct mr_tl_story *out)
 {
-    struct mr_advice *advice;
-    int rc = mr_analyze(rec, NULL, &advice);
+    int rc = mr_analyze_seen(rec, NULL, &(struct mr_case_viewer){see, out}, &out->advice);
     if (rc)
         return rc;
-    const char *text = mr_advice_summary(advice);
-    snprintf(out->verdict, sizeof(out->verdict), "%s", text);
-    out->data_bound = mr_advice_bound(advice) == MR_BOUND_DATA;
-    if (mr_advice_bound(advice) == MR_BOUND_UNKNOWN) {
+    snprintf(out->verdict, sizeof(out->verdict), "%s", mr_advice_summary(out->advice));
+    out->data_bound = mr_advice_bound(out->advice) == MR_BOUND_DATA;
+    if (mr_advice_bound(out->advice) == MR_BOUND_UNKNOWN) {
         out->part[MR_SHARE_IDLE] += out->part[MR_SHARE_LOADER];
         out->part[MR_SHARE_LOADER] = 0;
+        memset(out->idle, 0, sizeof(out->idle));
     }
-    mr_advice_destroy(advice);
     return 0;
 }
 
@@ -92,24 +93,18 @@ static void set_window(const struct mr_recording *rec, struct mr_tl_story *out)
 
 int mr_timeline_story(struct mr_recording *rec, struct mr_tl_story *out)
 {
-    struct mr_place *places = NULL;
-    uint32_t n_places = 0;
     *out = (struct mr_tl_story){0};
     int rc = mr_recording_load(rec);
-    if (rc == 0)
-        rc = mr_places_find(rec, &places, &n_places);
-    if (rc == 0 && n_places)
-        rc = look_at(rec, &places[0], out);
     if (rc == 0)
         rc = put_verdict(rec, out);
     if (rc == 0)
         set_window(rec, out);
-    free(places);
     return rc;
 }
 
 void mr_timeline_story_free(struct mr_tl_story *story)
 {
     mr_steps_free(&story->steps);
+    mr_advice_destroy(story->advice);
     *story = (struct mr_tl_story){0};
 }

@@ -94,19 +94,30 @@ enum {
     SQL_DYNAMIC
 };
 
-static int launch_text(struct mr_tl_details *details, sqlite3_stmt *row, uint32_t *out)
+/* seen: the texts of forms that there were, by their hash: most launches are like another. */
+static int launch_text(struct mr_tl_details *details, sqlite3_stmt *row, struct mr_map *seen,
+                       uint32_t *out)
 {
     char text[256];
-    uint32_t value[SQL_DYNAMIC + 1];
-    for (int i = 0; i <= SQL_DYNAMIC; i++)
+    uint32_t value[SQL_DYNAMIC + 1] = {0};
+    for (int i = SQL_GRID; i <= SQL_DYNAMIC; i++)
         value[i] = (uint32_t)sqlite3_column_int64(row, i);
+    bool is_new;
+    uint32_t *number = mr_map_at(seen, mr_hash(MR_HASH_START, value, sizeof(value)), 0, &is_new);
+    if (!number)
+        return -ENOMEM;
+    *out = *number;
+    if (!is_new)
+        return 0;
     snprintf(
         text, sizeof(text),
         "grid %u\xc3\x97%u\xc3\x97%u, block %u\xc3\x97%u\xc3\x97%u, %u registers, %llu B shared",
         value[SQL_GRID], value[SQL_GRID + 1], value[SQL_GRID + 2], value[SQL_BLOCK],
         value[SQL_BLOCK + 1], value[SQL_BLOCK + 2], value[SQL_REGISTERS],
         (unsigned long long)value[SQL_STATIC] + value[SQL_DYNAMIC]);
-    return add_text(details, text, out);
+    int rc = add_text(details, text, out);
+    *number = *out;
+    return rc;
 }
 
 /* The launches' texts by row of their table: rows of one launch's form share a text. */
@@ -121,16 +132,18 @@ static int read_launches(struct mr_tl_details *details, struct mr_map *of_row)
         return mr_recording_error(details->tl->rec->db, details->tl->rec->path, "details");
     if (code == SQLITE_ERROR)
         return 0; /* a table without them: no details */
+    struct mr_map seen = {0};
     int rc = 0, step;
     while ((step = sqlite3_step(row)) == SQLITE_ROW && rc == 0) {
         uint32_t text = 0;
-        rc = launch_text(details, row, &text);
+        rc = launch_text(details, row, &seen, &text);
         if (rc == 0 && !mr_map_at(of_row, (uint64_t)sqlite3_column_int64(row, SQL_ROW), text, NULL))
             rc = -ENOMEM;
     }
     if (rc == 0 && step != SQLITE_DONE)
         rc = mr_recording_error(details->tl->rec->db, details->tl->rec->path, "kernels");
     sqlite3_finalize(row);
+    mr_map_free(&seen);
     return rc;
 }
 

@@ -270,29 +270,30 @@ static void add_up(struct mr_timeline *tl, struct mr_lane *lane)
     }
 }
 
-/* Devices first; of a thread its ranges, calls and OS calls together, a process's first thread
- * before others. */
+/* Devices first, then threads by what they do; of a thread its ranges, calls and OS calls together,
+ * a process's first thread before others. */
 static int compare_lanes(const void *a, const void *b, void *arg)
 {
     const struct mr_timeline *tl = arg;
     const struct mr_lane *x = &tl->lanes[*(const uint32_t *)a],
                          *y = &tl->lanes[*(const uint32_t *)b];
-    uint64_t keys[2][5];
+    uint64_t keys[2][6];
     for (int i = 0; i < 2; i++) {
         const struct mr_lane *lane = i ? y : x;
         bool gpu = lane->kind <= MR_LANE_STREAM;
         const struct mr_rec_thread *thread = gpu ? NULL : &tl->rec->threads[lane->thread];
         keys[i][0] = !gpu;
-        keys[i][1] = gpu ? lane->device : lane->process;
-        keys[i][2] = gpu ? (uint64_t)lane->kind << 32 |
+        keys[i][1] = gpu ? 0 : tl->use[lane->thread];
+        keys[i][2] = gpu ? lane->device : lane->process;
+        keys[i][3] = gpu ? (uint64_t)lane->kind << 32 |
                                (lane->kind == MR_LANE_ENGINE ? lane->engine : lane->process)
                          : (uint64_t)(thread->tid != tl->rec->processes[thread->process].pid)
                                    << 32 |
                                lane->thread;
-        keys[i][3] = gpu ? lane->context : lane->kind;
-        keys[i][4] = lane->stream;
+        keys[i][4] = gpu ? lane->context : lane->kind;
+        keys[i][5] = lane->stream;
     }
-    for (int k = 0; k < 5; k++)
+    for (int k = 0; k < 6; k++)
         if (keys[0][k] != keys[1][k])
             return keys[0][k] < keys[1][k] ? -1 : 1;
     return 0;
@@ -317,10 +318,26 @@ static int order_lanes(struct mr_timeline *tl)
     return 0;
 }
 
+/* When the first event begins. A capture range (`profile -c`) may begin late: what is before it was
+ * not recorded. */
+uint64_t mr_timeline_first_ns(const struct mr_recording *rec)
+{
+    uint64_t first = rec->end_ns;
+    for (uint64_t i = 0; i < rec->n_ops; i++)
+        first = MR_MIN(first, rec->ops[i].start_ns);
+    for (uint64_t i = 0; i < rec->n_ranges; i++)
+        first = MR_MIN(first, rec->ranges[i].start_ns);
+    for (uint64_t i = 0; i < rec->n_apis; i++)
+        first = MR_MIN(first, rec->apis[i].start_ns);
+    for (uint64_t i = 0; i < rec->n_os; i++)
+        first = MR_MIN(first, rec->os[i].start_ns);
+    return first;
+}
+
 static int set_window(struct mr_timeline *tl, const struct mr_timeline_opts *opts)
 {
     const struct mr_recording *rec = tl->rec;
-    tl->from_ns = opts->from_ns;
+    tl->from_ns = opts->from_ns ? opts->from_ns : mr_timeline_first_ns(rec);
     tl->to_ns = opts->to_ns ? MR_MIN(opts->to_ns, rec->end_ns + 1) : rec->end_ns + 1;
     if (opts->from_ns > rec->end_ns)
         return mr_error_set(MR_EOPTION, "%s: from %.6f s: the recording ends at %.6f s", rec->path,
@@ -368,8 +385,12 @@ int mr_timeline_make(struct mr_recording *rec, const struct mr_timeline_opts *op
         add_up(out, &out->lanes[i]);
     }
     if (rc == 0)
+        rc = mr_timeline_look_at_threads(out);
+    if (rc == 0)
         rc = order_lanes(out);
-    return rc == 0 ? mr_timeline_count(out) : rc;
+    if (rc == 0)
+        rc = mr_timeline_count(out);
+    return rc == 0 ? mr_timeline_count_memory(out) : rc;
 }
 
 void mr_timeline_free(struct mr_timeline *tl)
@@ -381,6 +402,7 @@ void mr_timeline_free(struct mr_timeline *tl)
     free(tl->counters);
     free(tl->lanes);
     free(tl->order);
+    free(tl->use);
     free(tl->event_of_api);
     mr_map_free(&tl->lane_of);
     *tl = (struct mr_timeline){0};

@@ -8,9 +8,12 @@
 #ifndef MR_TIMELINE_TIMELINE_H
 #define MR_TIMELINE_TIMELINE_H
 
+#include "recording/idle.h"
 #include "recording/look.h"
 #include "recording/map.h"
 #include "recording/recording.h"
+
+#include <millrace/json.h>
 
 enum mr_lane_kind { MR_LANE_ENGINE, MR_LANE_STREAM, MR_LANE_RANGES, MR_LANE_CALLS, MR_LANE_OS };
 
@@ -77,6 +80,7 @@ struct mr_tl_counter {
     struct mr_tl_point *points;
     uint64_t n, room;
     double most;
+    bool binned; /* made of the picture's own events */
 };
 
 /* Shares of the steps' time (of all the time that was looked at, without steps). */
@@ -88,6 +92,7 @@ enum mr_tl_share {
     MR_SHARE_IDLE,
     MR_N_SHARES
 };
+extern const char *const mr_share_names[MR_N_SHARES];
 
 struct mr_tl_story {
     struct mr_steps steps;     /* of the device with the most to do */
@@ -96,10 +101,15 @@ struct mr_tl_story {
     uint64_t from_ns, to_ns;   /* where these are; 0, 0: nowhere */
     char verdict[2048];        /* what millrace analyze says first; "": no device work */
     bool data_bound;           /* it says so */
+    double idle[MR_N_IDLE];    /* what MR_SHARE_IDLE consists of; all 0: not known */
+    struct mr_advice *advice;
 };
-/* timeline_story.c. Free with mr_timeline_story_free() in any case. */
+/* story.c. Free with mr_timeline_story_free() in any case. */
 int mr_timeline_story(struct mr_recording *rec, struct mr_tl_story *out);
 void mr_timeline_story_free(struct mr_tl_story *story);
+
+/* In the order of the rows. */
+enum mr_thread_use { MR_THREAD_LAUNCHES, MR_THREAD_WORKS, MR_THREAD_WAITS };
 
 struct mr_timeline {
     struct mr_recording *rec;
@@ -111,6 +121,7 @@ struct mr_timeline {
     uint64_t room_lanes; /* of lanes and lane_order */
     uint32_t *order;     /* lanes as they are shown */
     struct mr_map lane_of;
+    uint8_t *use;           /* of threads: enum mr_thread_use */
     uint32_t *event_of_api; /* its number in its lane; MR_NONE: outside of the picture */
     uint64_t n_events;      /* without engines', which are made of others */
     uint64_t n_hidden;      /* too many at once to show */
@@ -126,8 +137,22 @@ int mr_timeline_make(struct mr_recording *rec, const struct mr_timeline_opts *op
                      struct mr_timeline *out);
 void mr_timeline_free(struct mr_timeline *tl);
 
-/* timeline_counters.c: rates of copies, the device's busy share, the recording's own metrics. */
+/* What is recorded begins here, and ends at rec->end_ns. */
+uint64_t mr_timeline_first_ns(const struct mr_recording *rec);
+
+/* counters.c: rates of copies, the device's busy share, the recording's own metrics. */
 int mr_timeline_count(struct mr_timeline *tl);
+int mr_timeline_count_memory(struct mr_timeline *tl); /* memory.c */
+/* A new counter; NULL: no memory. Points come by time. */
+struct mr_tl_counter *mr_timeline_counter(struct mr_timeline *tl);
+int mr_timeline_point(struct mr_tl_counter *counter, uint64_t time_ns, double value);
+
+/* threads.c: fills tl->use. The role, for people: "launches work", "waits"; "": none. */
+int mr_timeline_look_at_threads(struct mr_timeline *tl);
+const char *mr_timeline_role(const struct mr_timeline *tl, const struct mr_lane *lane);
+
+/* findings.c: the members "story" and "findings". */
+void mr_timeline_put_story(const struct mr_timeline *tl, struct mr_json *json);
 
 const char *mr_timeline_name(const struct mr_timeline *tl, uint32_t name);
 /* "H2D copies", "stream 7", "CUDA calls", ...; the group: "GPU 0: NVIDIA H200", "python3 (100):

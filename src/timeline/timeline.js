@@ -1,7 +1,4 @@
-
-"use strict";
 /* The page of `millrace timeline`. Times are ns; events are numbers into the columns; a row's events never overlap. */
-(() => {
 const began = performance.now();
 const $ = (id) => document.getElementById(id);
 const root = document.documentElement;
@@ -73,14 +70,16 @@ async function load() {
   for (let i = 2; i < total + 2; i++) madeFirst[i] += madeFirst[i - 1];
   made = new Uint32Array(madeFirst[total + 1]);
   for (let i = 0; i < total; i++) if (E.call[i] >= 0) made[madeFirst[E.call[i] + 1]++] = i;
-  await Promise.all(counters.map(async (c, k) => {
+  await Promise.all(counters.map(async (c) => {
     const pairs = [];
     let time = 0;
-    numbers(await column("counter-" + k), (x, i) => { pairs.push(i % 2 ? x / 1e6 * c.most : time += x); });
+    numbers(await column("counter-" + c.column), (x, i) => { pairs.push(i % 2 ? x / 1e6 * c.most : time += x); });
     c.time = new Float64Array(pairs.length / 2);
     c.value = new Float64Array(pairs.length / 2);
     pairs.forEach((x, i) => { (i % 2 ? c.value : c.time)[i >> 1] = x; });
+    c.peak = c.time[c.value.indexOf(c.value.reduce((a, b) => Math.max(a, b), 0))];
   }));
+  makeRates();
 }
 
 /* First index in [low, high) whose a[i] > x; for ends: the first event not yet over. */
@@ -132,24 +131,30 @@ function element(tag, attributes, ...inside) {
 
 /* ---- colours ---- */
 
-const light = { shapes: ["#4b7fb3", "#4f9d69", "#dd8b3a", "#a076b0", "#9a7b62", "#8b97a3", "#5d7890", "#86abcf", "#8fc3a0", "#d5655f", "#c694bd", "#b3bdc8", "#8f9fe0", "#6b78c4", "#cdb57c"],
+const light = { shapes: ["#4b7fb3", "#4f9d69", "#dd8b3a", "#a076b0", "#9a7b62", "#8b97a3", "#5d7890", "#86abcf", "#8fc3a0", "#4fa9a6", "#c694bd", "#b3bdc8", "#8f9fe0", "#6b78c4", "#cdb57c"],
   kernels: ["#4b7fb3", "#3f719f", "#5f93c2", "#497a9c", "#5a84bd", "#447fa8"],
-  ranges: ["#9aa7e0", "#8fc1cf", "#c7a6d8", "#a9c88f", "#e0b58a", "#8db4e2", "#d8a0ac", "#a5b8a8"] };
-const dark = { shapes: ["#5b92c9", "#5fb37c", "#e59a4e", "#b389c4", "#ad8d72", "#8793a0", "#6b89a4", "#5579a0", "#4d8a62", "#dc6d67", "#a9769f", "#5b6774", "#7684c8", "#8f9de6", "#9c8853"],
+  ranges: ["#9aa7e0", "#8fc1cf", "#c7a6d8", "#d9a8c8", "#b3b8f0", "#a3cfe0", "#d6bde8", "#aab4c8"],
+  parts: { wait: "#d0473f", copies: "#8a9a2f", others: "#7a5ea8" }, idle: ["#b5651d", "#55606b", "#c9a7a0", "#c3cad1"], memory: "#96703c" };
+const dark = { shapes: ["#5b92c9", "#5fb37c", "#e59a4e", "#b389c4", "#ad8d72", "#8793a0", "#6b89a4", "#5579a0", "#4d8a62", "#3f8f8c", "#a9769f", "#5b6774", "#7684c8", "#8f9de6", "#9c8853"],
   kernels: ["#5b92c9", "#4c82b6", "#6fa3d6", "#568fb3", "#6694d1", "#4f93bf"],
-  ranges: ["#5f6cae", "#4e8795", "#8a679d", "#6c8d52", "#a2774b", "#4f79aa", "#9d626f", "#65796a"] };
+  ranges: ["#5f6cae", "#4e8795", "#8a679d", "#945a86", "#6f78c0", "#47748c", "#775a90", "#5f6c84"],
+  parts: { wait: "#e0574e", copies: "#9aab3c", others: "#9479c4" }, idle: ["#c9772c", "#6b7783", "#8f716b", "#4a545e"], memory: "#b98d52" };
 const media = matchMedia("(prefers-color-scheme: dark)");
 let theme, css = {};
+/* Black or white, whichever can be read better: one of them always has 4.5:1. */
 function ink(colour) {
-  const x = parseInt(colour.slice(1), 16), y = 0.299 * (x >> 16) + 0.587 * (x >> 8 & 255) + 0.114 * (x & 255);
-  return y > 150 ? "#14202c" : "#ffffff";
+  const part = (x) => x <= 10 ? x / 3294.6 : ((x / 255 + 0.055) / 1.055) ** 2.4, x = parseInt(colour.slice(1), 16);
+  return 0.2126 * part(x >> 16) + 0.7152 * part(x >> 8 & 255) + 0.0722 * part(x & 255) > 0.179 ? "#000000" : "#ffffff";
 }
+/* #theme=dark or light; else the system's. */
 function setTheme() {
   const asked = new URLSearchParams(location.hash.slice(1)).get("theme");
   theme = (asked ? asked === "dark" : media.matches) ? dark : light;
+  root.dataset.theme = theme === dark ? "dark" : "light";
   const style = getComputedStyle(root);
   for (const k of ["bg", "panel", "line", "text", "soft", "faint", "accent", "accent-soft", "hot"]) css[k] = style.getPropertyValue("--" + k).trim();
   css.hit = theme === dark ? "#ffd24a" : "#e0a100";
+  if (ready) { tell(); legend(); setTab(tab); }
 }
 /* Kernels of one name have one shade; ranges take colours in turn, those that differ in a number alone the same. */
 const tints = new Uint8Array(names.length), plainNames = new Map();
@@ -165,35 +170,46 @@ function colourOf(i) {
 
 const whole = { from: about.from, to: Math.max(about.to, about.from + 1) };
 const view = { from: whole.from, to: whole.to, y: 0 };
-let picked = -1, hover = -1, range = null, search = null, links = [];
+let picked = -1, hover = -1, range = null, links = [];
 const folded = new Set();
-const GUTTER = 196, AXIS = 26, HEAD = 26, ROW = 19, COUNTER = 34;
+const AXIS = 26, HEAD = 26, ROW = 19, COUNTER = 34, IDLE = "Idle threads";
+let GUTTER = 196, INDENT = 24;         /* of the rows' names */
 let items = [], tall = 0;              /* what is drawn below each other */
 
 function layOut() {
   items = [];
-  let y = 0, group = null;
+  let y = 0, group = null, waiting = false;
   const add = (item, h) => { item.y = y; item.h = h; items.push(item); y += h; };
   lanes.forEach((lane, k) => {
+    if (lane.waits && !waiting) {
+      waiting = true;
+      const n = new Set(lanes.filter((l) => l.waits).map((l) => l.group)).size;
+      add({ type: "group", group: IDLE, text: IDLE + " (" + n + ")", open: !folded.has(IDLE) }, HEAD);
+    }
+    if (waiting && folded.has(IDLE)) return;
     if (lane.group !== group) {
       group = lane.group;
-      const open = !folded.has(group);
-      add({ type: "group", group, open, lanes: lanes.filter((l) => l.group === group) }, HEAD);
+      add({ type: "group", group, text: group, role: lane.role, open: !folded.has(group) }, HEAD);
     }
     if (folded.has(group)) return;
     lane.rows.forEach((row) => { const h = lane.kind === "engine" ? ROW + 2 : ROW; row.item = { type: "row", row, lane }; add(row.item, h); });
     const next = lanes[k + 1];
     if (lane.kind === "engine" && (!next || next.kind !== "engine" || next.group !== group)) {
+      rates.forEach((c) => { if (c.device === lane.device) add({ type: "rate", counter: c }, COUNTER); });
       counters.forEach((c) => { if (c.device === lane.device && c.most > 0) add({ type: "counter", counter: c }, COUNTER); });
-    } else y += 0;
+    }
     if (!next || next.group !== group || next.kind !== lane.kind) y += 4;
   });
   const loose = counters.filter((c) => c.device < 0 && c.most > 0);
   if (loose.length) {
-    add({ type: "group", group: "Counters", open: !folded.has("Counters"), lanes: [] }, HEAD);
+    add({ type: "group", group: "Counters", text: "Counters", open: !folded.has("Counters") }, HEAD);
     if (!folded.has("Counters")) loose.forEach((c) => add({ type: "counter", counter: c }, COUNTER));
   }
   tall = y + 12;
+}
+/* Threads that only wait, below those that work. */
+function foldIdle() {
+  if (lanes.some((l) => l.waits) && lanes.some((l) => !l.waits)) folded.add(IDLE);
 }
 
 /* ---- drawing ---- */
@@ -291,8 +307,8 @@ function drawCounter(c, y, h, left, right, from, to, ctx, colour) {
   ctx.globalAlpha = 0.9; ctx.strokeStyle = colour; ctx.lineWidth = 1; ctx.stroke();
   ctx.globalAlpha = 1;
 }
-const counterColour = (c) => theme.shapes[c.name.startsWith("H2D") ? 1 : c.name.startsWith("D2H") ? 2 : c.name === "GPU busy" ? 6 : 3];
-const counterText = (c, v) => c.unit === "bytes/s" ? rate(v) : c.unit === "%" ? v.toFixed(1) + "%" : scaled(v, ["", "k", "M", "G"], 1000);
+const counterColour = (c) => c.unit === "bytes" ? theme.memory : theme.shapes[c.name.startsWith("H2D") ? 1 : c.name.startsWith("D2H") ? 2 : c.name === "GPU busy" ? 6 : 3];
+const counterText = (c, v) => c.unit === "bytes" ? size(v) : c.unit === "bytes/s" ? rate(v) : c.unit === "%" ? v.toFixed(1) + "%" : scaled(v, ["", "k", "M", "G"], 1000);
 
 function drawAxis() {
   const step = niceStep((view.to - view.from) / Math.max(2, (W - GUTTER) / 120));
@@ -347,15 +363,17 @@ function drawLabels(shown) {
       if (item.open) { cx.moveTo(9, middle - 2.5); cx.lineTo(17, middle - 2.5); cx.lineTo(13, middle + 3); } else { cx.moveTo(10.5, middle - 4); cx.lineTo(16, middle); cx.lineTo(10.5, middle + 4); }
       cx.fill();
       cx.fillStyle = css.text; cx.font = "600 12px " + sans;
-      cx.fillText(item.group, 24, middle + 0.5);
-    } else if (item.type === "counter") {
-      cx.fillStyle = css.soft; cx.font = "11.5px " + sans; cx.fillText(item.counter.name === "GPU busy" ? "GPU busy, over time" : item.counter.name, 24, middle - 5, GUTTER - 32);
-      cx.fillStyle = css.faint; cx.font = "10.5px " + sans; cx.fillText("peak " + counterText(item.counter, item.counter.most), 24, middle + 8, GUTTER - 32);
+      cx.fillText(item.text, 24, middle + 0.5);
+      if (item.role) { const x = 24 + cx.measureText(item.text).width + 10; cx.fillStyle = css.soft; cx.font = "12px " + sans; cx.fillText(item.role, x, middle + 0.5); }
+    } else if (item.type !== "row") {
+      const c = item.counter, peak = item.type === "rate" ? counterText(c, item.peak || 0) + " in " + span((view.to - view.from) / (W - GUTTER), 2) : counterText(c, c.most) + (c.unit === "bytes" ? " at " + moment(c.peak, (whole.to - whole.from) / 100) : "");
+      cx.fillStyle = css.soft; cx.font = "11.5px " + sans; cx.fillText(c.name === "GPU busy" ? "GPU busy, over time" : c.name, INDENT, middle - 5, GUTTER - INDENT - 8);
+      cx.fillStyle = css.faint; cx.font = "10.5px " + sans; cx.fillText("peak " + peak, INDENT, middle + 8, GUTTER - INDENT - 8);
     } else if (item.row.level === 0) {
       const engine = item.lane.kind === "engine";
       cx.fillStyle = engine ? css.text : css.soft; cx.font = "11.5px " + sans;
-      cx.fillText(item.lane.label, 24, middle + 0.5, GUTTER - (engine ? 78 : 32));
-      if (engine) { cx.textAlign = "right"; cx.fillStyle = css.faint; cx.fillText(share(seenShare(item.row)), GUTTER - 10, middle + 0.5); }
+      cx.fillText(item.lane.label, INDENT, middle + 0.5, GUTTER - INDENT - (engine ? 54 : 8));
+      if (engine) { cx.textAlign = "right"; cx.fillStyle = css.faint; cx.fillText(share(seenShare(item.row)), GUTTER - (INDENT < 24 ? 5 : 10), middle + 0.5); }
     }
   }
   cx.textAlign = "left";
@@ -408,9 +426,8 @@ function drawMap() {
   mx.font = "11px " + sans; mx.textBaseline = "middle"; mx.fillStyle = css.faint; mx.fillText("Overview", 14, 16);
   mx.fillText(span(whole.to - whole.from), 14, 31);
   const at = (t) => GUTTER + (t - whole.from) / (whole.to - whole.from) * (MW - GUTTER);
-  const paint = (c) => drawCounter(c, 2, 44, GUTTER, MW, whole.from, whole.to, mx, counterColour(c));
-  const first = counters.find((c) => c.name === "GPU busy" && c.most > 0);
-  if (first) paint(first);
+  const first = rates.find((c) => c.name === "GPU busy");
+  if (first) drawRate(first, 2, 44, GUTTER, MW, whole.from, whole.to, mx, counterColour(first));
   const x0 = at(view.from), x1 = Math.max(at(view.to), x0 + 3);
   mx.fillStyle = theme === dark ? "rgba(5,8,12,.55)" : "rgba(110,125,140,.22)";
   mx.fillRect(GUTTER, 0, x0 - GUTTER, 46); mx.fillRect(x1, 0, MW - x1, 46);
@@ -432,6 +449,7 @@ function draw() {
     const y = AXIS + item.y - view.y;
     cx.font = "11px " + sans;
     if (item.type === "row") drawRow(item, y, item.h);
+    else if (item.type === "rate") item.peak = drawRate(item.counter, y, item.h, GUTTER, W, view.from, view.to, cx, counterColour(item.counter));
     else if (item.type === "counter") drawCounter(item.counter, y, item.h, GUTTER, W, view.from, view.to, cx, counterColour(item.counter));
   }
   cx.restore();
@@ -450,6 +468,7 @@ function draw() {
     cx.beginPath(); cx.roundRect(W - 7, AXIS + 2 + view.y / (tall - (H - AXIS)) * (H - AXIS - long - 4), 4, long, 2); cx.fill(); cx.globalAlpha = 1;
   }
   drawMap();
+  rememberSoon();
   $("where").textContent = moment(Math.max(view.from, whole.from), (view.to - view.from) / 50) + " – " + moment(Math.min(view.to, whole.to), (view.to - view.from) / 50) + "  ·  " + span(Math.min(view.to, whole.to) - Math.max(view.from, whole.from));
 }
 
@@ -460,10 +479,10 @@ function redraw(moved) {
 }
 /* What waits until the view stands still. */
 function settled() {
-  if (!range && tab === "range") showRange();
-  if (tab === "table") fillTable();
+  if (panels[tab].moved) panels[tab].moved();
 }
 function resize() {
+  [GUTTER, INDENT] = innerWidth < 640 ? [112, 8] : [196, 24];
   [cx, W, H] = fitCanvas(chart);
   [mx, MW] = fitCanvas(map);
   draw(); /* at once: a new size has cleared the canvas */
@@ -488,7 +507,8 @@ function zoom(factor, at = (view.from + view.to) / 2) { show(at - (at - view.fro
 function pan(part) { const d = (view.to - view.from) * part; show(view.from + d, view.to + d); }
 function reveal(i, close) {
   const row = rows[E.row[i]];
-  if (folded.delete(row.lane.group)) layOut();
+  const hidden = folded.delete(row.lane.group), idle = row.lane.waits && folded.delete(IDLE);
+  if (hidden || idle) layOut();
   const wide = view.to - view.from, long = E.end[i] - E.start[i];
   if (close || E.end[i] < view.from || E.start[i] > view.to || long < wide / 2000) {
     /* With the call or the first work it is linked to, if both are to be seen. */
@@ -601,47 +621,23 @@ function showRange() {
   root.dataset.rangeBusy = engines.length ? engines[0][1][0] : "";
 }
 
-/* ---- search ---- */
-
-function find(text) {
-  const want = text.trim().toLowerCase();
-  if (!want) { search = null; $("found").textContent = ""; $("next").disabled = $("previous").disabled = true; root.dataset.found = ""; redraw(true); return; }
-  const inName = names.map((n) => n.toLowerCase().includes(want)), inDetail = details.map((d) => d.toLowerCase().includes(want));
-  const before = new Uint32Array(total + 1);
-  for (let i = 0; i < total; i++) {
-    const hit = rows[E.row[i]].lane.kind !== "engine" && (inName[E.name[i]] || inDetail[E.detail[i]]);
-    before[i + 1] = before[i] + (hit ? 1 : 0);
-  }
-  const hits = new Uint32Array(before[total]);
-  for (let i = 0; i < total; i++) if (before[i + 1] > before[i]) hits[before[i]] = i;
-  search = { before, hits: byStart(hits), at: -1, text: want };
-  $("next").disabled = $("previous").disabled = !hits.length;
-  $("found").textContent = hits.length ? count(hits.length) + (hits.length === 1 ? " match" : " matches") : "no match";
-  root.dataset.found = String(hits.length);
-  redraw(true);
-}
-function byStart(list) {
-  return list.sort((a, b) => E.start[a] - E.start[b] || a - b);
-}
-function step(d) {
-  if (!search || !search.hits.length) return;
-  const n = search.hits.length;
-  if (search.at < 0 && d > 0) { /* from what is visible */
-    search.at = search.hits.findIndex((i) => E.start[i] >= view.from);
-    if (search.at < 0) search.at = 0;
-  } else search.at = (Math.max(search.at, 0) + d + n) % n;
-  const i = search.hits[search.at];
-  $("found").textContent = count(search.at + 1) + " of " + count(n);
-  pick(i, tab === "table");
-  reveal(i);
-}
-
 /* ---- table ---- */
 
 const LINE = 22, MOST = 8e6;
 const heads = [["Start", "num", (i) => E.start[i]], ["Duration", "num", (i) => E.end[i] - E.start[i]], ["Kind", "", (i) => E.shape[i]], ["Name", "", null],
   ["Row", "", (i) => E.row[i]], ["Bytes", "num", (i) => E.bytes[i]], ["Rate", "num", rateOf], ["Detail", "", (i) => E.detail[i]]];
 let listed = new Uint32Array(0), sorting = 0, descending = false, everything = null, nameRank = null;
+let only = -1; /* the one of the lanes that the table lists; -1: all */
+function setOnly(k) {
+  only = k;
+  $("only").value = String(k);
+  if (tab === "table") fillTable();
+}
+function listRows() {
+  const option = (k, text) => element("option", { value: String(k) }, text);
+  $("only").replaceChildren(option(-1, "All rows"), ...lanes.map((l, k) => l.kind === "engine" ? "" : option(k, l.group + " · " + l.label)));
+  $("only").onchange = () => setOnly(Number($("only").value));
+}
 function fillTable() {
   const from = range ? range.from : view.from, to = range ? range.to : view.to;
   let n = 0;
@@ -652,7 +648,7 @@ function fillTable() {
   }
   const out = new Uint32Array(everything.length);
   n = 0;
-  for (const i of everything) if (E.start[i] < to && E.end[i] >= from && (!search || search.before[i + 1] > search.before[i])) out[n++] = i;
+  for (const i of everything) if (E.start[i] < to && E.end[i] >= from && (only < 0 || rows[E.row[i]].lane === lanes[only]) && (!search || search.before[i + 1] > search.before[i])) out[n++] = i;
   listed = out.subarray(0, n);
   if (sorting !== 0) {
     let key = heads[sorting][2];
@@ -667,7 +663,7 @@ function fillTable() {
   }
   if (descending) listed = listed.slice().reverse();
   $("tall").style.height = Math.min(MOST, n * LINE) + "px";
-  $("tabnote").textContent = count(n) + " events in the " + (range ? "selected" : "visible") + " range" + (search ? " that match" : "");
+  $("tabnote").textContent = count(n) + " events in the " + (range ? "selected" : "visible") + " range" + (search ? " that match" : "") + (only < 0 ? "" : ", of one row");
   root.dataset.listed = String(n);
   drawCells();
 }
@@ -692,16 +688,27 @@ function drawCells() {
   $("cells").replaceChildren(...cells);
 }
 
+/* ---- the panels below ---- */
+
+/* Each has a button "tab-NAME" and a part "pane-NAME" in timeline.html. opened: it is shown, or what
+ * it shows changed; moved: the view stands still again. */
+const panels = {
+  findings: { opened: showFindings },
+  range: { opened: showRange, moved: () => { if (!range) showRange(); } },
+  details: {},
+  table: { opened: fillTable, moved: fillTable },
+};
 let tab = "range";
 function setTab(which) {
   tab = which;
-  for (const t of ["range", "details", "table"]) {
+  for (const t of Object.keys(panels)) {
     $("tab-" + t).setAttribute("aria-selected", String(t === which));
     $("pane-" + t).hidden = t !== which;
   }
   $("tabnote").textContent = "";
-  if (which === "range") showRange();
-  if (which === "table") fillTable();
+  $("only").hidden = which !== "table";
+  if (panels[which].opened) panels[which].opened();
+  rememberSoon();
 }
 
 /* ---- mouse and keys ---- */
@@ -725,7 +732,10 @@ function eventAt(x, y) {
 function showTip(x, y) {
   const tip = $("tip"), item = itemAt(y);
   if (hover >= 0) tip.replaceChildren(element("b", {}, nameOf(hover)), factList(hover, false));
-  else if (item && item.type === "counter" && x > GUTTER) {
+  else if (item && item.type === "rate" && x > GUTTER) {
+    const at = Math.floor(x), v = rateIn(item.counter, T(at), T(at + 1), 1)[0];
+    tip.replaceChildren(element("b", {}, item.counter.name), element("span", {}, counterText(item.counter, v) + " in " + span(T(at + 1) - T(at)) + " from " + moment(T(at), (view.to - view.from) / 1000)));
+  } else if (item && item.type === "counter" && x > GUTTER) {
     const c = item.counter, k = above(c.time, T(x), 0, c.time.length) - 1;
     tip.replaceChildren(element("b", {}, c.name), element("span", {}, counterText(c, k < 0 ? 0 : c.value[k]) + " at " + moment(T(x), (view.to - view.from) / 1000)));
   } else if (item && item.type === "row" && x < GUTTER) tip.replaceChildren(element("span", {}, item.lane.group + " · " + item.lane.label));
@@ -773,6 +783,7 @@ chart.addEventListener("pointerup", (e) => {
   if (was.moved && was.select) { setTab(tab === "table" ? "table" : "range"); return; }
   if (was.moved) return;
   const item = itemAt(e.offsetY);
+  if (item && item.type === "row" && e.offsetX < GUTTER) { setOnly(lanes.indexOf(item.lane)); setTab("table"); return; }
   if (item && item.type === "group") { if (!folded.delete(item.group)) folded.add(item.group); layOut(); redraw(false); return; }
   if (e.offsetY < AXIS) { range = null; setTab(tab); redraw(true); return; }
   pick(eventAt(e.offsetX, e.offsetY));
@@ -809,7 +820,7 @@ function beside(d) {
   if (i >= row.first && i < row.first + row.n) { pick(i); reveal(i); }
 }
 function clear() {
-  range = null; pick(-1); $("search").value = ""; find("");
+  range = null; finding = null; setOnly(-1); pick(-1); $("search").value = ""; find("");
   setTab(tab);
 }
 function intoSelection() {
@@ -843,64 +854,16 @@ $("steps").hidden = !placed;
 if (!story.steps) { $("steps").textContent = "Work"; $("steps").title = "Show all that the GPU did, or all ranges (g)"; }
 $("into").onclick = intoSelection;
 $("help").onclick = () => $("helpbox").showModal();
-for (const t of ["range", "details", "table"]) $("tab-" + t).onclick = () => setTab(t);
+for (const t of Object.keys(panels)) $("tab-" + t).onclick = () => setTab(t);
 $("tabs").addEventListener("keydown", (e) => {
-  const all = ["range", "details", "table"], d = e.key === "ArrowRight" ? 1 : e.key === "ArrowLeft" ? -1 : 0;
-  if (d) { setTab(all[(all.indexOf(tab) + d + 3) % 3]); $("tab-" + tab).focus(); }
+  const all = Object.keys(panels), d = e.key === "ArrowRight" ? 1 : e.key === "ArrowLeft" ? -1 : 0;
+  if (d) { setTab(all[(all.indexOf(tab) + d + all.length) % all.length]); $("tab-" + tab).focus(); }
 });
 let scrolling = false;
 $("scroll").addEventListener("scroll", () => { if (!scrolling) { scrolling = true; requestAnimationFrame(() => { scrolling = false; drawCells(); }); } });
 
-/* ---- the head ---- */
-
-function summary() {
-  const busy = lanes.filter((l) => l.kind === "engine" && l.engine === 0).map((l) => l.busy / (whole.to - whole.from));
-  const tiles = [[span(whole.to - whole.from), "recorded"]];
-  if (story.steps) tiles.push([span(story.wall / story.steps), "a step (" + count(story.steps) + ")"]);
-  else if (busy.length) tiles.push([share(busy.reduce((a, b) => a + b, 0) / busy.length), busy.length > 1 ? "GPUs busy of it (" + busy.length + ")" : "GPU busy of it"]);
-  tiles.push([count(shapes[0].count), "kernels"]);
-  if (shapes[1].count) tiles.push([size(shapes[1].bytes), count(shapes[1].count) + " copies H2D"]);
-  if (shapes[2].count) tiles.push([size(shapes[2].bytes), count(shapes[2].count) + " copies D2H"]);
-  tiles.push([count(about.events), "events"]);
-  $("tiles").replaceChildren(...tiles.map(([b, s]) => element("li", {}, element("b", {}, b), element("span", {}, s))));
-  if (about.notes.length) {
-    $("notes").hidden = false;
-    $("notes").firstElementChild.textContent = "⚠ " + about.notes[0] + (about.notes.length > 1 ? "  (and " + (about.notes.length - 1) + " more)" : "");
-    $("notes").lastElementChild.replaceChildren(...about.notes.map((n) => element("li", {}, n)));
-  }
-  chart.setAttribute("aria-label", "Timeline of " + about.title + ": " + tiles.map(([b, s]) => b + " " + s).join(", ") + ". The Table tab has all events as text.");
-}
-/* The answer in words, and a bar of where a step's time goes. */
-function tell() {
-  $("story").hidden = !story.verdict;
-  $("verdict").textContent = story.verdict.replace(/--(?=\w)/g, "\u2011\u2011");
-  $("verdict").className = story.data_bound ? "bad" : "";
-  const parts = [["compute", story.compute, theme.shapes[0]], ["copies", story.copy, theme.shapes[1]], ["other processes", story.others, theme.shapes[4]], ["waits for data", story.loader, theme.shapes[9]], ["idle", story.idle, theme === dark ? "#55606c" : "#7f8b97"]].filter(([, p]) => p >= 0.0005);
-  $("parts").replaceChildren(...(story.wall ? parts : []).map(([name, p, colour]) => {
-    const text = name + " " + (100 * p).toFixed(p < 0.0995 ? 1 : 0) + "%", part = element("span", { title: text + " of " + (story.steps ? "the step" : "the time") }, p > 0.09 ? text : "");
-    part.style.flex = p + " 0 0"; part.style.background = colour;
-    return part;
-  }));
-  $("parts").setAttribute("aria-label", (story.steps ? "A step's time: " : "Time: ") + parts.map(([name, p]) => name + " " + share(p)).join(", "));
-}
-function legend() {
-  const seen = shapes.map((s, k) => [s, k]).filter(([s]) => s.count);
-  $("legend").replaceChildren(...seen.map(([s, k]) => element("li", {}, swatch(k === 12 ? theme.ranges[0] : theme.shapes[k]), k === 12 ? "NVTX range" : s.name)));
-}
-
-media.addEventListener("change", () => { setTheme(); tell(); legend(); setTab(tab); redraw(false); });
+media.addEventListener("change", () => { setTheme(); redraw(false); });
 new ResizeObserver(resize).observe($("stage"));
-
-/* #search=TEXT, #from=NS&to=NS, #range=NS-NS, #select=EVENT, #tab=table: a page can be opened at a place. */
-function openAt() {
-  const at = new URLSearchParams(location.hash.slice(1));
-  if (at.has("from") && at.has("to")) show(Number(at.get("from")), Number(at.get("to")));
-  if (at.has("range")) { const [from, to] = at.get("range").split("-").map(Number); range = { from, to }; }
-  if (at.has("search")) { $("search").value = at.get("search"); find(at.get("search")); }
-  if (at.has("select") && Number(at.get("select")) < total) { pick(Number(at.get("select"))); }
-  if (at.has("next")) step(1);
-  setTab(at.get("tab") || (picked >= 0 ? "details" : "range"));
-}
 
 (async () => {
   setTheme();
@@ -909,18 +872,21 @@ function openAt() {
   await load();
   legend();
   drawHeads();
+  listRows();
+  foldIdle();
   layOut();
   ready = true;
   resize();
   $("loading").hidden = true;
   $("empty").hidden = total > 0;
   showSteps();
+  tab = about.findings.some((f) => f.verdict === "found") ? "findings" : "range";
+  initial = { from: Math.round(view.from), to: Math.round(view.to), tab };
   openAt();
   draw();
   root.dataset.events = String(total);
   root.dataset.ms = String(Math.round(performance.now() - began));
-  window.millrace = { E, rows, about, show, find, pick, view };
+  window.millrace = { E, rows, about, lanes, rates, rateIn, show, find, pick, view, groups: () => items.filter((m) => m.type === "group").map((m) => m.text) };
   window.millraceReady = true;
   root.dataset.ready = "true";
-})();
 })();

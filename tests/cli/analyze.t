@@ -23,6 +23,7 @@ pageable_copies: 39 of 39 copies of more than 64 KiB use pageable memory (5.0 GB
              21.057884 ms  1.678 ms  8.389 MB  5.000 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.678 ms
              25.808605 ms  1.678 ms  8.389 MB  5.000 GB/s  H2D        pageable        7  cudaMemcpyAsync  1.678 ms
             (34 more: --all)
+  see       #finding=pageable_copies in the page of millrace timeline
 
 Cannot tell:
   link_rate, because no page-locked copy of 1 MiB or more was recorded in the steps

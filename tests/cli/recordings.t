@@ -39,10 +39,10 @@ Copies and compute at once (overlap)
 
  PID  Device  What                                                   Time  Time Share  Share Of    Count     Bytes
 ----  ------  -------------------------------------------------  --------  ----------  ----------  -----  --------
-1186       0  H2D                                                1.851 ms        1.4%  recording      40  64.39 MB
-1186       0  D2H                                                    0 ns        0.0%  recording       0       0 B
-1186       0  D2D                                                    0 ns        0.0%  recording       0       0 B
-1186       0  compute                                            59.01 ms       43.4%  recording   1,100  118.1 MB
+1186       0  H2D                                                1.851 ms        1.4%  work span      40  64.39 MB
+1186       0  D2H                                                    0 ns        0.0%  work span       0       0 B
+1186       0  D2D                                                    0 ns        0.0%  work span       0       0 B
+1186       0  compute                                            59.01 ms       43.4%  work span   1,100  118.1 MB
 1186       0  H2D with D2H                                           0 ns        0.0%  H2D             -         -
 1186       0  H2D with D2D                                           0 ns        0.0%  H2D             -         -
 1186       0  H2D with compute                                       0 ns        0.0%  H2D             -         -

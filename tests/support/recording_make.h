@@ -131,6 +131,21 @@ static inline uint32_t make_launch(struct make *m, const char *name, uint64_t st
     return make_call(m, name, begin, end ? end : begin + MAKE_CALL_TIME);
 }
 
+/* kind: of the export, 1 page-locked, 2 device. */
+static inline void make_memory(struct make *m, int kind, uint64_t address, uint64_t bytes,
+                               bool release, uint64_t at)
+{
+    make_put(m, MR_PART_MEMORY,
+             &(struct mr_part_memory){.time_ns = MAKE_BASE + at,
+                                      .address = address,
+                                      .bytes = bytes,
+                                      .operation = release ? 2 : 1, /* as CUPTI numbers them */
+                                      .kind = (uint32_t)kind + 1,
+                                      .device = m->device,
+                                      .context = m->context,
+                                      .tid = m->tid});
+}
+
 /* Device work of a call that was made before, or of none (0). start and end 0: its times were
  * lost. */
 static inline void make_kernel_of(struct make *m, uint32_t correlation, uint32_t stream,

@@ -4,13 +4,17 @@ Exits with 77 where there is no browser. The page tells of itself by attributes 
 data-found, data-listed, data-error), which --dump-dom prints when the page has come to rest.
 """
 import html
+import json
 import os
 import re
 import shutil
+import sqlite3
 import struct
 import subprocess
 import sys
 import zlib
+
+from browser import Browser
 
 BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"]
 
@@ -132,6 +136,162 @@ def check_training(pages):
     assert text.count('class="cell-row"') > 3 and "Selection" in text, "rows of the table"
 
 
+PAGE = "window.millrace"
+READY = "document.documentElement.dataset.ready === 'true' || document.documentElement.dataset.error"
+SETTLED = "new Promise((done) => setTimeout(done, 500))"  # the address follows 200 ms after the view
+
+
+class Driven:
+    """A page in a browser, and its recording."""
+
+    def __init__(self, browser, page):
+        self.browser, self.url = browser, "file://" + page
+        self.db = sqlite3.connect(page.replace(".html", ".sqlite"))
+
+    def open(self, place="", **how):
+        self.browser.open(self.url + ("#" + place if place else ""), **how)
+        self.browser.wait(READY)
+        assert not self.data("error"), self.data("error")
+
+    def eval(self, script):
+        return self.browser.eval(script)
+
+    def data(self, name):
+        return self.eval("document.documentElement.dataset." + name)
+
+    def sql(self, text):
+        return self.db.execute(text).fetchall()
+
+    def number(self, text):
+        return self.sql(text)[0][0]
+
+
+def check_jump(page):
+    """From a finding to its evidence by the mouse, and by the link that the address has then."""
+    page.open()
+    assert page.eval("location.hash") == "", "the address of what was not touched"
+    assert not page.eval("document.querySelector('#pane-findings').hidden"), "findings come first"
+    page.browser.click("button.jump[data-rule=pageable_copies]")
+    assert page.data("finding") == "pageable_copies"
+    page.eval(SETTLED)
+    seen = "(() => { const m = %s, v = m.view, f = m.about.findings.find((x) => x.rule === 'pageable_copies').rows[0];" \
+           " return [v.from < f.start && v.to > f.start + f.duration && v.to - v.from < 20 * f.duration, f.start," \
+           " Math.round(v.from), Math.round(v.to), document.querySelectorAll('.evidence tr.here').length]; })()" % PAGE
+    first = page.eval(seen)
+    assert first[0] and first[4] == 1, first
+    longest = page.number("SELECT start FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE copyKind = 1 AND start = %d" % first[1])
+    assert longest == first[1], "the evidence is a copy"
+    link = page.eval("location.hash")
+    assert "finding=pageable_copies" in link and "from=" in link, link
+    page.open(link[1:])
+    again = page.eval(seen)
+    assert [round(x / 2) for x in again[2:4]] == [round(x / 2) for x in first[2:4]], (first, again)
+    page.open("finding=pageable_copies")  # as `analyze` prints it
+    assert page.eval(seen)[0] and page.data("evidence") == "0"
+
+
+def found(page, words):
+    page.eval("%s.find(%s)" % (PAGE, json.dumps(words)))
+    return int(page.data("found"))
+
+
+def check_search(page):
+    page.open()
+    copies = page.number("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE copyKind = 1")
+    assert copies == found(page, "copy h2d") == found(page, "  H2D   copy "), "a kind, in any order"
+    stream = page.number("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE streamId = 13")
+    assert stream == found(page, "stream 13") and found(page, "stream 1") == 0, "a row"
+    one = page.number("SELECT max(correlationId) FROM CUPTI_ACTIVITY_KIND_MEMCPY")
+    assert found(page, "#%d" % one) == 2, "a call and its copy"
+    tables = ["CUPTI_ACTIVITY_KIND_" + t for t in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME")] + ["NVTX_EVENTS", "OSRT_API"]
+    long = sum(page.number("SELECT count(*) FROM %s WHERE end - start > 1000000" % t) for t in tables)
+    assert long == found(page, ">1ms") and long > 12, (long, "a duration")
+    kernels = page.number("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE end - start < 20000")
+    assert kernels == found(page, "kernel <20us stream 7") and kernels > 12, "words and a duration"
+
+
+def check_rates(page):
+    """The busy share of any stretch is that of the recording's intervals."""
+    page.open()
+    work = sorted(page.sql(" UNION ALL ".join("SELECT start, end FROM CUPTI_ACTIVITY_KIND_" + t
+                                              for t in ("KERNEL", "MEMCPY", "MEMSET"))))
+    for low, high in ((10000000, 11000000), (10000000, 10050000), (0, work[-1][1]), (20000000, 20001000)):
+        busy, at = 0, low
+        for start, end in work:
+            start, end = max(start, at), min(end, high)
+            busy, at = busy + max(0, end - start), max(at, min(end, high))
+        got = page.eval("(() => { const m = %s, c = m.rates.find((r) => r.name === 'GPU busy'); return m.rateIn(c, %d, %d, 1)[0]; })()"
+                        % (PAGE, low, high))
+        assert abs(got - 100 * busy / (high - low)) < 1e-6, (low, high, got, busy)
+    assert "832\u202fMiBpeak memory" in page.eval("document.querySelector('#tiles').textContent"), "peak of memory"
+
+
+def check_rows(page):
+    page.open("tab=table")
+    groups = page.eval(PAGE + ".groups()")
+    assert groups[0].startswith("GPU 0") and "main thread" in groups[1], groups
+    assert groups[-2] == "Idle threads (1)" and not any("cuda-EvtHandlr" in g for g in groups), groups
+    page.eval("%s.show(0, 1e9)" % PAGE)
+    page.eval("(() => { const s = document.querySelector('#only'), o = [...s.options].find((x) => x.text.endsWith('Stream 13'));"
+              " s.value = o.value; s.onchange(); })()")
+    assert int(page.data("listed")) == page.number("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE streamId = 13")
+
+
+# Every text that is seen: its colour against the first ground below it that is not transparent.
+CONTRAST = """(() => {
+  const rgb = (s) => { const m = s.match(/[\\d.]+/g).map(Number); return m.length > 3 && m[3] === 0 ? null : m.slice(0, 3); };
+  const light = (c) => { const [r, g, b] = c.map((x) => x <= 10 ? x / 3294.6 : ((x / 255 + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), bad = [];
+  let n = 0;
+  for (let t = walk.nextNode(); t; t = walk.nextNode()) {
+    const e = t.parentElement;
+    if (!t.data.trim() || !e.checkVisibility() || e.closest("script, button:disabled") || !e.getClientRects().length) continue;
+    let ground = null;
+    for (let p = e; p && !ground; p = p.parentElement) ground = rgb(getComputedStyle(p).backgroundColor);
+    const a = light(rgb(getComputedStyle(e).color)), b = light(ground || [255, 255, 255]);
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    n++;
+    if (ratio < 4.5) bad.push([t.data.slice(0, 40), ratio]);
+  }
+  return [n, bad];
+})()"""
+
+
+def check_looks(page):
+    for dark in (False, True):
+        for tab in ("findings&finding=pageable_copies", "range", "details&select=3000", "table"):
+            page.open("tab=" + tab + "&theme=" + ("dark" if dark else "light"), dark=not dark)  # the link wins
+            n, bad = page.eval(CONTRAST)
+            assert n > 30 and not bad, (dark, tab, bad)
+            ground = page.eval("getComputedStyle(document.body).backgroundColor")
+            assert ground == ("rgb(18, 23, 29)" if dark else "rgb(255, 255, 255)"), ground
+        first = page.eval("[...document.querySelector('#chart').getContext('2d').getImageData(2, 60, 1, 1).data].slice(0, 3)")
+        assert (max(first) < 60) == dark, (dark, first)
+    page.open(dark=True)
+    assert page.data("theme") == "dark", "the system's"
+    wait, others = page.eval("(() => { const of = (id) => [...document.querySelectorAll(id + ' li')].map((l) => [l.textContent, l.firstChild.style.background]);"
+                             " const bar = of('#partnames'); return [bar.find((x) => x[0].startsWith('waits for data'))[1],"
+                             " [...bar, ...of('#legend')].filter((x) => !x[0].startsWith('waits for data')).map((x) => x[1])]; })()")
+    assert wait and wait not in others, "red is waiting for data alone"
+    assert page.eval("document.querySelectorAll('#parts span').length === document.querySelectorAll('#partnames li').length")
+    for tab in ("findings", "range", "details&select=3000", "table"):
+        page.open("tab=" + tab, width=390, height=844)
+        wide = page.eval("document.documentElement.scrollWidth")
+        assert wide <= 390, (tab, wide)
+        out = page.eval("['help', 'into', 'next', 'legend', 'verdict', 'tab-table', 'parts'].filter((id) => { const b = document.getElementById(id)"
+                        ".getBoundingClientRect(); return !(b.width > 0 && b.left >= 0 && b.right <= 390); })")
+        assert not out, out
+
+
+def check_driven(pages):
+    page = pages.page("pageable", 12)
+    with Browser(pages.browser, pages.folder) as browser:
+        driven = Driven(browser, page)
+        for check in (check_jump, check_search, check_rates, check_rows, check_looks):
+            check(driven)
+        assert not browser.said, browser.said
+
+
 def check_odd(pages):
     data, text = pages.dom(pages.page("odd", 0), "tab=table")
     assert int(data["listed"]) == 4, data
@@ -153,6 +313,7 @@ def check_many(pages):
 def main():
     pages = Pages(*sys.argv[1:4])
     check_training(pages)
+    check_driven(pages)
     check_odd(pages)
     check_many(pages)
     shutil.rmtree(pages.folder, ignore_errors=True)

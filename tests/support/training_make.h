@@ -142,6 +142,22 @@ static inline void training_loader(struct training *t, uint32_t tid, uint64_t en
     t->m.tid = 100;
 }
 
+#define TRAINING_PEAK (832ull << 20) /* bytes of the device's memory at most */
+
+/* Weights and their gradients; something large for two steps; and the release of what was there
+ * before. */
+static inline void training_memory(struct training *t, int step, bool begins)
+{
+    if (step == 0 && begins) {
+        make_memory(&t->m, 2, 0x10000000, 64ull << 20, false, 25000);
+        make_memory(&t->m, 2, 0x20000000, 256ull << 20, false, 100000);
+        make_memory(&t->m, 1, 0x70000000, 4ull << 20, false, 200000);
+        make_memory(&t->m, 2, 0x60000000, 96ull << 20, true, 300000);
+    }
+    if (step == 2 || step == 4)
+        make_memory(&t->m, 2, 0x30000000, 512ull << 20, step == 4, t->host_ns);
+}
+
 /* Returns when it ends. */
 static inline uint64_t training_make(const char *path, int steps, bool pageable)
 {
@@ -154,8 +170,16 @@ static inline uint64_t training_make(const char *path, int steps, bool pageable)
     make_thread(&t.m, 102, "loader-1");
     make_call(&t.m, "cudaMalloc_v3020", 20000, 180000);
     make_call(&t.m, "cudaHostAlloc_v3020", 190000, 390000);
-    for (int i = 0; i < steps; i++)
+    make_thread(&t.m, 103, "cuda-EvtHandlr");
+    training_memory(&t, 0, true);
+    for (int i = 0; i < steps; i++) {
+        training_memory(&t, i, false);
         training_step(&t, i, pageable);
+    }
+    t.m.tid = 103;
+    for (uint64_t at = 100000; at + 5000000 < t.host_ns; at += 5000000)
+        make_os(&t.m, "poll", at, at + 4999000, 0);
+    t.m.tid = 100;
     training_loader(&t, 101, t.host_ns);
     training_loader(&t, 102, t.host_ns);
     for (uint64_t at = 0; at < t.host_ns; at += 500000)

@@ -367,6 +367,29 @@ static void test_html_is_alone(void **state)
     free(text);
 }
 
+/* The page has the findings with places of their evidence, the classes of idle time, what threads
+ * do, and the memory in use with its peak; no counter that the page makes of events itself. */
+static void test_page_has_all(void **state)
+{
+    (void)state;
+    size_t n;
+    training_make("tl_pageable.sqlite", 12, true);
+    write_picture("tl_pageable.sqlite", "tl_page.html", MR_TIMELINE_HTML, NULL);
+    char *text = read_all("tl_page.html", &n), peak[64];
+    const char *about = strstr(text, "id=\"about\""), *found = strstr(about, "\"findings\"");
+    assert_non_null(found);
+    const char *rule = strstr(found, "\"pageable_copies\"");
+    assert_non_null(rule);
+    const char *start = strstr(rule, "\"start\""), *next = strstr(rule + 1, "\"rule\"");
+    assert_true(start && next && start < next);
+    assert_true(strstr(about, "\"idle_classes\"") && strstr(about, "\"launches work\""));
+    assert_non_null(strstr(about, "\"waits\": true"));
+    snprintf(peak, sizeof(peak), "\"most\": %llu", (unsigned long long)TRAINING_PEAK);
+    assert_true(strstr(about, "\"Memory in use\"") && strstr(about, peak));
+    assert_null(strstr(about, "\"name\": \"H2D rate\""));
+    free(text);
+}
+
 /* A picture is of the steps after warming up, and says where their time goes; with whole it is of
  * everything. */
 static void test_steps_only(void **state)
@@ -382,6 +405,8 @@ static void test_steps_only(void **state)
     assert_true(well_formed(text) > 50);
     assert_non_null(strstr(text, " steps of "));
     assert_non_null(strstr(text, ">compute "));
+    assert_non_null(strstr(text, ">idle: "));
+    assert_true(strstr(text, "<desc>") && strstr(text, "steps after warming up, from"));
     free(text);
     opts.whole = 1;
     opts.out_events = &all;
@@ -438,6 +463,7 @@ int main(void)
                                        cmocka_unit_test(test_steps_only),
                                        cmocka_unit_test(test_svg_is_xml),
                                        cmocka_unit_test(test_html_is_alone),
+                                       cmocka_unit_test(test_page_has_all),
                                        cmocka_unit_test(test_empty),
                                        cmocka_unit_test(test_failures_leave_nothing)};
     return cmocka_run_group_tests(tests, NULL, clean);
