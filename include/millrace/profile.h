@@ -109,7 +109,8 @@ MR_API const char *mr_report_name(uint32_t i, const char **out_help);
 MR_API int mr_report_check(const char *name);
 
 /* Makes a report. name: as mr_report_name() has it; for reports that name kernels also with ":base"
- * or ":mangled" behind, which sets opts' kernel_names. opts: NULL: the defaults. [out] out: on success; free it with mr_table_destroy().
+ * or ":mangled" behind, which sets opts' kernel_names. opts: NULL: the defaults. [out] out: on
+ * success; free it with mr_table_destroy().
  * Returns 0 or an error as above; MR_EOPTION: no such report or column. */
 MR_API int mr_report_make(struct mr_recording *recording, const char *name,
                           const struct mr_report_opts *opts, struct mr_table **out);

@@ -143,7 +143,8 @@ int mr_groups_scan(struct mr_recording *recording, const char *table, const char
                    int (*row)(void *worker, struct sqlite3_stmt *stmt), const struct mr_adder *like,
                    struct mr_adder *out);
 
-/* Series by name and tags (a category, a style, a grid and its blocks). Zeroed memory is an empty list. */
+/* Series by name and tags (a category, a style, a grid and its blocks). Zeroed memory is an empty
+ * list. */
 struct mr_named_list {
     struct mr_named {
         char *name;
