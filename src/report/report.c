@@ -60,8 +60,9 @@ static int no_such_report(const char *name, const struct mr_report_kind *const *
     return mr_error_no_such(name, names, "\"", "no report \"%s\"", name);
 }
 
-/* "NAME" or "NAME:base". [out] out_names: enum mr_kernel_names, when it is said. */
-static int find_kind(const char *name, const struct mr_report_kind **out, int *out_names)
+/* "NAME" or "NAME:base". [out] out_names: enum mr_kernel_names, when it is said. NULL: MR_EOPTION,
+ * set. */
+static const struct mr_report_kind *find_kind(const char *name, int *out_names)
 {
     const struct mr_report_kind *kinds[MAX_KINDS + 1];
     size_t bytes = strcspn(name, ":");
@@ -71,27 +72,28 @@ static int find_kind(const char *name, const struct mr_report_kind **out, int *o
     while (kinds[i] && (strncmp(kinds[i]->name, name, bytes) != 0 || kinds[i]->name[bytes] != '\0'))
         i++;
     if (!kinds[i])
-        return no_such_report(name, kinds);
-    *out = kinds[i];
-    if (!argument)
-        return 0;
-    if (!(kinds[i]->has & MR_REPORT_KERNELS))
-        return mr_error_set(MR_EOPTION, "report %s: it names no kernels, and takes no \":%s\"",
-                            kinds[i]->name, argument);
+        no_such_report(name, kinds);
+    if (!kinds[i] || !argument)
+        return kinds[i];
+    if (!(kinds[i]->has & MR_REPORT_KERNELS)) {
+        mr_error_set(MR_EOPTION, "report %s: it names no kernels, and takes no \":%s\"",
+                     kinds[i]->name, argument);
+        return NULL;
+    }
     bool base = strcmp(argument, "base") == 0;
-    if (!base && strcmp(argument, "mangled") != 0)
-        return mr_error_set(MR_EOPTION,
-                            "report %s: expected \":base\" or \":mangled\", not \":%s\"",
-                            kinds[i]->name, argument);
+    if (!base && strcmp(argument, "mangled") != 0) {
+        mr_error_set(MR_EOPTION, "report %s: expected \":base\" or \":mangled\", not \":%s\"",
+                     kinds[i]->name, argument);
+        return NULL;
+    }
     *out_names = base ? MR_KERNELS_BASE : MR_KERNELS_MANGLED;
-    return 0;
+    return kinds[i];
 }
 
 int mr_report_check(const char *name)
 {
-    const struct mr_report_kind *kind;
     int names;
-    return find_kind(name, &kind, &names);
+    return find_kind(name, &names) ? 0 : MR_EOPTION;
 }
 
 /* What --range selected, in the table's title. */
@@ -112,15 +114,14 @@ static int tell_range(struct mr_table *table, const struct mr_report_kind *kind,
 int mr_report_make(struct mr_recording *recording, const char *name,
                    const struct mr_report_opts *opts, struct mr_table **out)
 {
-    const struct mr_report_kind *kind;
     struct mr_report_opts all;
     mr_report_opts_init(&all);
     int rc = mr_opts_take("report_opts", opts, &all, sizeof all);
     if (rc < 0)
         return rc;
-    rc = find_kind(name, &kind, &all.kernel_names);
-    if (rc < 0)
-        return rc;
+    const struct mr_report_kind *kind = find_kind(name, &all.kernel_names);
+    if (!kind)
+        return MR_EOPTION;
     if (!(kind->has & MR_REPORT_OPS))
         all.by_time = 1;
     struct mr_table *table = NULL;
