@@ -220,7 +220,7 @@ static void put_launch(struct mr_table *table, const struct mr_rows *rows,
     struct sqlite3_stmt *stmt = rows->stmt;
     uint64_t start = (uint64_t)rows->start, end = (uint64_t)rows->end;
     uint32_t values[6];
-    struct mr_shape_text shape;
+    struct mr_shape_text shape = {{0}, {0}};
     char cut[256];
     const char *name = mr_names_get(names, call->name);
     snprintf(cut, sizeof cut, "%.*s", MR_MIN(mr_call_name_bytes(name), 255), name);

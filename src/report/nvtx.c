@@ -1,7 +1,7 @@
 /*
  * nvtx_sum, nvtx_pushpop_sum, nvtx_startend_sum: durations of NVTX ranges by domain, text and
- * style. A range's text is a number of StringIds or stands in the row; its domain's name is the text
- * of the row of type 75 with this domain number of the same process.
+ * style. A range's text is a number of StringIds or stands in the row; its domain's name is the
+ * text of the row of type 75 with this domain number of the same process.
  */
 #include "recording/map.h"
 #include "report/report.h"

@@ -13,7 +13,7 @@ static uint64_t pair_at(struct sqlite3_stmt *stmt, int column)
 
 uint32_t mr_shapes_put(struct mr_shapes *s, struct sqlite3_stmt *stmt, int column)
 {
-    uint32_t pairs[3], shape = MR_NONE;
+    uint32_t pairs[3] = {0}, shape = MR_NONE;
     bool ok = true;
     pthread_mutex_lock(&s->lock);
     for (int i = 0; i < 3 && ok; i++) {
