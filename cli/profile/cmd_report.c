@@ -1,27 +1,53 @@
 /* millrace report FILE: what a recording adds up to, and two of them side by side. */
 #include "cli.h"
+#include "output.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct options {
     struct cli_common common;
-    char *report, *sort, *range, *step;
+    char *report, *sort, *range, *step, *loader, *output;
     uint64_t limit, from, to;
     double link_gbps, threshold;
-    int format, list, full_names, diff;
+    int format, list, full_names, diff, by, time_unit, force;
+    /* none of the options: */
+    FILE *out;   /* where it all goes */
+    bool slower; /* --diff found so: its status is 1, and its table is whole */
 };
 
-static const char *const formats[] = {"text", "csv", "json", NULL};
+/* BY_NAME, then enum mr_table_format; each with the endings of its files. */
+enum { BY_NAME };
+static const char *const formats[] = {"auto", "text", "csv", "json", "markdown", NULL};
+static const struct {
+    const char *ending;
+    enum mr_table_format format;
+} endings[] = {{".txt", MR_TABLE_TEXT},
+               {".csv", MR_TABLE_CSV},
+               {".json", MR_TABLE_JSON},
+               {".md", MR_TABLE_MARKDOWN},
+               {".markdown", MR_TABLE_MARKDOWN}};
+
+enum { BY_LAUNCH, BY_TIME };
+static const char *const ways[] = {"launch", "time", NULL};
+static const char *const time_units[] = {"auto", "ns", "us", "ms", "s", NULL};
 
 #define AT(member) offsetof(struct options, member)
 static const struct mr_option table[] = {
     {"report", 'r', MR_OPT_STRING, AT(report), .meta = "NAME[,NAME]",
-     .help = "Reports to print; --list names them; default: the six that nsys prints with --stats"},
-    {"format", 'f', MR_OPT_ENUM, AT(format), "text", .choices = formats,
-     .help = "Output format; csv and json have plain numbers, with units in the column names as in "
+     .help = "Reports to print; --list names them; default: the six that nsys prints with --stats. "
+             "NAME:base, NAME:mangled: with kernels called by their short or mangled names"},
+    {"format", 'f', MR_OPT_ENUM, AT(format), "auto", .choices = formats,
+     .help = "Output format; auto: by the ending of --output (.txt, .csv, .json, .md), else text; "
+             "csv and json have plain numbers, with units in the column names as in "
              "nsys. json: an array of rows, or of {report, rows} for several reports. csv: control "
              "characters are shown as ? on a terminal only"},
+    {"output", 'o', MR_OPT_STRING, AT(output), .meta = "FILE",
+     .help = "Write to this file; default: standard output"},
+    {"force", 0, MR_OPT_FLAG, AT(force), .help = "Replace the file of --output when it exists"},
+    {"timeunit", 0, MR_OPT_ENUM, AT(time_unit), "auto", .choices = time_units,
+     .help = "Unit of all times; auto: one that fits in text and markdown, ns in csv and json. "
+             "--json always has ns"},
     {"sort", 's', MR_OPT_STRING, AT(sort), .meta = "COLUMN",
      .help = "Order by this column, largest first; -COLUMN: smallest first (--sort=-start); "
              "default: each report's own"},
@@ -29,14 +55,23 @@ static const struct mr_option table[] = {
      .help = "Maximum rows per report; 0: all"},
     {"range", 0, MR_OPT_STRING, AT(range), .meta = "NAME",
      .help =
-         "Only events that begin inside NVTX ranges of this name, in any domain; DOMAIN@NAME or "
-         "NAME@DOMAIN: in this one"},
+         "Only what NVTX ranges of this name did, in any domain; DOMAIN@NAME or NAME@DOMAIN: in "
+         "this one. The device's work counts when the call that launched it began inside such a "
+         "range (see --by), calls and ranges when they begin inside one"},
+    {"by", 0, MR_OPT_ENUM, AT(by), "launch", .choices = ways,
+     .help = "How --range takes the device's work. launch: by the range that the launching call "
+             "began in, on the range's thread, or on another thread of the process that has no "
+             "range of this name (PyTorch's backward pass); time: by when it ran, whoever "
+             "launched it. overlap always goes by time"},
     {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s",
      .help = "Only events that begin at this time or later"},
     {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s",
      .help = "Only events that begin before this time; 0: the end"},
     {"step", 0, MR_OPT_STRING, AT(step), .meta = "NAME",
      .help = "The NVTX range that is a step, for step_breakdown"},
+    {"loader", 0, MR_OPT_STRING, AT(loader), .meta = "NAME",
+     .help = "The NVTX range in which the program waits for data, for idle_breakdown; default: "
+             "known names (DataLoader.__next__, data, load, ...), then waits in system calls"},
     {"link-gbps", 0, MR_OPT_DOUBLE, AT(link_gbps), "0", 0, 10000, "GB/s",
      .help = "The link's measured rate, for mem_ops; 0: the recording's fastest copies"},
     {"full-names", 0, MR_OPT_FLAG, AT(full_names),
@@ -135,28 +170,38 @@ static void put_table(struct mr_json *json, const char *name, const struct mr_ta
 
 /* ---- printing ---- */
 
-static int print(const struct options *o, const struct mr_table *from)
+static enum mr_table_format format_of(const struct options *o)
 {
-    int rc;
-    if (o->format == MR_TABLE_TEXT)
-        rc = mr_table_write_text(from, o->full_names ? UINT32_MAX : 0, stdout);
-    else
-        rc = mr_table_write(from, (enum mr_table_format)o->format, stdout);
+    if (o->format != BY_NAME)
+        return (enum mr_table_format)(o->format - 1);
+    for (size_t i = 0; o->output && i < CLI_COUNT(endings); i++)
+        if (cli_ends_in(o->output, endings[i].ending))
+            return endings[i].format;
+    return MR_TABLE_TEXT;
+}
+
+static int print(const struct options *o, struct mr_table *from)
+{
+    bool whole = o->full_names || o->out != stdout;
+    int rc = mr_table_set_time_unit(from, (enum mr_time_unit)o->time_unit);
+    if (rc == 0)
+        rc = format_of(o) == MR_TABLE_TEXT
+                 ? mr_table_write_text(from, whole ? UINT32_MAX : 0, o->out)
+                 : mr_table_write(from, format_of(o), o->out);
     return rc ? cli_error(rc) : CLI_OK;
 }
 
 /* One of several reports; as JSON they are one array of objects. */
-static int print_next(const struct options *o, const struct mr_table *from, const char *name,
-                      bool first)
+static int print_next(const struct options *o, struct mr_table *from, const char *name, bool first)
 {
-    if (o->format != MR_TABLE_JSON) {
+    if (format_of(o) != MR_TABLE_JSON) {
         if (!first)
-            putchar('\n');
+            putc('\n', o->out);
         return print(o, from);
     }
-    printf("%s{\"report\": \"%s\", \"rows\": ", first ? "[" : ",\n", name);
+    fprintf(o->out, "%s{\"report\": \"%s\", \"rows\": ", first ? "[" : ",\n", name);
     int code = print(o, from);
-    fputs("}", stdout);
+    fputs("}", o->out);
     return code;
 }
 
@@ -173,6 +218,8 @@ static int make_one(const struct options *o, struct mr_recording *recording, con
     opts.range = o->range;
     opts.step = o->step;
     opts.link_gbps = o->link_gbps;
+    opts.by_time = o->by == BY_TIME;
+    opts.loader = o->loader;
     int rc = mr_report_make(recording, name, &opts, &made);
     if (rc)
         return cli_error(rc);
@@ -197,6 +244,11 @@ static int check_names(char *names)
     for (char *name = copy ? strtok_r(copy, ",", &rest) : NULL; name && code == CLI_OK;
          name = strtok_r(NULL, ",", &rest), n++) {
         bool found = false;
+        if (mr_report_check(name) == 0)
+            continue;
+        char *argument = strchr(name, ':');
+        if (argument)
+            *argument = '\0';
         for (uint32_t i = 0; known[i]; i++)
             found = found || strcmp(known[i], name) == 0;
         const char *near = found ? NULL : mr_nearest(name, known);
@@ -205,6 +257,8 @@ static int check_names(char *names)
         else if (!found)
             code = cli_misuse("--report %s: no such report; `millrace report --list` lists them",
                               name);
+        else if (found)
+            code = cli_misuse("--report: %s", mr_last_error());
     }
     if (code == CLI_OK && n == 0)
         code =
@@ -232,8 +286,8 @@ static int make_all(const struct options *o, struct mr_recording *recording, con
     for (char *name = code == CLI_OK ? strtok_r(names, ",", &rest) : NULL; name && code == CLI_OK;
          name = strtok_r(NULL, ",", &rest), first = false)
         code = make_one(o, recording, name, json, first, alone);
-    if (code == CLI_OK && o->format == MR_TABLE_JSON && !json && !alone)
-        puts("]");
+    if (code == CLI_OK && format_of(o) == MR_TABLE_JSON && !json && !alone)
+        fputs("]\n", o->out);
     if (json && code == CLI_OK) {
         mr_json_array_end(json);
         code = cli_json_end_config(json, table, o);
@@ -244,7 +298,7 @@ static int make_all(const struct options *o, struct mr_recording *recording, con
     return code;
 }
 
-static int compare(const struct options *o, char **paths)
+static int compare(struct options *o, char **paths)
 {
     struct mr_recording *before = NULL, *after = NULL;
     struct mr_table *made = NULL;
@@ -276,13 +330,61 @@ static int compare(const struct options *o, char **paths)
     mr_table_destroy(made);
     mr_recording_close(before);
     mr_recording_close(after);
+    o->slower = code == CLI_OK && slower > 0;
     return code != CLI_OK ? code : slower ? CLI_FAILED : CLI_OK;
+}
+
+static int report(struct options *o, char **args)
+{
+    struct mr_recording *recording;
+    if (o->diff)
+        return compare(o, args);
+    int rc = mr_recording_open(args[0], &recording);
+    if (rc)
+        return cli_error(rc);
+    int code = make_all(o, recording, args[0]);
+    mr_recording_close(recording);
+    return code;
+}
+
+/* The file appears whole, also when --diff ends with status 1, or not at all. */
+static int report_to(struct options *o, int n_args, char **args)
+{
+    struct cli_output out = {0};
+    bool known = o->format != BY_NAME;
+    for (size_t i = 0; i < CLI_COUNT(endings) && !known; i++)
+        known = cli_ends_in(o->output, endings[i].ending);
+    if (!known)
+        return cli_misuse("-o %s: expected a name that ends in .txt, .csv, .json or .md, or "
+                          "--format",
+                          o->output);
+    if (o->common.json)
+        return cli_misuse("-o %s: --json writes to standard output; -o FILE.json writes the "
+                          "reports' rows alone",
+                          o->output);
+    int code = CLI_OK;
+    for (int i = 0; i < n_args && code == CLI_OK; i++)
+        code = cli_input_add(args[i]);
+    if (code == CLI_OK)
+        code = cli_output_claim(o->output, CLI_PICTURE, o->force);
+    if (code == CLI_OK)
+        code = cli_output_open(&out, o->output, CLI_PICTURE, o->force);
+    if (code != CLI_OK)
+        return code;
+    o->out = out.file;
+    code = report(o, args);
+    int committed = CLI_OK;
+    if (code == CLI_OK || o->slower)
+        committed = cli_output_commit(&out);
+    else
+        cli_output_abort(&out);
+    return code != CLI_OK ? code : committed;
 }
 
 static int run(void *options, int n_args, char **args)
 {
-    const struct options *o = options;
-    struct mr_recording *recording;
+    struct options *o = options;
+    o->out = stdout;
     if (o->list)
         return o->common.json ? list_json() : list_reports();
     if (o->diff && n_args != 2)
@@ -293,14 +395,7 @@ static int run(void *options, int n_args, char **args)
                    : "expected a recording, as `millrace profile` or `nsys export --type sqlite` "
                      "makes "
                      "it");
-    if (o->diff)
-        return compare(o, args);
-    int rc = mr_recording_open(args[0], &recording);
-    if (rc)
-        return cli_error(rc);
-    int code = make_all(o, recording, args[0]);
-    mr_recording_close(recording);
-    return code;
+    return o->output ? report_to(o, n_args, args) : report(o, args);
 }
 
 static const struct cli_note json[] = {
@@ -323,8 +418,10 @@ static const struct cli_note examples[] = {
      "The longest copy and the call that made it"},
     {"millrace report run.sqlite -r cuda_gpu_trace -f csv > trace.csv",
      "Everything the GPU did, for a spreadsheet"},
-    {"millrace report run.sqlite --range step --from 10s",
-     "What begins inside ranges named step, after ten seconds"},
+    {"millrace report run.sqlite --range train -r cuda_gpu_kern_sum:base",
+     "The kernels that ranges named train launched, by their short names"},
+    {"millrace report run.sqlite --timeunit ms -o run.md",
+     "The summaries as Markdown, with times in ms"},
     {"millrace report --diff before.sqlite after.sqlite --threshold 5",
      "For CI: exit status 1 when something got slower"},
     {NULL},
@@ -338,7 +435,7 @@ const struct cli_command cli_report = {
             "`millrace profile`, a file made by `nsys export --type sqlite`, a Kineto trace of "
             "torch.profiler (.json, .json.gz), or a .nsys-rep file where nsys is on PATH. Reports "
             "and their columns have the names that `nsys stats` gives them; mem_ops, "
-            "step_breakdown, overlap and gpu_metrics_sum are ours.\n\n"
+            "step_breakdown, idle_breakdown, overlap and gpu_metrics_sum are ours.\n\n"
             "Records without timestamps are left out of sums; a note under the table says how "
             "many. Time (%) is the share of the listed time, not of the wall-clock time.",
     .options = table,

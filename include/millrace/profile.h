@@ -81,6 +81,17 @@ struct mr_report_opts {
     const char *range; /* only within NVTX ranges NAME, DOMAIN@NAME or NAME@DOMAIN; NULL: all */
     const char *step;  /* step_breakdown: the NVTX range of a step; NULL: detected */
     double link_gbps;  /* the link's rate in GB/s; 0: that of the recording's fastest copy */
+    /* 1: range selects the device's work, too, by when it ran; 0: by the call that launched it */
+    int by_time;
+    int kernel_names;   /* enum mr_kernel_names; ":base" or ":mangled" after a report's name */
+    const char *loader; /* idle_breakdown: the NVTX range of waiting for data; NULL: known names */
+};
+
+/* How kernels are called in reports that name them. */
+enum mr_kernel_names {
+    MR_KERNELS_DEMANGLED, /* with template arguments and parameters */
+    MR_KERNELS_BASE,      /* "gemm" */
+    MR_KERNELS_MANGLED
 };
 
 /* Sets opts to the defaults. C and C++ call mr_report_opts_init(); see millrace.h. */
@@ -94,7 +105,12 @@ static inline void mr_report_opts_init(struct mr_report_opts *opts)
  * Both are constant. */
 MR_API const char *mr_report_name(uint32_t i, const char **out_help);
 
-/* Makes a report. opts: NULL: the defaults. [out] out: on success; free it with mr_table_destroy().
+/* Whether mr_report_make() takes this name, arguments included. Returns 0 or MR_EOPTION. */
+MR_API int mr_report_check(const char *name);
+
+/* Makes a report. name: as mr_report_name() has it; for reports that name kernels also with ":base"
+ * or ":mangled" behind, which sets opts' kernel_names. opts: NULL: the defaults. [out] out: on
+ * success; free it with mr_table_destroy().
  * Returns 0 or an error as above; MR_EOPTION: no such report or column. */
 MR_API int mr_report_make(struct mr_recording *recording, const char *name,
                           const struct mr_report_opts *opts, struct mr_table **out);
@@ -136,7 +152,11 @@ struct mr_cell {
     double real;
 };
 
-enum mr_table_format { MR_TABLE_TEXT, MR_TABLE_CSV, MR_TABLE_JSON };
+enum mr_table_format { MR_TABLE_TEXT, MR_TABLE_CSV, MR_TABLE_JSON, MR_TABLE_MARKDOWN };
+
+/* The unit of durations and points in time. AUTO: in texts one that fits each value, elsewhere
+ * ns. */
+enum mr_time_unit { MR_TIME_AUTO, MR_TIME_NS, MR_TIME_US, MR_TIME_MS, MR_TIME_S };
 
 /* The contents of a table. All texts are owned by the table. The note is a sentence such as "no
  * kernels in this recording: ...", or NULL. */
@@ -149,8 +169,9 @@ MR_API struct mr_cell mr_table_cell(const struct mr_table *table, uint64_t row, 
 
 /*
  * Writes a table: as text, with times and sizes in suitable units; as CSV (RFC 4180), with plain
- * numbers and nsys's column heads ("Total Time (ns)"; sizes in MB, rates in MB/s); or as a JSON
- * array of objects with the same names. Returns 0 or -errno.
+ * numbers and nsys's column heads ("Total Time (ns)"; sizes in MB, rates in MB/s); as a JSON
+ * array of objects with the same names; or as a Markdown table with the texts' values, below its
+ * title. Returns 0 or -errno.
  */
 MR_API int mr_table_write(const struct mr_table *table, enum mr_table_format format, FILE *to);
 
@@ -165,6 +186,9 @@ MR_API int mr_table_write_text(const struct mr_table *table, uint32_t columns, F
  * Returns 0, -ENOMEM, or MR_EOPTION for an unknown column (the text lists the valid ones).
  */
 MR_API int mr_table_sort(struct mr_table *table, const char *column, int ascending);
+
+/* Writes times in this unit from now on. Returns 0, or MR_EOPTION: no such unit. */
+MR_API int mr_table_set_time_unit(struct mr_table *table, enum mr_time_unit unit);
 
 /* Keeps only the first rows. */
 MR_API void mr_table_limit(struct mr_table *table, uint64_t rows);

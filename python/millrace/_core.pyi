@@ -228,6 +228,8 @@ class Recording:
         range: str | None = None,
         step: str | None = None,
         link_gbps: float = 0,
+        by_time: bool = False,
+        loader: str | None = None,
     ) -> _Table: ...
     def analyze(
         self,

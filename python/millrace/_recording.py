@@ -188,19 +188,22 @@ class Recording:
 
     def report(self, name: str, *, limit: int = 0, sort: str | None = None, from_ns: int = 0,
                to_ns: int = 0, range: str | None = None, step: str | None = None,
-               link_gbps: float = 0) -> Table:
-        """A report of `millrace report`, such as "cuda_gpu_kern_sum".
+               link_gbps: float = 0, by_time: bool = False, loader: str | None = None) -> Table:
+        """A report of `millrace report`, such as "cuda_gpu_kern_sum" or "cuda_gpu_kern_sum:base".
 
         limit: most rows, 0: all; sort: a column, "-NAME" for ascending order; from_ns, to_ns: only
-        what begins within, in ns of the recording's clock, to_ns 0: its end; range: only within
-        NVTX ranges of this name; step: the range that is a step (step_breakdown), None: detected;
-        link_gbps: the link's rate in GB/s, 0: that of the fastest copy.
+        what begins within, in ns of the recording's clock, to_ns 0: its end; range: only what
+        NVTX ranges of this name did: calls in them and the device work that these launched, by_time
+        True: device work that ran meanwhile; step: the range that is a step (step_breakdown), None:
+        detected; link_gbps: the link's rate in GB/s, 0: that of the fastest copy; loader: the range
+        of waiting for data (idle_breakdown), None: known names.
         Raises ValueError for an unknown report, column or range (the text lists the known ones).
         """
         with self._lock:
             return _table(self._core.report(name, limit=limit, sort=sort, from_ns=from_ns,
                                             to_ns=to_ns, range=range, step=step,
-                                            link_gbps=link_gbps))
+                                            link_gbps=link_gbps, by_time=by_time,
+                                            loader=loader))
 
     def steps(self, *, step: str | None = None) -> Table:
         """One row for each step, numbered from 1: its time as compute, copies and idle time, in ns.

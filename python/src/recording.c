@@ -127,8 +127,8 @@ static PyObject *recording_open(PyObject *class, PyObject *args)
 
 static PyObject *report(PyObject *self, PyObject *args, PyObject *named)
 {
-    static char *names[] = {"name",  "limit", "sort",      "from_ns", "to_ns",
-                            "range", "step",  "link_gbps", NULL};
+    static char *names[] = {"name", "limit",     "sort",    "from_ns", "to_ns", "range",
+                            "step", "link_gbps", "by_time", "loader",  NULL};
     struct mr_recording *recording = get(self);
     struct mr_report_opts o;
     struct mr_table *table = NULL;
@@ -136,9 +136,9 @@ static PyObject *report(PyObject *self, PyObject *args, PyObject *named)
     const char *name;
     int rc;
     mr_report_opts_init(&o);
-    if (!recording ||
-        !PyArg_ParseTupleAndKeywords(args, named, "s|KzKKzzd:report", names, &name, &limit, &o.sort,
-                                     &from_ns, &to_ns, &o.range, &o.step, &o.link_gbps))
+    if (!recording || !PyArg_ParseTupleAndKeywords(args, named, "s|KzKKzzdpz:report", names, &name,
+                                                   &limit, &o.sort, &from_ns, &to_ns, &o.range,
+                                                   &o.step, &o.link_gbps, &o.by_time, &o.loader))
         return NULL;
     o.limit = limit;
     o.from_ns = from_ns;

@@ -7,8 +7,8 @@
 
 /* ---- data_starvation ---- */
 
-#define MIN_SAMPLES 20 /* of the loader: fewer say nothing about its lines */
-#define CROWDED 1.1 /* threads a core that want it: more of them wait for one */
+#define MIN_SAMPLES 20  /* of the loader: fewer say nothing about its lines */
+#define CROWDED     1.1 /* threads a core that want it: more of them wait for one */
 
 /* Own code and reads inside the loader's time: it loads in the launching thread itself, rather than
  * wait for others. */

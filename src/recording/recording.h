@@ -231,10 +231,16 @@ void mr_table_add_note(struct mr_table *table, const char *format, ...)
 int mr_table_finish(struct mr_table *table, struct mr_table **out);
 
 /* A report; the const array is in report.c. */
+enum mr_report_has {
+    MR_REPORT_OPS = 1,     /* work of the device, which --range takes by its launch */
+    MR_REPORT_CALLS = 2,   /* calls and ranges, which it takes by their time */
+    MR_REPORT_KERNELS = 4, /* names of kernels: takes ":base" and ":mangled" */
+};
 struct mr_report_kind {
     const char *name, *help;
     int (*make)(struct mr_recording *recording, const struct mr_report_opts *opts,
                 struct mr_table **out);
+    uint32_t has; /* enum mr_report_has; 0: it looks at steps, or at the whole */
 };
 
 /* reports that live in files of their own */

@@ -1,6 +1,6 @@
 /*
- * cuda_kern_exec_sum: from the launching call to the kernel's end, by thread, device, call and
- * kernel.
+ * cuda_kern_exec_sum and cuda_kern_exec_trace: from the launching call to the kernel's end; summed
+ * by thread, device, call and kernel, or one by one.
  *
  * T(otal) runs from the call's beginning to the later of the call's and the kernel's end, A(PI) is
  * the call, K(ernel) the kernel, Q(ueue) the time from the call's end to the kernel's beginning
@@ -13,12 +13,13 @@
 
 enum { T, A, Q, K, N_SERIES };
 
-/* start, end, deviceId, correlationId, process, demangledName */
+/* start, end, deviceId, correlationId, process, name, rowid */
 static int add_row(void *state, struct sqlite3_stmt *stmt)
 {
     struct mr_adder *w = state;
     int64_t start = sqlite3_column_int64(stmt, 0), end = sqlite3_column_int64(stmt, 1);
-    if (!mr_report_takes(w->filter, &w->left, start, end))
+    if (!mr_report_takes(w->filter, &w->left, MR_OP_KERNEL, sqlite3_column_int64(stmt, 6), start,
+                         end))
         return 0;
     uint64_t from = (uint64_t)start, to = (uint64_t)end,
              process = (uint64_t)sqlite3_column_int64(stmt, 4) >> 24;
@@ -42,16 +43,21 @@ static int add_row(void *state, struct sqlite3_stmt *stmt)
     return rc || from <= call->end ? rc : mr_series_add(&s[Q], from - call->end);
 }
 
-static int add_up(struct mr_recording *recording, const struct mr_adder *like, struct mr_adder *out)
+/* Oldest exports don't say which process a kernel is of: then it is the only one's. */
+static const char *process_sql(struct mr_recording *recording)
 {
-    char sql[256];
+    return mr_sql_column(recording, MR_TABLE_KERNEL, "globalPid",
+                         "(SELECT globalTid FROM " MR_TABLE_RUNTIME " LIMIT 1)");
+}
+
+static int add_up(struct mr_recording *recording, int names, const struct mr_adder *like,
+                  struct mr_adder *out)
+{
+    char sql[512];
     const char *table = MR_TABLE_KERNEL;
-    /* oldest exports don't say which process a kernel is of: then it is the only one's */
     snprintf(sql, sizeof sql,
-             "SELECT start, end, deviceId, correlationId, %s, demangledName FROM %s WHERE",
-             mr_sql_column(recording, table, "globalPid",
-                           "(SELECT globalTid FROM " MR_TABLE_RUNTIME " LIMIT 1)"),
-             table);
+             "SELECT start, end, deviceId, correlationId, %s, %s, rowid FROM %s WHERE",
+             process_sql(recording), mr_kernel_name_sql(recording, names), table);
     return mr_groups_scan(recording, table, sql, add_row, like, out);
 }
 
@@ -142,20 +148,21 @@ static int fill(struct mr_table *table, struct mr_groups *g, const struct mr_cal
 }
 
 static void note(struct mr_recording *recording, struct mr_table *table,
-                 const struct mr_adder *sums, const struct mr_report_opts *opts)
+                 const struct mr_left_out *left, uint64_t n_alone,
+                 const struct mr_report_opts *opts)
 {
     char missing[MR_MISSING_BYTES];
-    if (sums->n_alone == 0 || mr_table_rows(table))
-        mr_report_note(table, &sums->left,
+    if (n_alone == 0 || mr_table_rows(table))
+        mr_report_note(table, left,
                        mr_report_missing(recording, MR_TABLE_KERNEL, "kernels with their calls",
                                          "cuda", opts, missing));
-    if (sums->n_alone)
+    if (n_alone)
         mr_table_add_note(table, "%llu kernel%s whose call is not recorded left out",
-                          (unsigned long long)sums->n_alone, sums->n_alone == 1 ? "" : "s");
+                          (unsigned long long)n_alone, n_alone == 1 ? "" : "s");
 }
 
-static int make(struct mr_recording *recording, const struct mr_report_opts *opts,
-                struct mr_table **out)
+static int make_sum(struct mr_recording *recording, const struct mr_report_opts *opts,
+                    struct mr_table **out)
 {
     struct mr_filter filter;
     struct mr_calls calls = {0};
@@ -173,7 +180,7 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
                             NULL)) != 0)
         goto end;
     if (mr_recording_has(recording, MR_TABLE_KERNEL, "end"))
-        rc = add_up(recording, &none, &sums);
+        rc = add_up(recording, opts->kernel_names, &none, &sums);
     if (rc)
         goto end;
     table = mr_table_create("Kernels from launch to end (cuda_kern_exec_sum)", columns,
@@ -183,7 +190,7 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
         mr_table_destroy(table);
         goto end;
     }
-    note(recording, table, &sums, opts);
+    note(recording, table, &sums.left, sums.n_alone, opts);
     rc = mr_report_finish(table, opts, NULL, out);
 end:
     mr_groups_free(&sums.groups);
@@ -193,5 +200,115 @@ end:
     return rc;
 }
 
-const struct mr_report_kind mr_report_kern_exec_sum = {
-    "cuda_kern_exec_sum", "Kernels: launching call, waiting in the queue, running", make};
+/* ---- one by one ---- */
+
+static const struct mr_column trace_columns[] = {
+    {"API Start", MR_UNIT_NS, MR_CELL_INT},       {"API Dur", MR_UNIT_NS, MR_CELL_INT},
+    {"Queue Start", MR_UNIT_NS, MR_CELL_INT},     {"Queue Dur", MR_UNIT_NS, MR_CELL_INT},
+    {"Kernel Start", MR_UNIT_NS, MR_CELL_INT},    {"Kernel Dur", MR_UNIT_NS, MR_CELL_INT},
+    {"Total Dur", MR_UNIT_NS, MR_CELL_INT},       {"PID", MR_UNIT_NONE, MR_CELL_INT},
+    {"TID", MR_UNIT_NONE, MR_CELL_INT},           {"DevId", MR_UNIT_NONE, MR_CELL_INT},
+    {"API Function", MR_UNIT_NONE, MR_CELL_TEXT}, {"GridXYZ", MR_UNIT_NONE, MR_CELL_TEXT},
+    {"BlockXYZ", MR_UNIT_NONE, MR_CELL_TEXT},     {"Kernel Name", MR_UNIT_NONE, MR_CELL_TEXT}};
+
+/* Columns of the rows after start and end. */
+enum { DEVICE = 2, CORRELATION, PROCESS, NAME, SHAPE };
+
+static void put_launch(struct mr_table *table, const struct mr_rows *rows,
+                       const struct mr_call *call, uint64_t thread, struct mr_names *names)
+{
+    struct sqlite3_stmt *stmt = rows->stmt;
+    uint64_t start = (uint64_t)rows->start, end = (uint64_t)rows->end;
+    uint32_t values[6];
+    struct mr_shape_text shape = {{0}, {0}};
+    char cut[256];
+    const char *name = mr_names_get(names, call->name);
+    snprintf(cut, sizeof cut, "%.*s", MR_MIN(mr_call_name_bytes(name), 255), name);
+    mr_table_row(table);
+    mr_table_int(table, (int64_t)call->start);
+    mr_table_int(table, (int64_t)(call->end - call->start));
+    for (int i = 0; i < 2; i++)
+        if (start > call->end)
+            mr_table_int(table, (int64_t)(i == 0 ? call->end : start - call->end));
+        else
+            mr_table_empty(table);
+    mr_table_int(table, rows->start);
+    mr_table_int(table, rows->end - rows->start);
+    mr_table_int(table, (int64_t)(MR_MAX(MR_MAX(end, call->end), call->start) - call->start));
+    mr_table_int(table, (int64_t)(thread >> 24 & 0xffffff));
+    mr_table_int(table, (int64_t)(thread & 0xffffff));
+    mr_table_int(table, sqlite3_column_int64(stmt, DEVICE));
+    mr_table_text(table, cut);
+    for (int i = 0; i < 6; i++)
+        values[i] = (uint32_t)sqlite3_column_int64(stmt, SHAPE + i);
+    mr_shapes_write(values, &shape);
+    mr_table_text(table, shape.grid);
+    mr_table_text(table, shape.block);
+    name = mr_names_get(names, sqlite3_column_int64(stmt, NAME));
+    mr_table_text(table, *name ? name : "(no name)");
+}
+
+static int put_launches(struct mr_recording *recording, const struct mr_filter *filter,
+                        const struct mr_report_opts *opts, const struct mr_calls *calls,
+                        struct mr_names *names, struct mr_table *table)
+{
+    char sql[512];
+    struct mr_rows rows;
+    struct mr_left_out left = {0};
+    struct mr_report_opts all = *opts;
+    uint64_t n_alone = 0;
+    all.limit = 0; /* the order is of calls, and kernels without one are left out */
+    snprintf(sql, sizeof sql, "deviceId, correlationId, %s, %s, " MR_SHAPE_COLUMNS,
+             process_sql(recording), mr_kernel_name_sql(recording, opts->kernel_names));
+    int rc = mr_rows_open(&rows, recording, MR_TABLE_KERNEL, sql, filter, &all, &left);
+    while (rc == 0 && (rc = mr_rows_next(&rows)) == 1) {
+        uint64_t process = (uint64_t)sqlite3_column_int64(rows.stmt, PROCESS) >> 24;
+        const struct mr_call *call =
+            mr_calls_find(calls, process, (uint32_t)sqlite3_column_int64(rows.stmt, CORRELATION));
+        if (call)
+            put_launch(table, &rows, call, mr_calls_thread(calls, call), names);
+        n_alone += !call;
+        rc = 0;
+    }
+    mr_rows_close(&rows);
+    if (rc == 0)
+        note(recording, table, &left, n_alone, opts);
+    return rc;
+}
+
+static int make_trace(struct mr_recording *recording, const struct mr_report_opts *opts,
+                      struct mr_table **out)
+{
+    struct mr_filter filter;
+    struct mr_calls calls = {0};
+    struct mr_names names = {0};
+    struct mr_table *table = NULL;
+    int rc = mr_filter_open(&filter, recording, opts);
+    if (rc)
+        return rc;
+    if ((rc = mr_names_open(&names, recording)) != 0)
+        goto end;
+    rc = mr_calls_load(&calls, recording, 1u << MR_CALL_LAUNCH | 1u << MR_CALL_GRAPH_LAUNCH, NULL);
+    if (rc)
+        goto end;
+    table = mr_table_create("Kernels from launch to end in order (cuda_kern_exec_trace)",
+                            trace_columns, MR_COUNT(trace_columns));
+    rc = table ? put_launches(recording, &filter, opts, &calls, &names, table)
+               : mr_error_nomem("a table", 0);
+    if (rc)
+        mr_table_destroy(table);
+    else
+        rc = mr_report_finish(table, opts, "-API Start", out);
+end:
+    mr_calls_free(&calls);
+    mr_names_close(&names);
+    mr_filter_close(&filter);
+    return rc;
+}
+
+const struct mr_report_kind mr_report_exec_kinds[2] = {
+    {"cuda_kern_exec_sum", "Kernels: launching call, waiting in the queue, running", make_sum,
+     MR_REPORT_OPS | MR_REPORT_KERNELS},
+    {"cuda_kern_exec_trace", "The same for each kernel, in the order of the calls", make_trace,
+     MR_REPORT_OPS | MR_REPORT_KERNELS},
+};

@@ -1,4 +1,5 @@
-/* Windows of time and NVTX ranges that a report is limited to. */
+/* Windows of time and NVTX ranges that a report is limited to: events by when they begin, the
+ * device's work by the call that launched it. */
 #include "report/report.h"
 
 #include <errno.h>
@@ -66,6 +67,11 @@ static int read_spans(struct mr_filter *f, struct mr_recording *recording, const
         rc = end > start ? add_span(f, &capacity, (struct mr_span){start, end}) : 0;
     }
     sqlite3_finalize(stmt);
+    if (rc == 0 && f->n_spans > 0) {
+        f->text = strdup(text);
+        f->domain = domain ? strdup(domain) : NULL;
+        rc = f->text && (f->domain || !domain) ? 0 : mr_error_nomem("a range", 0);
+    }
     return rc;
 }
 
@@ -105,6 +111,78 @@ static int find_ranges(struct mr_filter *f, struct mr_recording *recording, cons
     return rc;
 }
 
+/* ---- by launch ---- */
+
+struct choice {
+    struct mr_filter *filter;
+    const struct mr_recording *rec;
+};
+
+bool mr_filter_names(const struct mr_filter *f, const struct mr_recording *rec,
+                     const struct mr_rec_range *range)
+{
+    return strcmp(rec->strings[range->text], f->text) == 0 &&
+           (!f->domain || strcmp(rec->strings[range->domain], f->domain) == 0);
+}
+
+static bool is_chosen(const void *user, const struct mr_rec_range *range)
+{
+    const struct choice *c = user;
+    return mr_filter_names(c->filter, c->rec, range);
+}
+
+static int add_op(struct mr_row_set *sets, const struct mr_rec_op *op)
+{
+    struct mr_row_set *set = &sets[op->kind];
+    if (op->detail == MR_NONE) /* a whole graph: in no table of these */
+        return 0;
+    if (mr_grow("operations", &set->rows, &set->capacity, set->n + 1, sizeof *set->rows) < 0)
+        return -ENOMEM;
+    set->rows[set->n++] = op->detail;
+    return 0;
+}
+
+static int add_launched(void *user, uint32_t op, uint32_t range)
+{
+    struct choice *c = user;
+    (void)range;
+    return add_op(c->filter->launched, &c->rec->ops[op]);
+}
+
+static int by_row(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static bool has_row(const struct mr_row_set *set, int64_t row)
+{
+    uint32_t key = (uint32_t)row;
+    return row >= 0 && row < UINT32_MAX && set->n > 0 &&
+           bsearch(&key, set->rows, set->n, sizeof key, by_row);
+}
+
+static int find_launched(struct mr_filter *f, struct mr_recording *recording)
+{
+    uint64_t n_helped;
+    int rc = mr_recording_load(recording);
+    if (rc)
+        return rc;
+    struct choice choice = {f, recording};
+    const struct mr_launched launched = {is_chosen, add_launched, &choice};
+    rc = mr_launched_walk(recording, &launched, &n_helped);
+    for (uint64_t i = 0; i < recording->n_ops && rc == 0; i++)
+        if (recording->ops[i].api == MR_NONE)
+            rc = add_op(f->alone, &recording->ops[i]);
+    for (int k = 0; k < 3 && rc == 0; k++) {
+        if (f->launched[k].n)
+            qsort(f->launched[k].rows, f->launched[k].n, sizeof(uint32_t), by_row);
+        if (f->alone[k].n)
+            qsort(f->alone[k].rows, f->alone[k].n, sizeof(uint32_t), by_row);
+    }
+    return rc;
+}
+
 int mr_filter_open(struct mr_filter *f, struct mr_recording *recording,
                    const struct mr_report_opts *opts)
 {
@@ -114,7 +192,10 @@ int mr_filter_open(struct mr_filter *f, struct mr_recording *recording,
                             "a window from %.9g to %.9g s is empty: it ends before it begins",
                             (double)opts->from_ns * 1e-9, (double)opts->to_ns * 1e-9);
     f->by_range = opts->range != NULL;
+    f->by_launch = f->by_range && !opts->by_time;
     int rc = f->by_range ? find_ranges(f, recording, opts->range) : 0;
+    if (rc == 0 && f->by_launch)
+        rc = find_launched(f, recording);
     if (rc)
         mr_filter_close(f);
     else
@@ -139,27 +220,59 @@ bool mr_filter_takes(const struct mr_filter *f, uint64_t start)
     return low > 0 && start < f->spans[low - 1].end;
 }
 
+bool mr_filter_takes_op(const struct mr_filter *f, enum mr_op_kind kind, int64_t row,
+                        uint64_t start)
+{
+    if (!f->by_launch)
+        return mr_filter_takes(f, start);
+    return start >= f->from && start < f->to && has_row(&f->launched[kind], row);
+}
+
 void mr_filter_close(struct mr_filter *f)
 {
+    for (int k = 0; k < 3; k++) {
+        free(f->launched[k].rows);
+        free(f->alone[k].rows);
+    }
+    free(f->domain);
+    free(f->text);
     free(f->spans);
     *f = (struct mr_filter){0};
+}
+
+int mr_report_op_kind(const char *table)
+{
+    static const char *const tables[] = {
+        [MR_OP_KERNEL] = MR_TABLE_KERNEL, [MR_OP_COPY] = MR_TABLE_COPY, [MR_OP_SET] = MR_TABLE_SET};
+    for (int kind = 0; kind < (int)MR_COUNT(tables); kind++)
+        if (strcmp(table, tables[kind]) == 0)
+            return kind;
+    return MR_NO_OP;
 }
 
 void mr_left_out_add(struct mr_left_out *to, const struct mr_left_out *more)
 {
     to->n_lost += more->n_lost;
     to->n_backward += more->n_backward;
+    to->n_alone += more->n_alone;
 }
 
-bool mr_report_takes(const struct mr_filter *filter, struct mr_left_out *left, int64_t start,
-                     int64_t end)
+bool mr_report_takes(const struct mr_filter *filter, struct mr_left_out *left, int kind,
+                     int64_t row, int64_t start, int64_t end)
 {
     if (start == 0 && end == 0) {
         left->n_lost++;
         return false;
     }
-    if (start < 0 || !mr_filter_takes(filter, (uint64_t)start))
+    if (start < 0)
         return false;
+    if (kind == MR_NO_OP
+            ? !mr_filter_takes(filter, (uint64_t)start)
+            : !mr_filter_takes_op(filter, (enum mr_op_kind)kind, row, (uint64_t)start)) {
+        left->n_alone += kind != MR_NO_OP && filter->by_launch && (uint64_t)start >= filter->from &&
+                         (uint64_t)start < filter->to && has_row(&filter->alone[kind], row);
+        return false;
+    }
     if (end < start) {
         left->n_backward++;
         return false;

@@ -80,13 +80,13 @@ static void rows(struct mr_table *table, const struct mr_look *look, const struc
 
 /* Steps after warming up; of a look without steps all of its time. */
 static int place_rows(const struct mr_look *look, const struct mr_filter *filter,
-                      struct mr_table *table, uint64_t *out_steps)
+                      const char *loader, struct mr_table *table, uint64_t *out_steps)
 {
     struct mr_data_waits data = {0};
     struct mr_idle idle = {0};
     struct mr_intervals comm = {0};
     struct sums sums = {0};
-    int rc = mr_data_waits_find(look, NULL, &data);
+    int rc = mr_data_waits_find(look, loader, &data);
     if (rc < 0)
         goto end;
     rc = mr_idle_sort(look, &data, &idle);
@@ -130,15 +130,24 @@ static void add_note(struct mr_table *table, const struct mr_look *look, uint64_
 
 struct report {
     const struct mr_filter *filter;
+    const char *loader;
     struct mr_table *table;
-    bool has_note; /* the first place's */
+    bool has_note;    /* the first place's */
+    uint32_t n_loads; /* places whose process has the loader's range */
+    struct mr_error_kept unknown;
 };
 
 static int add_place(const struct mr_look *look, void *user)
 {
     struct report *report = user;
     uint64_t n_steps = 0;
-    int rc = place_rows(look, report->filter, report->table, &n_steps);
+    int rc = place_rows(look, report->filter, report->loader, report->table, &n_steps);
+    if (rc == MR_EOPTION && report->loader) { /* one that has the range is enough */
+        if (!report->unknown.code)
+            mr_error_keep(rc, &report->unknown);
+        return place_rows(look, report->filter, NULL, report->table, &n_steps);
+    }
+    report->n_loads += !rc;
     if (!report->has_note)
         add_note(report->table, look, n_steps);
     report->has_note = true;
@@ -158,9 +167,11 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
         mr_table_create("Idle time by class (idle_breakdown)", columns, MR_COUNT(columns));
     rc = table ? mr_recording_load(recording) : mr_error_nomem("a report", sizeof columns);
     rc = rc ? rc : mr_places_find(recording, &places, &n_places);
-    struct report report = {.filter = &filter, .table = table};
+    struct report report = {.filter = &filter, .loader = opts->loader, .table = table};
     rc = rc ? rc
             : mr_report_looks(recording, places, n_places, opts->step, false, add_place, &report);
+    if (!rc && report.n_loads == 0 && report.unknown.code)
+        rc = mr_error_put(&report.unknown);
     if (!rc && n_places == 0)
         mr_table_set_note(table, "This recording has no device work: nothing to split.");
     free(places);

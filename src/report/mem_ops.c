@@ -272,5 +272,5 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
 
 const struct mr_report_kind mr_report_mem_ops = {
     "mem_ops",
-    "Each copy and memset: rate, memory, the call that made it, whether the host was blocked",
-    make};
+    "Each copy and memset: rate, memory, the call that made it, whether the host was blocked", make,
+    MR_REPORT_OPS};

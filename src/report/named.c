@@ -29,7 +29,8 @@ int mr_groups_scan(struct mr_recording *recording, const char *table, const char
     return rc;
 }
 
-int mr_named_add(struct mr_named_list *list, char *name, const char *tag, struct mr_series *series)
+int mr_named_add(struct mr_named_list *list, char *name, const char *tag, const char *tag2,
+                 struct mr_series *series)
 {
     if (!name)
         return mr_error_nomem("names", 0);
@@ -37,7 +38,7 @@ int mr_named_add(struct mr_named_list *list, char *name, const char *tag, struct
         free(name);
         return -ENOMEM;
     }
-    list->items[list->n++] = (struct mr_named){name, tag, *series};
+    list->items[list->n++] = (struct mr_named){name, tag, tag2, *series};
     *series = (struct mr_series){0};
     return 0;
 }
@@ -46,6 +47,8 @@ static int by_name(const void *a, const void *b)
 {
     const struct mr_named *x = a, *y = b;
     int order = x->tag == y->tag ? 0 : strcmp(x->tag, y->tag);
+    if (order == 0 && x->tag2 != y->tag2)
+        order = strcmp(x->tag2, y->tag2);
     return order ? order : strcmp(x->name, y->name);
 }
 
@@ -100,6 +103,8 @@ static void put_row(struct mr_table *table, const struct mr_named_heads *heads,
     mr_table_real(table, s->deviation);
     if (heads->tag)
         mr_table_text(table, item->tag);
+    if (heads->tag2)
+        mr_table_text(table, item->tag2);
     mr_table_text(table, item->name);
 }
 
@@ -116,6 +121,7 @@ static struct mr_table *create(const char *title, const struct mr_named_heads *h
         {"Max", unit, MR_CELL_INT},
         {"StdDev", unit, MR_CELL_REAL},
         {heads->tag, MR_UNIT_NONE, MR_CELL_TEXT},
+        {heads->tag2, MR_UNIT_NONE, MR_CELL_TEXT},
         {heads->name, MR_UNIT_NONE, MR_CELL_TEXT},
     };
     struct mr_column used[MR_COUNT(columns)];

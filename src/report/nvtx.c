@@ -1,7 +1,7 @@
 /*
- * nvtx_sum: durations of NVTX ranges by domain, text and style. A range's text is a number of
- * StringIds or stands in the row; its domain's name is the text of the row of type 75 with this
- * domain number of the same process.
+ * nvtx_sum, nvtx_pushpop_sum, nvtx_startend_sum: durations of NVTX ranges by domain, text and
+ * style. A range's text is a number of StringIds or stands in the row; its domain's name is the
+ * text of the row of type 75 with this domain number of the same process.
  */
 #include "recording/map.h"
 #include "report/report.h"
@@ -10,8 +10,16 @@
 #include <sqlite3.h>
 #include <string.h>
 
+enum { START_END, PUSH_POP, BOTH };
+
+struct nvtx_kind {
+    const char *title, *what;
+    int styles;
+};
+
 struct worker {
     const struct mr_filter *filter;
+    int styles; /* taken */
     struct mr_groups groups;
     struct mr_left_out left;
     uint64_t n_open;
@@ -29,11 +37,13 @@ static int add_row(void *state, struct sqlite3_stmt *stmt)
     bool push = type == MR_RANGE_PUSH_POP || type == MR_RANGE_PUSH_POP_EXTENDED;
     if (!push && type != MR_RANGE_START_END && type != MR_RANGE_START_END_EXTENDED)
         return 0;
+    if (w->styles != BOTH && w->styles != (push ? PUSH_POP : START_END))
+        return 0;
     if (sqlite3_column_type(stmt, 1) == SQLITE_NULL) {
         w->n_open += start >= 0 && mr_filter_takes(w->filter, (uint64_t)start);
         return 0;
     }
-    if (!mr_report_takes(w->filter, &w->left, start, end))
+    if (!mr_report_takes(w->filter, &w->left, MR_NO_OP, 0, start, end))
         return 0;
     const char *text = (const char *)sqlite3_column_text(stmt, 4);
     uint64_t number = (uint64_t)sqlite3_column_int64(stmt, 3) & ~INLINE;
@@ -87,7 +97,8 @@ static int name_ranges(struct mr_named_list *list, struct worker *w, struct mr_n
         char *name = NULL;
         if (domain && asprintf(&name, "%s:%s", domain, text) < 0)
             name = NULL;
-        rc = mr_named_add(list, name, key.a & 1 ? "PushPop" : "StartEnd", &w->groups.series[i]);
+        rc = mr_named_add(list, name, key.a & 1 ? "PushPop" : "StartEnd", NULL,
+                          &w->groups.series[i]);
     }
     free(domain);
     return rc;
@@ -127,7 +138,7 @@ static int read_ranges(struct mr_recording *recording, struct worker workers[MR_
 }
 
 static void note(struct mr_recording *recording, struct mr_table *table,
-                 const struct worker *workers, const struct mr_report_opts *opts)
+                 const struct worker *workers, const char *what, const struct mr_report_opts *opts)
 {
     char missing[MR_MISSING_BYTES];
     struct mr_left_out left = {0};
@@ -136,33 +147,34 @@ static void note(struct mr_recording *recording, struct mr_table *table,
         mr_left_out_add(&left, &workers[i].left);
         n_open += workers[i].n_open;
     }
-    mr_report_note(
-        table, &left,
-        mr_report_missing(recording, "NVTX_EVENTS", "NVTX ranges", "nvtx", opts, missing));
+    mr_report_note(table, &left,
+                   mr_report_missing(recording, "NVTX_EVENTS", what, "nvtx", opts, missing));
     if (n_open)
         mr_table_add_note(table, "%llu range%s never ended: left out", (unsigned long long)n_open,
                           n_open == 1 ? "" : "s");
 }
 
-static int make(struct mr_recording *recording, const struct mr_report_opts *opts,
-                struct mr_table **out)
+static int make(struct mr_recording *recording, const struct nvtx_kind *kind,
+                const struct mr_report_opts *opts, struct mr_table **out)
 {
     struct mr_filter filter;
     struct worker workers[MR_SCAN_THREADS];
     struct mr_named_list list = {0};
     struct mr_table *table = NULL;
-    const struct mr_named_heads heads = {"Instances", "Style", "Range", false};
+    const struct mr_named_heads heads = {"Instances", kind->styles == BOTH ? "Style" : NULL,
+                                         "Range", false, NULL};
     int rc = mr_filter_open(&filter, recording, opts);
     if (rc)
         return rc;
     for (uint32_t i = 0; i < MR_SCAN_THREADS; i++)
-        workers[i] = (struct worker){.filter = &filter, .groups = {.n_series = 1}};
+        workers[i] =
+            (struct worker){.filter = &filter, .styles = kind->styles, .groups = {.n_series = 1}};
     if (mr_recording_has(recording, "NVTX_EVENTS", "end"))
         rc = read_ranges(recording, workers, &list);
-    if (rc == 0 && !(table = mr_named_table(&list, "NVTX ranges (nvtx_sum)", &heads)))
+    if (rc == 0 && !(table = mr_named_table(&list, kind->title, &heads)))
         rc = -ENOMEM;
     if (rc == 0) {
-        note(recording, table, workers, opts);
+        note(recording, table, workers, kind->what, opts);
         rc = mr_report_finish(table, opts, "Total Time", out);
     }
     for (uint32_t i = 0; i < MR_SCAN_THREADS; i++) {
@@ -174,5 +186,23 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
     return rc;
 }
 
-const struct mr_report_kind mr_report_nvtx_sum = {"nvtx_sum", "NVTX ranges by domain and text",
-                                                  make};
+#define NVTX(function, ...)                                                                        \
+    static int function(struct mr_recording *recording, const struct mr_report_opts *opts,         \
+                        struct mr_table **out)                                                     \
+    {                                                                                              \
+        const struct nvtx_kind kind = {__VA_ARGS__};                                               \
+        return make(recording, &kind, opts, out);                                                  \
+    }
+
+NVTX(make_both, "NVTX ranges (nvtx_sum)", "NVTX ranges", BOTH)
+NVTX(make_push_pop, "NVTX push/pop ranges (nvtx_pushpop_sum)", "NVTX push/pop ranges", PUSH_POP)
+NVTX(make_start_end, "NVTX start/end ranges (nvtx_startend_sum)", "NVTX start/end ranges",
+     START_END)
+
+const struct mr_report_kind mr_report_nvtx_kinds[3] = {
+    {"nvtx_sum", "NVTX ranges by domain and text", make_both, MR_REPORT_CALLS},
+    {"nvtx_pushpop_sum", "NVTX ranges of threads (push and pop) by domain and text", make_push_pop,
+     MR_REPORT_CALLS},
+    {"nvtx_startend_sum", "NVTX ranges of processes (start and end) by domain and text",
+     make_start_end, MR_REPORT_CALLS},
+};

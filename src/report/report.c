@@ -1,23 +1,30 @@
 /* The reports there are, and what they share: filters, orders, notes. */
 #include "report/report.h"
+#include "table/table.h"
 
 #include <errno.h>
 #include <millrace/options.h>
 #include <sqlite3.h>
 #include <string.h>
 
-#define MAX_KINDS 32
+#define MAX_KINDS 48
 
 /* [out] kinds: ended by NULL. */
 static void list_kinds(const struct mr_report_kind *kinds[MAX_KINDS + 1])
 {
     uint32_t n = 0;
-    kinds[n++] = &mr_report_nvtx_sum;
+    for (uint32_t i = 0; i < MR_COUNT(mr_report_nvtx_kinds); i++)
+        kinds[n++] = &mr_report_nvtx_kinds[i];
+    kinds[n++] = &mr_report_pushpop_trace;
+    for (uint32_t i = 0; i < MR_COUNT(mr_report_proj_kinds); i++)
+        kinds[n++] = &mr_report_proj_kinds[i];
     for (uint32_t i = 0; i < mr_report_n_sum_kinds; i++)
         kinds[n++] = &mr_report_sum_kinds[i];
     for (uint32_t i = 0; i < mr_report_n_trace_kinds; i++)
         kinds[n++] = &mr_report_trace_kinds[i];
-    kinds[n++] = &mr_report_kern_exec_sum;
+    for (uint32_t i = 0; i < MR_COUNT(mr_report_exec_kinds); i++)
+        kinds[n++] = &mr_report_exec_kinds[i];
+    kinds[n++] = &mr_report_um_sum;
     kinds[n++] = &mr_report_mem_ops;
     kinds[n++] = &mr_report_metrics;
     kinds[n++] = &mr_report_stacks;
@@ -59,7 +66,8 @@ static int no_such_report(const char *name, const struct mr_report_kind *const *
 /* Tables of a device's work, whose times another machine would not have. */
 static bool is_of_devices(const char *name)
 {
-    static const char *const others[] = {"nvtx_", "osrt_", "gpu_metrics"};
+    static const char *const others[] = {"nvtx_sum", "nvtx_pushpop", "nvtx_startend",
+                                         "osrt_",    "gpu_metrics",  "stacks"};
     for (size_t i = 0; i < MR_COUNT(others); i++)
         if (strncmp(name, others[i], strlen(others[i])) == 0)
             return false;
@@ -83,25 +91,76 @@ static int tell_simulated(struct mr_recording *recording, struct mr_table *table
     return rc;
 }
 
+/* "NAME" or "NAME:base". [out] out_names: enum mr_kernel_names, when it is said. NULL: MR_EOPTION,
+ * set. */
+static const struct mr_report_kind *find_kind(const char *name, int *out_names)
+{
+    const struct mr_report_kind *kinds[MAX_KINDS + 1];
+    size_t bytes = strcspn(name, ":");
+    const char *argument = name[bytes] ? name + bytes + 1 : NULL;
+    uint32_t i = 0;
+    list_kinds(kinds);
+    while (kinds[i] && (strncmp(kinds[i]->name, name, bytes) != 0 || kinds[i]->name[bytes] != '\0'))
+        i++;
+    if (!kinds[i])
+        no_such_report(name, kinds);
+    if (!kinds[i] || !argument)
+        return kinds[i];
+    if (!(kinds[i]->has & MR_REPORT_KERNELS)) {
+        mr_error_set(MR_EOPTION, "report %s: it names no kernels, and takes no \":%s\"",
+                     kinds[i]->name, argument);
+        return NULL;
+    }
+    bool base = strcmp(argument, "base") == 0;
+    if (!base && strcmp(argument, "mangled") != 0) {
+        mr_error_set(MR_EOPTION, "report %s: expected \":base\" or \":mangled\", not \":%s\"",
+                     kinds[i]->name, argument);
+        return NULL;
+    }
+    *out_names = base ? MR_KERNELS_BASE : MR_KERNELS_MANGLED;
+    return kinds[i];
+}
+
+int mr_report_check(const char *name)
+{
+    int names;
+    return find_kind(name, &names) ? 0 : MR_EOPTION;
+}
+
+/* What --range selected, in the table's title. */
+static int tell_range(struct mr_table *table, const struct mr_report_kind *kind,
+                      const struct mr_report_opts *opts)
+{
+    char *title;
+    const char *how = opts->by_time                 ? "begun"
+                      : kind->has & MR_REPORT_CALLS ? "calls begun and device work launched"
+                                                    : "launched";
+    if (asprintf(&title, "%s: %s inside range %s", table->title, how, opts->range) < 0)
+        return mr_error_nomem("a table", 0);
+    free(table->title);
+    table->title = title;
+    return 0;
+}
+
 int mr_report_make(struct mr_recording *recording, const char *name,
                    const struct mr_report_opts *opts, struct mr_table **out)
 {
-    const struct mr_report_kind *kinds[MAX_KINDS + 1];
     struct mr_report_opts all;
     mr_report_opts_init(&all);
     int rc = mr_opts_take("report_opts", opts, &all, sizeof all);
     if (rc < 0)
         return rc;
-    list_kinds(kinds);
-    uint32_t i = 0;
-    while (kinds[i] && strcmp(kinds[i]->name, name) != 0)
-        i++;
-    if (!kinds[i])
-        return no_such_report(name, kinds);
+    const struct mr_report_kind *kind = find_kind(name, &all.kernel_names);
+    if (!kind)
+        return MR_EOPTION;
+    if (!(kind->has & MR_REPORT_OPS))
+        all.by_time = 1;
     struct mr_table *table = NULL;
-    rc = kinds[i]->make(recording, &all, &table);
-    if (rc == 0 && is_of_devices(name) && mr_table_rows(table) > 0) {
-        rc = tell_simulated(recording, table);
+    rc = kind->make(recording, &all, &table);
+    if (rc == 0) {
+        rc = all.range ? tell_range(table, kind, &all) : 0;
+        if (rc == 0 && is_of_devices(kind->name) && mr_table_rows(table) > 0)
+            rc = tell_simulated(recording, table);
         if (rc < 0)
             mr_table_destroy(table);
     }
@@ -174,7 +233,8 @@ const char *mr_report_missing(struct mr_recording *recording, const char *table,
 
 void mr_report_note(struct mr_table *table, const struct mr_left_out *left, const char *missing)
 {
-    char lost[128] = "", backward[128] = "";
+    char lost[128] = "", backward[128] = "", alone[128] = "";
+    const char *text[] = {lost, backward, alone};
     if (left->n_lost)
         snprintf(lost, sizeof lost, "%llu record%s without a time left out",
                  (unsigned long long)left->n_lost, left->n_lost == 1 ? "" : "s");
@@ -183,10 +243,12 @@ void mr_report_note(struct mr_table *table, const struct mr_left_out *left, cons
                  (unsigned long long)left->n_backward, left->n_backward == 1 ? "" : "s",
                  left->n_backward == 1 ? "s" : "", left->n_backward == 1 ? "it" : "they",
                  left->n_backward == 1 ? "s" : "");
-    bool some = mr_table_rows(table) > 0;
-    if (some && !*lost && !*backward)
-        return;
-    mr_table_add_note(table, "%s%s%s%s%s", some ? "" : missing,
-                      !some && (*lost || *backward) ? "; " : "", lost,
-                      *lost && *backward ? "; " : "", backward);
+    if (left->n_alone)
+        snprintf(alone, sizeof alone, "%llu record%s whose call is not recorded left out",
+                 (unsigned long long)left->n_alone, left->n_alone == 1 ? "" : "s");
+    if (mr_table_rows(table) == 0)
+        mr_table_add_note(table, "%s", missing);
+    for (size_t i = 0; i < MR_COUNT(text); i++)
+        if (*text[i])
+            mr_table_add_note(table, "%s", text[i]);
 }

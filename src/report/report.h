@@ -64,29 +64,60 @@ int mr_names_open(struct mr_names *names, struct mr_recording *recording);
 const char *mr_names_get(struct mr_names *names, int64_t id);
 void mr_names_close(struct mr_names *names);
 
-/* What a report takes of a recording: what begins in a window of time and inside of ranges. */
+/* Each operation of the device with each range that its call was made in (launched.c says which
+ * that are); ops and ranges: indices of the loaded recording's. takes: NULL: every range. [out]
+ * out_helped: operations that other threads launched than those of some of their ranges. */
+struct mr_launched {
+    bool (*takes)(const void *user, const struct mr_rec_range *range);
+    int (*row)(void *user, uint32_t op, uint32_t range);
+    void *user;
+};
+int mr_launched_walk(const struct mr_recording *rec, const struct mr_launched *launched,
+                     uint64_t *out_helped);
+
+/* Rows of a table by number; sorted. */
+struct mr_row_set {
+    uint32_t *rows;
+    uint64_t n, capacity;
+};
+
+/* What a report takes of a recording: what begins in a window of time and inside of ranges; of the
+ * device's work, unless by_time, what a call inside of these ranges launched, whenever it ran. */
 struct mr_filter {
     struct mr_span {
         uint64_t start, end;
     } * spans; /* disjoint, sorted; of the database's clock */
     uint64_t n_spans, from, to;
-    bool by_range;
+    bool by_range, by_launch;
+    char *domain, *text; /* of the ranges; domain NULL: any */
+    /* by_launch: by enum mr_op_kind; alone: without a call, which may be of any range */
+    struct mr_row_set launched[3], alone[3];
 };
 int mr_filter_open(struct mr_filter *filter, struct mr_recording *recording,
                    const struct mr_report_opts *opts);
 bool mr_filter_takes(const struct mr_filter *filter, uint64_t start);
+/* Whether the range is of those that were asked for; some were. */
+bool mr_filter_names(const struct mr_filter *filter, const struct mr_recording *rec,
+                     const struct mr_rec_range *range);
+/* As mr_filter_takes() for an operation of the device: the row of its table. */
+bool mr_filter_takes_op(const struct mr_filter *filter, enum mr_op_kind kind, int64_t row,
+                        uint64_t start);
 void mr_filter_close(struct mr_filter *filter);
 
 /* What was left out of a sum, for its note. */
 struct mr_left_out {
     uint64_t n_lost;     /* without times */
     uint64_t n_backward; /* that end before they begin */
+    uint64_t n_alone;    /* whose call is not recorded, by launch */
 };
 void mr_left_out_add(struct mr_left_out *to, const struct mr_left_out *more);
 /* Whether a record with these times counts; else counts it as left out, unless the filter does not
- * take it. */
-bool mr_report_takes(const struct mr_filter *filter, struct mr_left_out *left, int64_t start,
-                     int64_t end);
+ * take it. kind: enum mr_op_kind with its row; MR_NO_OP: no work of the device. */
+#define MR_NO_OP (-1)
+bool mr_report_takes(const struct mr_filter *filter, struct mr_left_out *left, int kind,
+                     int64_t row, int64_t start, int64_t end);
+/* enum mr_op_kind of a table, or MR_NO_OP. */
+int mr_report_op_kind(const char *table);
 
 /*
  * Reads a table with every thread that this machine has for us, each with a connection of its own:
@@ -112,28 +143,49 @@ int mr_groups_scan(struct mr_recording *recording, const char *table, const char
                    int (*row)(void *worker, struct sqlite3_stmt *stmt), const struct mr_adder *like,
                    struct mr_adder *out);
 
-/* Series by name and tag (a category, a style). Zeroed memory is an empty list. */
+/* Series by name and tags (a category, a style, a grid and its blocks). Zeroed memory is an empty
+ * list. */
 struct mr_named_list {
     struct mr_named {
         char *name;
-        const char *tag;
+        const char *tag, *tag2; /* tag2: NULL: none */
         struct mr_series series;
     } * items;
     uint64_t n, capacity;
 };
 /* Takes the name, also on an error, and the series. NULL for a name: no memory, as its maker
  * found. */
-int mr_named_add(struct mr_named_list *list, char *name, const char *tag, struct mr_series *series);
-int mr_named_unite(struct mr_named_list *list); /* those alike become one; sorts by tag and name */
+int mr_named_add(struct mr_named_list *list, char *name, const char *tag, const char *tag2,
+                 struct mr_series *series);
+int mr_named_unite(struct mr_named_list *list); /* those alike become one; sorts by tags and name */
 void mr_named_free(struct mr_named_list *list);
 
 struct mr_named_heads {
     const char *count, *tag, *name; /* tag NULL: not shown */
     bool sizes;                     /* bytes, not durations */
+    const char *tag2;               /* as tag */
 };
 /* A row for each name; takes the series. NULL: no memory, with the error set. */
 struct mr_table *mr_named_table(struct mr_named_list *list, const char *title,
                                 const struct mr_named_heads *heads);
+
+/* SQL of the number of a kernel's name: enum mr_kernel_names, or the next best that there is. */
+const char *mr_kernel_name_sql(struct mr_recording *recording, int names);
+
+/* Kernels' grids and blocks by number, for several threads. Zeroed memory with a lock is empty. */
+#define MR_SHAPE_COLUMNS "gridX, gridY, gridZ, blockX, blockY, blockZ"
+struct mr_shapes {
+    pthread_mutex_t lock;
+    struct mr_keymap pairs, shapes; /* numbers of three pairs make a shape */
+    struct mr_shape_text {
+        char grid[40], block[40]; /* "  25    1    1", as nsys has it */
+    } * texts;                    /* by mr_shapes_tell() */
+};
+/* The number of what stands in six columns; MR_NONE: no memory. */
+uint32_t mr_shapes_put(struct mr_shapes *shapes, struct sqlite3_stmt *stmt, int column);
+int mr_shapes_tell(struct mr_shapes *shapes); /* all texts, anew; 0 or -ENOMEM */
+void mr_shapes_write(const uint32_t values[6], struct mr_shape_text *out);
+void mr_shapes_free(struct mr_shapes *shapes);
 
 /* Prepares a statement of the recording. Returns 0 or an error that names the file. */
 int mr_sql_prepare(struct mr_recording *recording, struct sqlite3_stmt **out, const char *format,
@@ -218,7 +270,9 @@ struct mr_rows {
     struct mr_recording *recording;
     const struct mr_filter *filter;
     struct sqlite3_stmt *stmt;
+    struct mr_left_out *left;
     int64_t start, end; /* of the current row: its columns 0 and 1 */
+    int kind;           /* of the table: enum mr_op_kind or MR_NO_OP */
 };
 /* columns: SQL after "start, end, ". Adds to left what has no times. A table that is not there has
  * no rows. */
@@ -251,7 +305,8 @@ int mr_report_sums(struct mr_recording *recording, struct mr_sum **out, uint64_t
 
 extern const struct mr_report_kind mr_report_sum_kinds[], mr_report_trace_kinds[];
 extern const uint32_t mr_report_n_sum_kinds, mr_report_n_trace_kinds;
-extern const struct mr_report_kind mr_report_nvtx_sum, mr_report_kern_exec_sum, mr_report_mem_ops,
+extern const struct mr_report_kind mr_report_nvtx_kinds[3], mr_report_pushpop_trace,
+    mr_report_proj_kinds[2], mr_report_exec_kinds[2], mr_report_um_sum, mr_report_mem_ops,
     mr_report_metrics, mr_report_stacks, mr_report_stacks_func;
 
 #endif

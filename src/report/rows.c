@@ -49,13 +49,15 @@ int mr_rows_open(struct mr_rows *rows, struct mr_recording *recording, const cha
                  const struct mr_report_opts *opts, struct mr_left_out *left)
 {
     *rows = (struct mr_rows){.recording = recording, .filter = filter};
+    rows->kind = mr_report_op_kind(table);
+    rows->left = left;
     if (!mr_recording_has(recording, table, "end"))
         return 0;
     int rc = count_left_out(rows, table, left);
     if (rc == 0)
         rc = mr_sql_prepare(
             recording, &rows->stmt,
-            "SELECT start, end, %s FROM %s WHERE start >= ?1 AND start < ?2 AND end >= start"
+            "SELECT start, end, %s, rowid FROM %s WHERE start >= ?1 AND start < ?2 AND end >= start"
             " AND (start != 0 OR end != 0)%s",
             columns, table, order_of(opts, filter));
     if (rc)
@@ -73,7 +75,8 @@ int mr_rows_next(struct mr_rows *rows)
     while (rows->stmt && (rc = mr_sql_step(rows->recording, rows->stmt)) == 1) {
         rows->start = sqlite3_column_int64(rows->stmt, 0);
         rows->end = sqlite3_column_int64(rows->stmt, 1);
-        if (mr_filter_takes(rows->filter, (uint64_t)rows->start))
+        int64_t row = sqlite3_column_int64(rows->stmt, sqlite3_column_count(rows->stmt) - 1);
+        if (mr_report_takes(rows->filter, rows->left, rows->kind, row, rows->start, rows->end))
             return 1;
     }
     return rc;

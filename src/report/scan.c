@@ -44,6 +44,21 @@ const char *mr_sql_column(struct mr_recording *recording, const char *table, con
     return mr_recording_has(recording, table, column) ? column : otherwise;
 }
 
+const char *mr_kernel_name_sql(struct mr_recording *recording, int names)
+{
+    const char *own = names == MR_KERNELS_BASE      ? "shortName"
+                      : names == MR_KERNELS_MANGLED ? "mangledName"
+                                                    : "demangledName";
+    const char *next = names == MR_KERNELS_DEMANGLED ? "shortName" : "demangledName";
+    bool has_own = mr_recording_has(recording, MR_TABLE_KERNEL, own),
+         has_next = mr_recording_has(recording, MR_TABLE_KERNEL, next);
+    if (!has_own || !has_next)
+        return has_own ? own : has_next ? next : "NULL";
+    return names == MR_KERNELS_BASE      ? "coalesce(shortName, demangledName)"
+           : names == MR_KERNELS_MANGLED ? "coalesce(mangledName, demangledName)"
+                                         : "coalesce(demangledName, shortName)";
+}
+
 /* ---- strings ---- */
 
 int mr_names_open(struct mr_names *names, struct mr_recording *recording)

@@ -110,10 +110,9 @@ static int put_part(struct trace *t, enum part part)
     const char *kind = mr_sql_column(t->recording, tables[part], "memKind", "-1");
     if (part == KERNELS)
         snprintf(columns, sizeof columns,
-                 WHERE
-                 ", demangledName, gridX, gridY, gridZ, blockX, blockY, blockZ, registersPerThread,"
-                 " staticSharedMemory, dynamicSharedMemory",
-                 green);
+                 WHERE ", %s, gridX, gridY, gridZ, blockX, blockY, blockZ, registersPerThread,"
+                       " staticSharedMemory, dynamicSharedMemory",
+                 green, mr_kernel_name_sql(t->recording, t->opts->kernel_names));
     else if (part == COPIES)
         snprintf(columns, sizeof columns, WHERE ", bytes, srcKind, dstKind, copyKind", green);
     else
@@ -259,7 +258,8 @@ static int make_api(struct mr_recording *recording, const struct mr_report_opts 
 }
 
 const struct mr_report_kind mr_report_trace_kinds[] = {
-    {"cuda_gpu_trace", "Kernels, copies and memsets in order", make_gpu},
-    {"cuda_api_trace", "CUDA API calls in order", make_api},
+    {"cuda_gpu_trace", "Kernels, copies and memsets in order", make_gpu,
+     MR_REPORT_OPS | MR_REPORT_KERNELS},
+    {"cuda_api_trace", "CUDA API calls in order", make_api, MR_REPORT_CALLS},
 };
 const uint32_t mr_report_n_trace_kinds = MR_COUNT(mr_report_trace_kinds);

@@ -359,6 +359,15 @@ struct mr_cell mr_table_cell(const struct mr_table *table, uint64_t row, uint32_
     return cell;
 }
 
+int mr_table_set_time_unit(struct mr_table *table, enum mr_time_unit unit)
+{
+    if ((unsigned)unit > MR_TIME_S)
+        return mr_error_set(MR_EOPTION, "time unit %d: expected one of enum mr_time_unit",
+                            (int)unit);
+    table->time_unit = unit;
+    return 0;
+}
+
 void mr_table_limit(struct mr_table *table, uint64_t rows)
 {
     table->n_shown = MR_MIN(table->n_shown, rows);

@@ -1,7 +1,7 @@
 /* Tables of results: rows with named columns that have types and units, built row by row (table.c),
  * sorted and looked up by name (table_sort.c), and written for people (table_text.c: aligned, with
  * fitting units, cut to the terminal's width) or for programs (table_machine.c: CSV and JSON, in
- * the unit that the header names).
+ * the unit that the header names; table_markdown.c).
  *
  * Cells are stored by column and texts once each, so that a table of millions of rows, such as the
  * events of a trace, fits in memory. Errors while adding cells are remembered in the table and
@@ -31,6 +31,7 @@ struct mr_table {
     uint64_t n_rows, n_shown, capacity;
     uint32_t *order; /* sorted row numbers; NULL if not sorted */
     bool failed;     /* memory ran out */
+    enum mr_time_unit time_unit;
 
     /* Texts, each once: an open-addressing hash table of indices into `texts` plus 1. */
     const char **texts;
@@ -40,17 +41,21 @@ struct mr_table {
 };
 
 /* "Total Time (ns)": malloc'd by asprintf; NULL if out of memory. */
-char *mr_table_head(const struct mr_column *column);
+char *mr_table_head(const struct mr_column *column, enum mr_time_unit unit);
 /* The value for programs: in the unit of the column's header. */
-double mr_table_machine(const struct mr_column *column, double value);
+double mr_table_machine(const struct mr_column *column, enum mr_time_unit unit, double value);
 /* The value for people: "12.35 ms". Returns its length. Not for texts. */
-int mr_table_human(const struct mr_column *column, const struct mr_cell *cell,
-                   char buf[MR_TEXT_CELL]);
+int mr_table_human(const struct mr_column *column, enum mr_time_unit unit,
+                   const struct mr_cell *cell, char buf[MR_TEXT_CELL]);
+/* The text of a cell, in buf unless it is one. */
+const char *mr_table_cell_text(const struct mr_table *table, uint64_t row, uint32_t c,
+                               char buf[MR_TEXT_CELL]);
 /* Finds a column by name: "total-time" is "Total Time". Returns UINT32_MAX if there is none. [out]
  * near, may be NULL: the most similar column. */
 uint32_t mr_table_find(const struct mr_table *table, const char *name);
 
 int mr_table_write_csv(const struct mr_table *table, FILE *to);
 int mr_table_write_json(const struct mr_table *table, FILE *to);
+int mr_table_write_markdown(const struct mr_table *table, FILE *to);
 
 #endif

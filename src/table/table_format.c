@@ -21,22 +21,28 @@ static bool is_moment(const struct mr_column *column)
     return false;
 }
 
-char *mr_table_head(const struct mr_column *column)
+/* By enum mr_time_unit. */
+static const struct {
+    const char *name;
+    double ns;
+} times[] = {{"ns", 1}, {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+
+char *mr_table_head(const struct mr_column *column, enum mr_time_unit time)
 {
-    static const char *const units[] = {[MR_UNIT_NS] = " (ns)",
-                                        [MR_UNIT_BYTES] = " (MB)",
-                                        [MR_UNIT_BYTES_PER_S] = " (MB/s)",
-                                        [MR_UNIT_PERCENT] = " (%)"};
+    static const char *const units[] = {
+        [MR_UNIT_BYTES] = " (MB)", [MR_UNIT_BYTES_PER_S] = " (MB/s)", [MR_UNIT_PERCENT] = " (%)"};
     const char *unit = column->unit < MR_COUNT(units) ? units[column->unit] : NULL;
     char *head;
+    if (column->unit == MR_UNIT_NS)
+        return asprintf(&head, "%s (%s)", column->name, times[time].name) < 0 ? NULL : head;
     return asprintf(&head, "%s%s", column->name, unit ? unit : "") < 0 ? NULL : head;
 }
 
-double mr_table_machine(const struct mr_column *column, double value)
+double mr_table_machine(const struct mr_column *column, enum mr_time_unit time, double value)
 {
     switch (column->unit) {
-    case MR_UNIT_NS:
-        return round(value * 10) / 10;
+    case MR_UNIT_NS: /* to a tenth of a ns */
+        return round(value * 10) / (10 * times[time].ns);
     case MR_UNIT_BYTES:
         return value / 1e6;
     case MR_UNIT_BYTES_PER_S:
@@ -82,21 +88,26 @@ static int put_scaled(char *buf, double value, enum mr_text_unit unit)
     return n + snprintf(buf + n, MR_TEXT_CELL - (size_t)n, " %s", name);
 }
 
-static int put_time(const struct mr_column *column, double ns, char *buf)
+static int put_time(const struct mr_column *column, enum mr_time_unit time, double ns, char *buf)
 {
+    static const int digits[] = {0, 0, 3, 6, 6};
+    if (time != MR_TIME_AUTO) {
+        int used = put_fixed(buf, MR_TEXT_CELL, ns / times[time].ns, digits[time]);
+        return used + snprintf(buf + used, MR_TEXT_CELL - (size_t)used, " %s", times[time].name);
+    }
     if (!is_moment(column))
         return put_scaled(buf, ns, MR_TEXT_NS);
     int n = put_fixed(buf, MR_TEXT_CELL, ns / 1e6, 6);
     return n + snprintf(buf + n, MR_TEXT_CELL - (size_t)n, " ms");
 }
 
-int mr_table_human(const struct mr_column *column, const struct mr_cell *cell,
-                   char buf[MR_TEXT_CELL])
+int mr_table_human(const struct mr_column *column, enum mr_time_unit time,
+                   const struct mr_cell *cell, char buf[MR_TEXT_CELL])
 {
     double value = cell->real;
     switch (column->unit) {
     case MR_UNIT_NS:
-        return put_time(column, value, buf);
+        return put_time(column, time, value, buf);
     case MR_UNIT_BYTES:
         return put_scaled(buf, value, MR_TEXT_BYTES_1000);
     case MR_UNIT_BYTES_PER_S:

@@ -46,17 +46,25 @@ static void put_csv_text(const char *text, FILE *to, bool terminal)
         put_csv_plain(text, to);
 }
 
-static void put_csv_cell(const struct mr_column *column, const struct mr_cell *cell, FILE *to,
-                         bool terminal)
+/* Whether it is written as the integer that it is. */
+static bool is_whole(const struct mr_column *column, enum mr_time_unit time,
+                     const struct mr_cell *cell)
+{
+    return cell->type == MR_CELL_INT && column->unit != MR_UNIT_BYTES &&
+           column->unit != MR_UNIT_BYTES_PER_S &&
+           (column->unit != MR_UNIT_NS || time <= MR_TIME_NS);
+}
+
+static void put_csv_cell(const struct mr_column *column, enum mr_time_unit time,
+                         const struct mr_cell *cell, FILE *to, bool terminal)
 {
     char text[32];
     if (cell->type == MR_CELL_TEXT)
         put_csv_text(cell->text, to, terminal);
-    else if (cell->type == MR_CELL_INT && column->unit != MR_UNIT_BYTES &&
-             column->unit != MR_UNIT_BYTES_PER_S)
+    else if (is_whole(column, time, cell))
         fprintf(to, "%" PRId64, cell->integer);
     else if (cell->type != MR_CELL_EMPTY && isfinite(cell->real))
-        fputs(mr_f64_to_text(mr_table_machine(column, cell->real), text), to);
+        fputs(mr_f64_to_text(mr_table_machine(column, time, cell->real), text), to);
 }
 
 int mr_table_write_csv(const struct mr_table *table, FILE *to)
@@ -64,7 +72,7 @@ int mr_table_write_csv(const struct mr_table *table, FILE *to)
     bool terminal = isatty(fileno(to));
     errno = 0; /* isatty() sets errno for files */
     for (uint32_t c = 0; c < table->n_columns; c++) {
-        char *head = mr_table_head(&table->columns[c].head);
+        char *head = mr_table_head(&table->columns[c].head, table->time_unit);
         if (!head)
             return -ENOMEM;
         if (c)
@@ -78,7 +86,7 @@ int mr_table_write_csv(const struct mr_table *table, FILE *to)
             struct mr_cell cell = mr_table_cell(table, r, c);
             if (c)
                 putc(',', to);
-            put_csv_cell(&table->columns[c].head, &cell, to, terminal);
+            put_csv_cell(&table->columns[c].head, table->time_unit, &cell, to, terminal);
         }
         fputs("\r\n", to);
     }
@@ -87,17 +95,16 @@ int mr_table_write_csv(const struct mr_table *table, FILE *to)
 }
 
 static void put_json_cell(struct mr_json *json, const char *key, const struct mr_column *column,
-                          const struct mr_cell *cell)
+                          enum mr_time_unit time, const struct mr_cell *cell)
 {
     if (cell->type == MR_CELL_EMPTY)
         mr_json_null(json, key);
     else if (cell->type == MR_CELL_TEXT)
         mr_json_string(json, key, cell->text);
-    else if (cell->type == MR_CELL_INT && column->unit != MR_UNIT_BYTES &&
-             column->unit != MR_UNIT_BYTES_PER_S)
+    else if (is_whole(column, time, cell))
         mr_json_int(json, key, cell->integer);
     else
-        mr_json_double(json, key, mr_table_machine(column, cell->real));
+        mr_json_double(json, key, mr_table_machine(column, time, cell->real));
 }
 
 /* One JSON writer per row, so that memory use does not grow with the table. */
@@ -110,7 +117,7 @@ static int put_json_row(const struct mr_table *table, uint64_t row, char *const 
     mr_json_object(json, NULL);
     for (uint32_t c = 0; c < table->n_columns; c++) {
         struct mr_cell cell = mr_table_cell(table, row, c);
-        put_json_cell(json, heads[c], &table->columns[c].head, &cell);
+        put_json_cell(json, heads[c], &table->columns[c].head, table->time_unit, &cell);
     }
     mr_json_object_end(json);
     int64_t bytes = mr_json_finish(json, &text);
@@ -126,7 +133,7 @@ int mr_table_write_json(const struct mr_table *table, FILE *to)
     int rc = heads ? 0 : -ENOMEM;
     errno = 0;
     for (uint32_t c = 0; c < table->n_columns && rc == 0; c++) {
-        heads[c] = mr_table_head(&table->columns[c].head);
+        heads[c] = mr_table_head(&table->columns[c].head, table->time_unit);
         rc = heads[c] ? 0 : -ENOMEM;
     }
     fputs("[", to);

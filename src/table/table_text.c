@@ -8,16 +8,21 @@
 #define MIN_TEXT 16 /* a text is not cut below this */
 #define MIN_LAST 40 /* nor the last column's, which names the row */
 
-static const char *cell_text(const void *arg, uint64_t row, uint32_t c, char buf[MR_TEXT_CELL])
+const char *mr_table_cell_text(const struct mr_table *table, uint64_t row, uint32_t c,
+                               char buf[MR_TEXT_CELL])
 {
-    const struct mr_table *table = arg;
     struct mr_cell cell = mr_table_cell(table, row, c);
     if (cell.type == MR_CELL_TEXT)
         return cell.text;
     if (cell.type == MR_CELL_EMPTY)
         return "-";
-    mr_table_human(&table->columns[c].head, &cell, buf);
+    mr_table_human(&table->columns[c].head, table->time_unit, &cell, buf);
     return buf;
+}
+
+static const char *cell_text(const void *arg, uint64_t row, uint32_t c, char buf[MR_TEXT_CELL])
+{
+    return mr_table_cell_text(arg, row, c, buf);
 }
 
 static int write_rows(const struct mr_table *table, uint32_t width, FILE *to)
@@ -69,6 +74,8 @@ int mr_table_write(const struct mr_table *table, enum mr_table_format format, FI
     int rc = 0;
     if (format == MR_TABLE_TEXT)
         return mr_table_write_text(table, 0, to);
-    rc = format == MR_TABLE_CSV ? mr_table_write_csv(table, to) : mr_table_write_json(table, to);
+    rc = format == MR_TABLE_CSV    ? mr_table_write_csv(table, to)
+         : format == MR_TABLE_JSON ? mr_table_write_json(table, to)
+                                   : mr_table_write_markdown(table, to);
     return rc ? mr_error_errno(-rc, "writing a table") : 0;
 }

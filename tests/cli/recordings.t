@@ -157,3 +157,11 @@ millrace report: two.json: 2 processes make CUDA calls in it: expected a trace o
 [1]
 $ millrace report "$TEST_DATA/cupy.sqlite.gz" 2>&1 | sed 's#: .*/cupy#: cupy#'
 millrace report: cupy.sqlite.gz: is no JSON within: only Kineto traces are read compressed; gunzip a recording first
+# The range of waiting for data can be named; one that is not there is an error.
+$ for n in '' '--loader load' '--loader copy'; do millrace report mnist_w2.sqlite -r idle_breakdown $n -f csv | grep 'waiting for the loader' | tr -d '\r' | cut -d, -f3,4,9; done
+waiting for the loader,3621424.8,19
+waiting for the loader,3621424.8,19
+waiting for the loader,168821.1,19
+$ millrace report mnist_w2.sqlite -r idle_breakdown --loader nowhere
+millrace report: range nowhere: the process that uses the device has no NVTX range of this name; leave it out, or see the names in the report nvtx_sum
+[2]

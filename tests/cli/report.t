@@ -80,7 +80,7 @@ OS runtime calls (osrt_sum)
 $ millrace report run.sqlite -r nvtx_sum --json -n 1 | tr -d ' \n' | sed 's/"config".*//; s/"version":"[^"]*",//'
 {"command":"report","recording":"run.sqlite","reports":[{"report":"nvtx_sum","note":null,"columns":[{"name":"Time","unit":"percent"},{"name":"TotalTime","unit":"ns"},{"name":"Instances","unit":null},{"name":"Avg","unit":"ns"},{"name":"Med","unit":"ns"},{"name":"Min","unit":"ns"},{"name":"Max","unit":"ns"},{"name":"StdDev","unit":"ns"},{"name":"Style","unit":null},{"name":"Range","unit":null}],"rows":[[52,3900000,10,390000,390000,390000,390000,0,"PushPop",":step"]]}],
 $ millrace report run.sqlite -r osrt_sum --range forward
-OS runtime calls (osrt_sum)
+OS runtime calls (osrt_sum): begun inside range forward
 
   Time  Total Time  Num Calls       Avg       Med       Min       Max    StdDev  Name
 ------  ----------  ---------  --------  --------  --------  --------  --------  ----
@@ -142,4 +142,4 @@ millrace report: text.sqlite: is not a recording: it is neither a SQLite databas
 $ head -c 40000 run.sqlite >cut.sqlite; millrace report cut.sqlite 2>&1 | grep -c .
 1
 $ millrace report --list | grep -c '^[a-z_]*_\(sum\|trace\|ops\)  *[A-Z]'
-12
+21

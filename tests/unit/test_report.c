@@ -236,23 +236,35 @@ static void windows_and_their_complements_make_the_whole(void **state)
     check_sums(SPAN / 3, SPAN / 2);
 }
 
+/* Whether a kernel, or the call that launched it, began inside of a range: of any process, or of
+ * its own. */
+static bool is_inside(uint32_t kernel, const char *range, bool by_time)
+{
+    uint64_t at = events[kernel].start - (by_time ? 0 : MAKE_LATENCY);
+    for (uint32_t k = 0; k < N; k++)
+        if (events[k].what == RANGE && strcmp(events[k].name, range) == 0 &&
+            at >= events[k].start && at < events[k].end &&
+            (by_time || (k < N / 2) == (kernel < N / 2)))
+            return true;
+    return false;
+}
+
 static void ranges_take_what_begins_inside(void **state)
 {
+    static const char *const ranges[] = {"range_3", "@range_3"};
     (void)state;
     struct mr_recording *recording = open_at(PATH);
     struct mr_report_opts opts;
     mr_report_opts_init(&opts);
-    for (opts.range = "range_3"; opts.range;
-         opts.range = strcmp(opts.range, "range_3") ? NULL : "@range_3") {
+    for (int k = 0; k < 4; k++) {
         uint64_t want = 0;
-        for (uint32_t i = 0; i < N; i++) {
-            bool in = false;
-            for (uint32_t k = 0; k < N && events[i].what == KERNEL; k++)
-                in = in || (events[k].what == RANGE && strcmp(events[k].name, ":range_3") == 0 &&
-                            events[i].start >= events[k].start && events[i].start < events[k].end);
-            want += in;
-        }
+        opts.range = ranges[k % 2];
+        opts.by_time = k / 2;
+        for (uint32_t i = 0; i < N; i++)
+            want += events[i].what == KERNEL && is_inside(i, ":range_3", opts.by_time);
         struct mr_table *table = report(recording, "cuda_gpu_kern_sum", &opts);
+        assert_non_null(
+            strstr(mr_table_title(table), opts.by_time ? ": begun inside" : ": launched inside"));
         assert_int_equal(sum_of(table, "Instances"), want);
         mr_table_destroy(table);
     }
@@ -487,6 +499,7 @@ static void domains_and_open_ranges(void **state)
     mr_table_destroy(table);
     struct mr_report_opts opts;
     mr_report_opts_init(&opts);
+    opts.by_time = 1; /* their calls begin with the recording */
     for (int i = 0; i < 2; i++) {
         opts.range = i ? "step@torch" : "torch@step";
         table = report(recording, "cuda_gpu_kern_sum", &opts);
