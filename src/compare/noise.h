@@ -8,7 +8,10 @@
  * blocks' means over its standard error is compared with what random relabellings of the blocks
  * give: the studentized permutation test of Chung and Romano (Exact and asymptotically robust
  * permutation tests, Annals of Statistics 41, 2013). It needs no normal distribution, and no equal
- * spreads. What correlation is left between neighbouring blocks widens the standard error (Zwiers
+ * spreads. So that one long step (a checkpoint, a last one that is cut short) does not hide what
+ * all others say, the blocks' ranks are tested in the same way (Neubert and Brunner: A studentized
+ * permutation test for the non-parametric Behrens-Fisher problem, Computational Statistics & Data
+ * Analysis 51, 2007), and p is twice the smaller of both. What correlation is left between neighbouring blocks widens the standard error (Zwiers
  * and von Storch: Taking serial correlation into account in tests of the mean, Journal of Climate
  * 8, 1995).
  *

@@ -72,9 +72,10 @@ static void note_steps(const struct mr_compared *c, struct mr_table *table)
                       strcmp(a->how, b->how) ? b->how : "");
     if (noise->known)
         mr_table_add_note(table,
-                          "P: permutation test of %" PRIu64 " and %" PRIu64 " blocks of %" PRIu64
-                          " and %" PRIu64 " steps (Chung, Romano 2013), two-sided. A change "
-                          "is one of at least %g%% with a P of at most %g%%",
+                          "P: permutation tests of the means and ranks of %" PRIu64 " and %" PRIu64
+                          " blocks of %" PRIu64 " and %" PRIu64
+                          " steps (Chung, Romano 2013), two-sided. A change is one of at least "
+                          "%g%% with a P of at most %g%%",
                           noise->n_blocks[0], noise->n_blocks[1], noise->block[0], noise->block[1],
                           c->least_percent, 100 * MR_NOISE_RATE);
 }
