@@ -334,6 +334,17 @@ static inline void mr_timeline_opts_init(struct mr_timeline_opts *opts)
 MR_API int mr_timeline_write(struct mr_recording *recording, const char *path,
                              enum mr_timeline_format format, const struct mr_timeline_opts *opts);
 
+/*
+ * Draws two recordings in one picture: the processes and devices of `before` are marked A, those of
+ * `after` B. The clock of one is moved so that their first steps after warming up begin together
+ * (without steps their first device work); opts.from_ns and to_ns are of the moved clock. Forms of
+ * launches, sampled metrics and memory are not shown.
+ * opts: NULL: the defaults. Returns 0 or an error as above; MR_ELIMIT: too many events.
+ */
+MR_API int mr_timeline_write_pair(struct mr_recording *before, struct mr_recording *after,
+                                  const char *path, enum mr_timeline_format format,
+                                  const struct mr_timeline_opts *opts);
+
 #ifdef __cplusplus
 }
 #endif
