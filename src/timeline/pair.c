@@ -202,6 +202,24 @@ static int label(struct pair *pair, int side, uint32_t name, uint32_t *out_name)
     return 0;
 }
 
+/* Added to the second one's processes and threads where both have the same: Perfetto takes those of
+ * one number as one. */
+#define OTHER_NUMBERS 10000000u
+
+static void part_numbers(struct pair *pair)
+{
+    const struct mr_recording *a = pair->rec[BEFORE];
+    struct mr_recording *out = &pair->joined;
+    bool same = false;
+    for (uint32_t i = 0; i < a->n_processes && !same; i++)
+        for (uint32_t k = a->n_processes; k < out->n_processes && !same; k++)
+            same = out->processes[i].pid == out->processes[k].pid;
+    for (uint32_t k = a->n_processes; k < out->n_processes && same; k++)
+        out->processes[k].pid += OTHER_NUMBERS;
+    for (uint32_t k = a->n_threads; k < out->n_threads && same; k++)
+        out->threads[k].tid += OTHER_NUMBERS;
+}
+
 static int label_all(struct pair *pair)
 {
     struct mr_recording *out = &pair->joined;
@@ -242,6 +260,7 @@ static int join(struct pair *pair)
     int rc = join_arrays(pair);
     if (rc < 0)
         return rc;
+    part_numbers(pair);
     rc = label_all(pair);
     if (rc < 0)
         return rc;
