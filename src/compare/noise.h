@@ -11,9 +11,9 @@
  * spreads. So that one long step (a checkpoint, a last one that is cut short) does not hide what
  * all others say, the blocks' ranks are tested in the same way (Neubert and Brunner: A studentized
  * permutation test for the non-parametric Behrens-Fisher problem, Computational Statistics & Data
- * Analysis 51, 2007), and p is twice the smaller of both. What correlation is left between neighbouring blocks widens the standard error (Zwiers
- * and von Storch: Taking serial correlation into account in tests of the mean, Journal of Climate
- * 8, 1995).
+ * Analysis 51, 2007), and p is twice the smaller of both. What correlation is left between
+ * neighbouring blocks widens the standard error (Zwiers and von Storch: Taking serial correlation
+ * into account in tests of the mean, Journal of Climate 8, 1995).
  *
  *     struct mr_noise noise;
  *     mr_noise_test(before, n_before, after, n_after, &noise);
