@@ -68,7 +68,7 @@ static const struct mr_option table[] = {
     {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s",
      .help = "Only events that begin before this time; 0: the end"},
     {"step", 0, MR_OPT_STRING, AT(step), .meta = "NAME",
-     .help = "The NVTX range that is a step, for step_breakdown"},
+     .help = "The NVTX range that is a step, for step_breakdown and --diff"},
     {"loader", 0, MR_OPT_STRING, AT(loader), .meta = "NAME",
      .help = "The NVTX range in which the program waits for data, for idle_breakdown; default: "
              "known names (DataLoader.__next__, data, load, ...), then waits in system calls"},
@@ -78,16 +78,20 @@ static const struct mr_option table[] = {
      .help = "Do not cut long names to the width of the terminal"},
     {"list", 'l', MR_OPT_FLAG, AT(list), .help = "List the available reports instead"},
     {"diff", 0, MR_OPT_FLAG, AT(diff),
-     .help = "Compare two recordings, FILE before and FILE after; the exit status is 1 when "
-             "something got slower",
+     .help = "Compare two recordings, FILE before and FILE after, by their steps; the exit status "
+             "is 1 if the step got slower beyond noise. With -r: row by row; REPORT is "
+             "cuda_gpu_kern_sum, cuda_gpu_mem_time_sum, cuda_gpu_sum, cuda_api_sum, nvtx_sum or "
+             "all, and the exit status is 1 if a row got slower",
      .group = "Comparison"},
-    {"threshold", 0, MR_OPT_DOUBLE, AT(threshold), "10", 0, 1e6, "%",
-     .help = "Percent of total time by which a kernel, kind of copy, call or NVTX range must "
-             "change to count",
+    {"threshold", 0, MR_OPT_DOUBLE, AT(threshold), "0", 0, 1e6, "%",
+     .help = "Percent by which the mean step must change to count, beyond noise; with -r the total "
+             "time of a row; 0: 1% of a step, 10% of a row",
      .group = "Comparison"},
     CLI_COMMON_OPTIONS,
     {NULL},
 };
+
+#define ROW_PERCENT 10 /* by which a row must change to count, unless --threshold says */
 
 static const char default_reports[] =
     "nvtx_sum,osrt_sum,cuda_api_sum,cuda_gpu_kern_sum,cuda_gpu_mem_time_sum,cuda_gpu_mem_size_sum";
@@ -298,14 +302,15 @@ static int make_all(const struct options *o, struct mr_recording *recording, con
     return code;
 }
 
-static int compare(struct options *o, char **paths)
+/* ---- two recordings ---- */
+
+static int compare_rows(struct options *o, struct mr_recording *const rec[2], char **paths)
 {
-    struct mr_recording *before = NULL, *after = NULL;
     struct mr_table *made = NULL;
     uint64_t slower = 0;
-    int rc = mr_recording_open(paths[0], &before), code = CLI_OK;
-    rc = rc ? rc : mr_recording_open(paths[1], &after);
-    rc = rc ? rc : mr_report_diff(before, after, o->threshold, &slower, &made);
+    double threshold = o->threshold > 0 ? o->threshold : ROW_PERCENT;
+    int code = CLI_OK;
+    int rc = mr_report_diff_rows(rec[0], rec[1], o->report, threshold, &slower, &made);
     if (rc == 0 && o->sort)
         rc = mr_table_sort(made, o->sort + (*o->sort == '-'), *o->sort == '-');
     if (rc == 0 && o->limit)
@@ -320,7 +325,7 @@ static int compare(struct options *o, char **paths)
     if (json) {
         mr_json_string(json, "before", paths[0]);
         mr_json_string(json, "after", paths[1]);
-        mr_json_double(json, "threshold_percent", o->threshold);
+        mr_json_double(json, "threshold_percent", threshold);
         mr_json_uint(json, "slower", slower);
         mr_json_array(json, "reports");
         put_table(json, "diff", made);
@@ -328,10 +333,90 @@ static int compare(struct options *o, char **paths)
         code = cli_json_end(json);
     }
     mr_table_destroy(made);
-    mr_recording_close(before);
-    mr_recording_close(after);
     o->slower = code == CLI_OK && slower > 0;
     return code != CLI_OK ? code : slower ? CLI_FAILED : CLI_OK;
+}
+
+static int put_comparison(const struct options *o, const struct mr_comparison *made,
+                          const struct mr_step_change *step, char **paths)
+{
+    static const char *const changes[] = {"same", "slower", "faster", "cannot tell"};
+    struct mr_json *json = cli_json_begin("report");
+    const char *name;
+    struct mr_table *part;
+    if (!json)
+        return CLI_FAILED;
+    mr_json_string(json, "before", paths[0]);
+    mr_json_string(json, "after", paths[1]);
+    mr_json_string(json, "summary", mr_comparison_summary(made));
+    mr_json_object(json, "step");
+    mr_json_string(json, "change", changes[step->change]);
+    mr_json_uint(json, "n_before", step->n_before);
+    mr_json_uint(json, "n_after", step->n_after);
+    mr_json_double(json, "before_ns", step->before_ns);
+    mr_json_double(json, "after_ns", step->after_ns);
+    mr_json_double(json, "p", step->p);
+    mr_json_object_end(json);
+    mr_json_array(json, "reports");
+    for (uint32_t i = 0; (part = mr_comparison_table(made, i, &name)); i++)
+        put_table(json, name, part);
+    mr_json_array_end(json);
+    return cli_json_end_config(json, table, o);
+}
+
+static int print_comparison(const struct options *o, const struct mr_comparison *made)
+{
+    const char *name;
+    struct mr_table *part;
+    int code = CLI_OK;
+    if (format_of(o) == MR_TABLE_TEXT) {
+        cli_paragraphs(o->out, mr_comparison_summary(made), 0);
+        putc('\n', o->out);
+    }
+    for (uint32_t i = 0; code == CLI_OK && (part = mr_comparison_table(made, i, &name)); i++)
+        code = print_next(o, part, name, i == 0);
+    if (format_of(o) == MR_TABLE_JSON)
+        fputs("]\n", o->out);
+    return code;
+}
+
+static int compare_steps(struct options *o, struct mr_recording *const rec[2], char **paths)
+{
+    struct mr_compare_opts opts;
+    struct mr_comparison *made;
+    struct mr_step_change step = {.size = sizeof step};
+    struct mr_table *part;
+    mr_compare_opts_init(&opts);
+    opts.step = o->step;
+    if (o->threshold > 0)
+        opts.least_percent = o->threshold;
+    int rc = mr_compare(rec[0], rec[1], &opts, &made);
+    if (rc)
+        return cli_error(rc);
+    mr_comparison_step(made, &step);
+    for (uint32_t i = 0; o->limit && (part = mr_comparison_table(made, i, NULL)); i++)
+        mr_table_limit(part, o->limit);
+    int code = o->common.json ? put_comparison(o, made, &step, paths) : print_comparison(o, made);
+    mr_comparison_destroy(made);
+    o->slower = code == CLI_OK && step.change == MR_CHANGE_SLOWER;
+    return o->slower ? CLI_FAILED : code;
+}
+
+static int compare(struct options *o, char **paths)
+{
+    struct mr_recording *rec[2] = {NULL, NULL};
+    if (o->sort && !o->report)
+        return cli_misuse("--sort: with --diff only for --report, which compares row by row");
+    if (o->range || o->from || o->to)
+        return cli_misuse("--diff compares whole recordings: expected no --range, --from or --to");
+    int rc = mr_recording_open(paths[0], &rec[0]);
+    rc = rc ? rc : mr_recording_open(paths[1], &rec[1]);
+    int code = rc          ? cli_error(rc)
+               : o->report ? compare_rows(o, rec, paths)
+                           : compare_steps(o, rec, paths);
+    mr_recording_close(rec[0]);
+    mr_recording_close(rec[1]);
+    return code;
 }
 
 static int report(struct options *o, char **args)
@@ -405,9 +490,13 @@ static const struct cli_note json[] = {
                 "columns' order; times in ns, sizes in bytes, rates in bytes/s)"},
     {"list", "With --list, and nothing else: name and help of each report"},
     {"before", "With --diff: the first file; after: the second one"},
-    {"threshold_percent", "With --diff: --threshold"},
-    {"slower", "With --diff: how many kernels, kinds of copies, calls and NVTX ranges got slower "
-               "by more than that"},
+    {"summary", "With --diff: the step's change in a line, and what else changed most"},
+    {"step", "With --diff: change (same, slower, faster, cannot tell), n_before and n_after "
+             "(steps), before_ns and after_ns (the mean step), p (of the test of noise, 0 to 1). "
+             "The reports are then steps, copies, longest_copy and findings"},
+    {"threshold_percent", "With --diff -r: --threshold"},
+    {"slower", "With --diff -r: how many kernels, kinds of copies, calls and NVTX ranges got "
+               "slower by more than that"},
     {"config", "The options, defaults included"},
     {NULL},
 };
@@ -422,8 +511,10 @@ static const struct cli_note examples[] = {
      "The kernels that ranges named train launched, by their short names"},
     {"millrace report run.sqlite --timeunit ms -o run.md",
      "The summaries as Markdown, with times in ms"},
-    {"millrace report --diff before.sqlite after.sqlite --threshold 5",
-     "For CI: exit status 1 when something got slower"},
+    {"millrace report --diff before.sqlite after.sqlite",
+     "For CI: exit status 1 when the step got slower beyond noise"},
+    {"millrace report --diff before.sqlite after.sqlite -r cuda_gpu_kern_sum --threshold 5",
+     "Kernel by kernel: exit status 1 when one got slower by more than 5%"},
     {NULL},
 };
 

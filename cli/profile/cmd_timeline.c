@@ -9,7 +9,7 @@ struct options {
     struct cli_common common;
     char *output, *title;
     uint64_t from, to;
-    int format, force, whole;
+    int format, force, whole, diff;
 };
 
 enum { BY_NAME, PERFETTO, HTML, SVG, FOLDED };
@@ -24,7 +24,8 @@ static const struct mr_option table[] = {
              ".perfetto-trace, .folded), html without "
              "one. folded: sampled Python stacks, a line each, for flame graph tools"},
     {"output", 'o', MR_OPT_STRING, AT(output), .meta = "OUT",
-     .help = "The file to write; default: FILE with the format's ending, beside it"},
+     .help = "The file to write; default: FILE with the format's ending, beside it; with --diff "
+             "beside AFTER"},
     {"from", 0, MR_OPT_DURATION, AT(from), "0", .unit = "s",
      .help = "Only events that end at this time or later"},
     {"to", 0, MR_OPT_DURATION, AT(to), "0", .unit = "s",
@@ -33,6 +34,10 @@ static const struct mr_option table[] = {
      .help = "Pictures: show the whole recording, even if it has steps or device work"},
     {"title", 0, MR_OPT_STRING, AT(title), .meta = "TEXT",
      .help = "The picture's title; default: the recorded command"},
+    {"diff", 0, MR_OPT_FLAG, AT(diff),
+     .help =
+         "Draw two recordings in one picture, FILE before and FILE after, marked A and B; their "
+         "first steps after warming up begin together"},
     {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace OUT when it exists"},
     CLI_COMMON_OPTIONS,
     {NULL},
@@ -95,9 +100,10 @@ static int tell(const struct options *o, const char *path, int format, uint64_t 
     return CLI_OK;
 }
 
-static int write_picture(const struct options *o, const char *file, const char *path, int format)
+/* Of one recording, or two of which the first is before the second. */
+static int write_picture(const struct options *o, char **files, const char *path, int format)
 {
-    struct mr_recording *recording;
+    struct mr_recording *rec[2] = {NULL, NULL};
     struct mr_timeline_opts opts;
     uint64_t events = 0;
     mr_timeline_opts_init(&opts);
@@ -106,11 +112,14 @@ static int write_picture(const struct options *o, const char *file, const char *
     opts.title = o->title;
     opts.whole = o->whole;
     opts.out_events = &events;
-    int rc = mr_recording_open(file, &recording);
-    if (rc)
-        return cli_error(rc);
-    rc = mr_timeline_write(recording, path, library_formats[format], &opts);
-    mr_recording_close(recording);
+    int rc = mr_recording_open(files[0], &rec[0]);
+    if (rc == 0 && o->diff)
+        rc = mr_recording_open(files[1], &rec[1]);
+    if (rc == 0)
+        rc = o->diff ? mr_timeline_write_pair(rec[0], rec[1], path, library_formats[format], &opts)
+                     : mr_timeline_write(rec[0], path, library_formats[format], &opts);
+    mr_recording_close(rec[0]);
+    mr_recording_close(rec[1]);
     return rc ? cli_error(rc) : tell(o, path, format, events);
 }
 
@@ -118,8 +127,10 @@ static int run(void *options, int n_args, char **args)
 {
     const struct options *o = options;
     char *named = NULL;
-    (void)n_args;
     int format = o->format, code = CLI_OK;
+    if (n_args != 1 + (o->diff != 0))
+        return cli_misuse(o->diff ? "--diff: expected two recordings, before and after"
+                                  : "one recording at a time; --diff draws two");
     if (format == BY_NAME && o->output) {
         format = format_of(o->output);
         if (format == BY_NAME && cli_ends_in(o->output, ".png"))
@@ -132,14 +143,14 @@ static int run(void *options, int n_args, char **args)
     if (format == BY_NAME)
         format = HTML;
     if (!o->output)
-        code = name_output(args[0], format, &named);
+        code = name_output(args[n_args - 1], format, &named);
     const char *path = o->output ? o->output : named;
-    if (code == CLI_OK)
-        code = cli_input_add(args[0]);
+    for (int i = 0; i < n_args && code == CLI_OK; i++)
+        code = cli_input_add(args[i]);
     if (code == CLI_OK)
         code = cli_output_claim(path, CLI_PICTURE, o->force);
     if (code == CLI_OK)
-        code = write_picture(o, args[0], path, format);
+        code = write_picture(o, args, path, format);
     free(named);
     return code;
 }
@@ -158,6 +169,8 @@ static const struct cli_note examples[] = {
                                          "without a network"},
     {"millrace timeline --from 2s --to 2.5s -o step.svg report1.sqlite",
      "A picture of half a second, for a README"},
+    {"millrace timeline --diff before.sqlite after.sqlite -o both.html",
+     "Two recordings, step by step"},
     {"millrace timeline -o run.pftrace report1.nsys.sqlite", "A trace for ui.perfetto.dev of a "
                                                              "recording exported by nsys"},
     {NULL, NULL},
@@ -166,7 +179,7 @@ static const struct cli_note examples[] = {
 const struct cli_command cli_timeline = {
     .name = "timeline",
     .summary = "Draw a recording: an interactive page, a Perfetto trace, a picture",
-    .synopsis = "[options] FILE",
+    .synopsis = "[options] FILE | --diff BEFORE AFTER",
     .text =
         "Draws a recording made by millrace profile or by nsys export --type sqlite, or a Kineto "
         "trace of torch.profiler (.json, .json.gz).\n\n"
@@ -182,7 +195,7 @@ const struct cli_command cli_timeline = {
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 1,
-    .max_args = 1,
+    .max_args = 2,
     .json = json_notes,
     .examples = examples,
     .run = run,

@@ -125,6 +125,15 @@ MR_API int mr_report_make(struct mr_recording *recording, const char *name,
 MR_API int mr_report_diff(struct mr_recording *before, struct mr_recording *after,
                           double threshold_percent, uint64_t *out_changed, struct mr_table **out);
 
+/*
+ * The same of some reports' rows only.
+ * reports: names, separated by commas, of cuda_gpu_kern_sum, cuda_gpu_mem_time_sum, cuda_gpu_sum,
+ * cuda_api_sum and nvtx_sum; "all" or NULL: all rows. MR_EOPTION: another name.
+ */
+MR_API int mr_report_diff_rows(struct mr_recording *before, struct mr_recording *after,
+                               const char *reports, double threshold_percent, uint64_t *out_changed,
+                               struct mr_table **out);
+
 /* ---- tables ---- */
 
 enum mr_unit {
@@ -256,6 +265,71 @@ MR_API const struct mr_finding *mr_advice_get(const struct mr_advice *advice, ui
 /* Frees the advice and its findings. NULL is allowed. */
 MR_API void mr_advice_destroy(struct mr_advice *advice);
 
+/* ---- before and after ---- */
+
+/* What became of something from one recording to the next. */
+enum mr_change {
+    MR_CHANGE_NONE,   /* within noise, or less than the least change that counts */
+    MR_CHANGE_SLOWER, /* beyond noise */
+    MR_CHANGE_FASTER,
+    MR_CHANGE_CANNOT_TELL /* no steps, or too few for any difference to be beyond noise */
+};
+
+struct mr_step_change {
+    size_t size;                /* of this struct, set by the caller */
+    enum mr_change change;      /* of the mean step */
+    uint64_t n_before, n_after; /* steps after warming up */
+    double before_ns, after_ns; /* the mean step; 0: no steps */
+    double p;                   /* of the test of noise, 0 to 1 */
+};
+
+struct mr_compare_opts {
+    size_t size;          /* of this struct, set by mr_compare_opts_init() */
+    const char *step;     /* as in mr_report_opts */
+    double least_percent; /* changes below it are none: runs of one program differ by that much */
+};
+
+/* Sets opts to the defaults: least_percent 1. C and C++ call mr_compare_opts_init(); see
+ * millrace.h. */
+MR_API void mr_compare_opts_fill(struct mr_compare_opts *opts, size_t size);
+static inline void mr_compare_opts_init(struct mr_compare_opts *opts)
+{
+    mr_compare_opts_fill(opts, sizeof *opts);
+}
+
+struct mr_comparison;
+
+/*
+ * Compares the steps of two recordings: of each, the process and device with the most work.
+ * The mean step changed if a permutation test of blocks of steps gives a p of at most 1%, and if
+ * the change is least_percent or more: of pairs without a difference, at most 1% are called
+ * different (docs/profiling.md).
+ * opts: NULL: the defaults. [out] out: on success; free it with mr_comparison_destroy(). It does
+ * not need the recordings any more.
+ * Returns 0, also for recordings without steps (MR_CHANGE_CANNOT_TELL); or an error as above;
+ * MR_EOPTION: no such range, or a least_percent below 0.
+ */
+MR_API int mr_compare(struct mr_recording *before, struct mr_recording *after,
+                      const struct mr_compare_opts *opts, struct mr_comparison **out);
+
+/* The mean step. [out] out: all but size. Returns 0, or MR_EMISUSE for a wrong out->size. */
+MR_API int mr_comparison_step(const struct mr_comparison *comparison, struct mr_step_change *out);
+
+/* One line: the step, and what changed most. Owned by the comparison. */
+MR_API const char *mr_comparison_summary(const struct mr_comparison *comparison);
+
+/*
+ * The i-th table; NULL after the last. [out] out_name: "steps" (where a step's time goes, with the
+ * same test for each part), "copies" (by direction and kind of memory), "longest_copy" (one row for
+ * each recording) or "findings" (gone, new, remaining); may be NULL. Both are owned by the
+ * comparison.
+ */
+MR_API struct mr_table *mr_comparison_table(const struct mr_comparison *comparison, uint32_t i,
+                                            const char **out_name);
+
+/* Frees a comparison and its tables. NULL is allowed. */
+MR_API void mr_comparison_destroy(struct mr_comparison *comparison);
+
 /* ---- timelines ---- */
 
 enum mr_timeline_format {
@@ -285,6 +359,17 @@ static inline void mr_timeline_opts_init(struct mr_timeline_opts *opts)
  * Returns 0 or an error as above. */
 MR_API int mr_timeline_write(struct mr_recording *recording, const char *path,
                              enum mr_timeline_format format, const struct mr_timeline_opts *opts);
+
+/*
+ * Draws two recordings in one picture: the processes and devices of `before` are marked A, those of
+ * `after` B. The clock of one is moved so that their first steps after warming up begin together
+ * (without steps their first device work); opts.from_ns and to_ns are of the moved clock. Forms of
+ * launches, sampled metrics and memory are not shown.
+ * opts: NULL: the defaults. Returns 0 or an error as above; MR_ELIMIT: too many events.
+ */
+MR_API int mr_timeline_write_pair(struct mr_recording *before, struct mr_recording *after,
+                                  const char *path, enum mr_timeline_format format,
+                                  const struct mr_timeline_opts *opts);
 
 #ifdef __cplusplus
 }

@@ -271,9 +271,9 @@ class Recording:
                 return Timeline(file.read())
 
     def diff(self, after: Recording, *, threshold: float = 10) -> Table:
-        """Compares this recording with a later one, as `millrace report --diff`: a row for each
-        kernel, kind of copy, call and range. threshold: of changes, in percent; rows beyond it come
-        first."""
+        """Compares this recording with a later one, as `millrace report --diff -r all`: a row for
+        each kernel, kind of copy, call and range. threshold: of changes, in percent; rows beyond it
+        come first."""
         first, second = sorted((self, after), key=id)
         with first._lock:
             if second is first:

@@ -204,19 +204,103 @@ static int add_ranges(struct mr_recording *recording, struct mr_sum **sums, uint
     return 0;
 }
 
-int mr_report_diff(struct mr_recording *before, struct mr_recording *after,
-                   double threshold_percent, uint64_t *out_changed, struct mr_table **out)
+/* ---- some of the rows ---- */
+
+static const struct {
+    const char *report, *category;
+} reports_of[] = {{"cuda_gpu_kern_sum", "CUDA_KERNEL"},
+                  {"cuda_gpu_mem_time_sum", "MEMORY_OPER"},
+                  {"cuda_gpu_sum", "CUDA_KERNEL"},
+                  {"cuda_gpu_sum", "MEMORY_OPER"},
+                  {"cuda_api_sum", "CUDA_API"},
+                  {"nvtx_sum", "NVTX_RANGE"},
+                  {"all", "CUDA_KERNEL"},
+                  {"all", "MEMORY_OPER"},
+                  {"all", "CUDA_API"},
+                  {"all", "NVTX_RANGE"}};
+
+/* Whether a comma-separated list of names has one of this report. */
+static bool lists(const char *names, const char *report)
+{
+    size_t n = strlen(report);
+    for (const char *at = names; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, report, n) == 0 && (at[n] == 0 || at[n] == ','))
+            return true;
+    }
+    return false;
+}
+
+static int check_reports(const char *names)
+{
+    for (const char *at = names; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        size_t n = strcspn(at, ","), i = 0;
+        while (i < MR_COUNT(reports_of) &&
+               (strlen(reports_of[i].report) != n || strncmp(reports_of[i].report, at, n) != 0))
+            i++;
+        if (i == MR_COUNT(reports_of))
+            return mr_error_set(MR_EOPTION,
+                                "report \"%.*s\": rows are compared of cuda_gpu_kern_sum, "
+                                "cuda_gpu_mem_time_sum, cuda_gpu_sum, cuda_api_sum, nvtx_sum or "
+                                "all",
+                                (int)MR_MIN(n, 200), at);
+    }
+    return 0;
+}
+
+/* Leaves out sums of other reports. */
+static void choose(struct mr_sum *sums, uint64_t *n, const char *names)
+{
+    uint64_t kept = 0;
+    for (uint64_t i = 0; i < *n; i++) {
+        bool wanted = false;
+        for (size_t k = 0; k < MR_COUNT(reports_of) && !wanted; k++)
+            wanted = strcmp(reports_of[k].category, sums[i].category) == 0 &&
+                     lists(names, reports_of[k].report);
+        if (wanted)
+            sums[kept++] = sums[i];
+        else
+            free(sums[i].name);
+    }
+    *n = kept;
+}
+
+static int add_up(struct mr_recording *recording, const char *names, struct mr_sum **sums,
+                  uint64_t *n)
+{
+    int rc = mr_report_sums(recording, sums, n);
+    if (rc)
+        return rc;
+    rc = add_ranges(recording, sums, n);
+    if (rc)
+        return rc;
+    choose(*sums, n, names);
+    return 0;
+}
+
+int mr_report_diff_rows(struct mr_recording *before, struct mr_recording *after,
+                        const char *reports, double threshold_percent, uint64_t *out_changed,
+                        struct mr_table **out)
 {
     struct mr_sum *a = NULL, *b = NULL;
     uint64_t n_a = 0, n_b = 0;
+    reports = reports ? reports : "all";
     if (!(threshold_percent >= 0))
         return mr_error_set(MR_EOPTION, "threshold %g%%: expected 0 or more", threshold_percent);
-    int rc = mr_report_sums(before, &a, &n_a);
-    rc = rc ? rc : add_ranges(before, &a, &n_a);
-    rc = rc ? rc : mr_report_sums(after, &b, &n_b);
-    rc = rc ? rc : add_ranges(after, &b, &n_b);
+    int rc = check_reports(reports);
+    if (rc)
+        return rc;
+    rc = add_up(before, reports, &a, &n_a);
+    rc = rc ? rc : add_up(after, reports, &b, &n_b);
     rc = rc ? rc : compare(a, n_a, b, n_b, threshold_percent, out_changed, out);
     free_sums(a, n_a);
     free_sums(b, n_b);
     return rc;
+}
+
+int mr_report_diff(struct mr_recording *before, struct mr_recording *after,
+                   double threshold_percent, uint64_t *out_changed, struct mr_table **out)
+{
+    return mr_report_diff_rows(before, after, NULL, threshold_percent, out_changed, out);
 }

@@ -442,38 +442,48 @@ static int job_run(FILE *file, void *arg)
     return job->write(file, job->tl);
 }
 
-int mr_timeline_write(struct mr_recording *recording, const char *path,
-                      enum mr_timeline_format format, const struct mr_timeline_opts *opts)
+int mr_timeline_put(struct mr_recording *rec, const struct mr_tl_story *story, const char *path,
+                    enum mr_timeline_format format, const struct mr_timeline_opts *opts)
 {
     static int (*const writers[])(FILE * file, const struct mr_timeline *tl) = {
         [MR_TIMELINE_PERFETTO] = mr_timeline_perfetto,
         [MR_TIMELINE_HTML] = mr_timeline_html,
         [MR_TIMELINE_SVG] = mr_timeline_svg,
         [MR_TIMELINE_FOLDED] = mr_timeline_folded};
-    struct mr_timeline_opts all;
-    mr_timeline_opts_init(&all);
-    int rc = mr_opts_take("timeline_opts", opts, &all, sizeof(all));
-    if (rc < 0)
-        return rc;
+    uint64_t n_samples = 0;
     if ((size_t)format >= MR_COUNT(writers))
         return mr_error_set(MR_EOPTION, "timeline: %d: no such format", (int)format);
     struct mr_timeline tl = {0};
-    struct mr_tl_story story = {0};
-    bool picture = format == MR_TIMELINE_SVG, told = picture || format == MR_TIMELINE_HTML;
-    uint64_t n_samples = 0;
-    rc = told ? mr_timeline_story(recording, &story) : 0;
-    if (picture && !all.whole && all.from_ns == 0 && all.to_ns == 0) {
-        all.from_ns = story.from_ns;
-        all.to_ns = story.to_ns;
+    struct mr_timeline_opts all = *opts;
+    if (format == MR_TIMELINE_SVG && !all.whole && all.from_ns == 0 && all.to_ns == 0) {
+        all.from_ns = story->from_ns;
+        all.to_ns = story->to_ns;
     }
-    rc = mr_recording_result(recording, rc == 0 ? mr_timeline_make(recording, &all, &tl) : rc);
-    tl.story = told ? &story : NULL;
+    int rc = mr_recording_result(rec, mr_timeline_make(rec, &all, &tl));
+    bool told = format == MR_TIMELINE_SVG || format == MR_TIMELINE_HTML;
+    tl.story = told ? story : NULL;
     tl.out_samples = &n_samples;
     if (rc == 0)
         rc = mr_file_write(path, "picture", job_run, &(struct job){&tl, writers[format]});
     if (rc == 0 && all.out_events)
         *all.out_events = format == MR_TIMELINE_FOLDED ? n_samples : tl.n_events;
     mr_timeline_free(&tl);
+    return rc;
+}
+
+int mr_timeline_write(struct mr_recording *recording, const char *path,
+                      enum mr_timeline_format format, const struct mr_timeline_opts *opts)
+{
+    struct mr_timeline_opts all;
+    struct mr_tl_story story = {0};
+    mr_timeline_opts_init(&all);
+    int rc = mr_opts_take("timeline_opts", opts, &all, sizeof(all));
+    if (rc < 0)
+        return rc;
+    bool told = format == MR_TIMELINE_SVG || format == MR_TIMELINE_HTML;
+    rc = told ? mr_timeline_story(recording, &story) : 0;
+    rc = rc < 0 ? mr_recording_result(recording, rc)
+                : mr_timeline_put(recording, &story, path, format, &all);
     mr_timeline_story_free(&story);
     return rc;
 }

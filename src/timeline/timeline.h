@@ -182,6 +182,10 @@ const struct mr_texts *mr_tl_detail_texts(const struct mr_tl_details *details);
  * line. */
 int mr_timeline_notes(const struct mr_timeline *tl, struct mr_texts *out);
 
+/* Writes a picture that says so. story: of Perfetto traces it isn't read. opts: all of it. */
+int mr_timeline_put(struct mr_recording *rec, const struct mr_tl_story *story, const char *path,
+                    enum mr_timeline_format format, const struct mr_timeline_opts *opts);
+
 /* One writer each: called with the file open; 0, an errno or an error. */
 int mr_timeline_perfetto(FILE *file, const struct mr_timeline *tl);
 int mr_timeline_html(FILE *file, const struct mr_timeline *tl);

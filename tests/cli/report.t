@@ -88,7 +88,7 @@ OS runtime calls (osrt_sum): begun inside range forward
 $ millrace report run.sqlite -r osrt_sum --range nowhere
 millrace report: range "nowhere": run.sqlite has no NVTX range of this name; the report nvtx_sum lists them
 [2]
-$ millrace report --diff run.sqlite run.sqlite -n 1
+$ millrace report --diff run.sqlite run.sqlite -r all -n 1
 Before and after
 
 Change  Change Time  Total Before  Total After  Count Before  Count After  Avg Before  Avg After  Verdict  Category  Name
@@ -98,7 +98,7 @@ Change  Change Time  Total Before  Total After  Count Before  Count After  Avg B
 0 got slower by more than 10%; changes below 0.1% of their category's time are ignored
 $ "$RECORDING_MAKE" longer.sqlite 1500
 1500 records
-$ millrace report --diff run.sqlite longer.sqlite -n 2 | cut -c1-60; millrace report --diff run.sqlite longer.sqlite >/dev/null
+$ millrace report --diff run.sqlite longer.sqlite -r all -n 2 | cut -c1-60; millrace report --diff run.sqlite longer.sqlite -r all >/dev/null
 Before and after
 
 Change  Change Time  Total Before  Total After  Count Before
@@ -108,9 +108,16 @@ Change  Change Time  Total Before  Total After  Count Before
 
 66 got slower by more than 10%; changes below 0.1% of their 
 [1]
-$ millrace report --diff run.sqlite longer.sqlite --threshold 60 >/dev/null
+$ millrace report --diff run.sqlite longer.sqlite -r all --threshold 60 >/dev/null
 [1]
-$ millrace report --diff longer.sqlite run.sqlite >/dev/null
+$ millrace report --diff longer.sqlite run.sqlite -r all >/dev/null
+# By steps
+$ millrace report --diff longer.sqlite run.sqlite --json | tr -d ' \n' | sed 's/,"reports".*//; s/"version":"[^"]*",//'
+{"command":"report","before":"longer.sqlite","after":"run.sqlite","summary":"same:asteptook0.399msbeforeand0.399msafter(-0.1%),withinnoise(p=1.0000;14and9steps);waitingfordata6.8%->6.7%ofthestep;pageablecopies0->0,pinned90->60;findings:0gone,0new,0remaining","step":{"change":"same","n_before":14,"n_after":9,"before_ns":399285.71428571426,"after_ns":398888.8888888889,"p":1}
+$ millrace report --diff run.sqlite run.sqlite | head -3
+same: a step took 0.399 ms before and 0.399 ms after (+0.0%), within noise (p = 1.0000; 9 and 9
+steps); waiting for data 6.7% -> 6.7% of the step; findings: 0 gone, 0 new, 0 remaining
+
 # misuse
 $ millrace report
 millrace report: expected a recording, as `millrace profile` or `nsys export --type sqlite` makes it
@@ -120,6 +127,15 @@ millrace report: one recording at a time; --diff compares two, --report names re
 [2]
 $ millrace report --diff run.sqlite
 millrace report: --diff: expected two recordings, before and after
+[2]
+$ millrace report --diff run.sqlite run.sqlite -r osrt_sum
+millrace report: report "osrt_sum": rows are compared of cuda_gpu_kern_sum, cuda_gpu_mem_time_sum, cuda_gpu_sum, cuda_api_sum, nvtx_sum or all
+[2]
+$ millrace report --diff run.sqlite run.sqlite --sort duration
+millrace report: --sort: with --diff only for --report, which compares row by row
+[2]
+$ millrace report --diff run.sqlite run.sqlite --range step
+millrace report: --diff compares whole recordings: expected no --range, --from or --to
 [2]
 $ millrace report run.sqlite -r cuda_gpu_kernel_sum
 millrace report: --report cuda_gpu_kernel_sum: no such report; did you mean cuda_gpu_kern_sum?
