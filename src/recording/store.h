@@ -21,6 +21,9 @@ enum mr_store_from {
     FROM_TID,   /* a thread's number, packed with the process */
     FROM_TID_OR_NULL,
     FROM_NAME, /* number of a text */
+    FROM_TEXT, /* a range's own text, if it came with one; else NULL */
+    FROM_NAME_OR_TEXT, /* NULL if it did, else the number */
+    FROM_END_TID,      /* NULL for what ends on the thread that it began on */
     FROM_DEMANGLED,
     FROM_SHORT,
     FROM_MEMORY_KIND,    /* CUPTI's kind of memory minus 1 */
@@ -57,14 +60,26 @@ struct mr_store_table {
 extern const struct mr_store_table mr_store_tables[];
 extern const uint32_t mr_store_n_tables;
 
-/* SQL: what is made after the tables of records, and when all records are in. */
+/* SQL: what is made beside the tables of records. There are no indexes: reports read whole tables,
+ * and SQLite makes an index for a join faster than all of them were made at each recording's
+ * end. */
 extern const char *const mr_store_more_tables;
 extern const char *const mr_store_enums;
-extern const char *const mr_store_indexes[];
-extern const uint32_t mr_store_n_indexes;
 
 struct mr_store_name {           /* beside each text */
     uint32_t demangled, shorter; /* numbers of texts; MR_NONE: not looked at yet */
+};
+
+/* Its rows are written when the store is finished: records of many may come by turns. */
+struct mr_store_process {
+    struct mr_part_header header;
+    uint64_t number; /* with the pid: globalTid without the thread */
+    uint32_t times;  /* that its pid came before */
+    uint32_t command, executable;
+    bool has_exit;
+    uint64_t end_ns, exit_ns;
+    struct mr_map contexts; /* context -> device */
+    struct mr_map gpus;     /* its number of a device -> the device's row */
 };
 
 struct mr_store {
@@ -84,16 +99,17 @@ struct mr_store {
     void *demangler; /* libstdc++ or NULL */
     char *(*demangle)(const char *mangled, char *buffer, size_t *bytes, int *status);
 
-    struct mr_part_header header; /* of the process whose records come */
-    bool has_process, has_origin, has_exit;
-    uint64_t process; /* its number with the pid: globalTid without the thread */
-    uint32_t n_processes, command, executable;
-    uint64_t origin_ns, origin_unix_ns, process_end_ns, end_ns, exit_ns;
+    struct mr_store_process *now; /* whose records come; NULL: none yet */
+    struct mr_store_process **processes; /* in the order of their beginnings */
+    uint64_t n_processes, processes_capacity;
+    bool has_origin;
+    uint64_t origin_ns, origin_unix_ns, end_ns;
     struct mr_map pids;     /* how often a pid came */
-    struct mr_map contexts; /* of the process: context -> device */
     struct mr_map declared; /* domains and categories that have their event */
     struct mr_map devices;  /* hash of a device -> its row */
-    struct mr_map gpus;     /* of the process: its number of a device -> the device's row */
+    const char *text; /* that came with the range that is being put; NULL: it has a number */
+    size_t text_bytes;
+    uint32_t *seen;         /* inline texts: of each place the last one's mark; NULL: none came */
     uint32_t traced;
     uint64_t n_records, n_lost_timestamps, n_backwards, n_dropped;
 };
@@ -103,6 +119,17 @@ struct mr_store {
 int mr_store_create_unnamed(const char *path, struct mr_store **out);
 /* As mr_store_finish(). [out] out: on success the database; for the caller to close. */
 int mr_store_finish_unnamed(struct mr_store *store, struct sqlite3 **out);
+
+/* The rows of all processes, in the order of their starts. */
+int mr_store_processes_put(struct mr_store *store);
+void mr_store_processes_free(struct mr_store *store);
+
+/* Records that follow are this process's, which mr_store_process() began. */
+void mr_store_select(struct mr_store *store, struct mr_store_process *process);
+
+/* A range whose text came with it: it stands in the row, or is numbered when it came before. */
+int mr_store_put_range(struct mr_store *store, const struct mr_part_range *range, const char *text,
+                       size_t bytes);
 
 /* The number of a text, which gets its row when it is new. Returns 0 or an error. */
 int mr_store_text(struct mr_store *store, const char *text, size_t bytes, uint32_t *out);

@@ -166,7 +166,7 @@ static const struct mr_store_column graph_columns[] = {
     SPAN, WHERE(mr_part_graph), UINT("graphId", mr_part_graph, graph), ABSENT("graphExecId"), END,
 };
 
-/* text is for what was not registered; ours are all numbers of StringIds */
+/* text is for texts that came once: a number of StringIds would take more than they do */
 static const struct mr_store_column range_columns[] = {
     {"start", INT_, FROM_START, 0, 0},
     {"end", INT, FROM_END, 0, 0},
@@ -174,10 +174,10 @@ static const struct mr_store_column range_columns[] = {
     MAYBE("rangeId", mr_part_range, id),
     MAYBE("category", mr_part_range, category),
     MAYBE("color", mr_part_range, color),
-    {"text", "TEXT", FROM_NOTHING, 0, 0},
+    {"text", "TEXT", FROM_TEXT, 0, 0},
     VALUE("globalTid", FROM_TID, mr_part_range, tid),
-    {"endGlobalTid", INT, FROM_TID_OR_NULL, BYTES(mr_part_range, end_tid)},
-    {"textId", INT, FROM_NAME, BYTES(mr_part_range, text)},
+    {"endGlobalTid", INT, FROM_END_TID, BYTES(mr_part_range, end_tid)},
+    {"textId", INT, FROM_NAME_OR_TEXT, BYTES(mr_part_range, text)},
     {"domainId", INT, FROM_UINT, BYTES(mr_part_range, domain)},
     {"uint64Value", INT, FROM_PAYLOAD_INT, 1, 0},
     {"int64Value", INT, FROM_PAYLOAD_INT, 2, 0},
@@ -422,14 +422,3 @@ const char *const mr_store_enums = FIRST(
                                                                                              "Erro"
                                                                                              "r")
                                                                                             LAST;
-
-const char *const mr_store_indexes[] = {
-    "CREATE INDEX MILLRACE_KERNEL_START ON CUPTI_ACTIVITY_KIND_KERNEL (start)",
-    "CREATE INDEX MILLRACE_MEMCPY_START ON CUPTI_ACTIVITY_KIND_MEMCPY (start)",
-    "CREATE INDEX MILLRACE_MEMSET_START ON CUPTI_ACTIVITY_KIND_MEMSET (start)",
-    "CREATE INDEX MILLRACE_RUNTIME_START ON CUPTI_ACTIVITY_KIND_RUNTIME (start)",
-    "CREATE INDEX MILLRACE_RUNTIME_CORRELATION ON CUPTI_ACTIVITY_KIND_RUNTIME (correlationId)",
-    "CREATE INDEX MILLRACE_NVTX_START ON NVTX_EVENTS (start)",
-    "CREATE INDEX MILLRACE_OSRT_START ON OSRT_API (start)",
-};
-const uint32_t mr_store_n_indexes = MR_COUNT(mr_store_indexes);
