@@ -80,17 +80,23 @@ int mr_store_meta(struct mr_store *store, const char *name, int64_t value)
                         value);
 }
 
-/* "CREATE TABLE ..." of one table, and its "INSERT", which leaves out what is always NULL. */
-static int table_make(struct mr_store *store, const struct mr_store_table *table)
+static const struct mr_store_column *first_seldom(const struct mr_store_table *table)
 {
-    char create[4096], insert[4096], values[1024];
-    int c = snprintf(create, sizeof(create), "CREATE TABLE %s (", table->name);
+    const struct mr_store_column *column = table->columns;
+    while (column->name && (!table->seldom || strcmp(table->seldom, column->name) != 0))
+        column++;
+    return column->name ? column : NULL;
+}
+
+/* "INSERT ..." of the columns that the table has now, without what is always NULL. */
+static int insert_prepare(struct mr_store *store, const struct mr_store_table *table)
+{
+    char insert[4096], values[1024];
     int n = snprintf(insert, sizeof(insert), "INSERT INTO %s (", table->name), v = 0;
-    const char *comma = "", *between = "";
+    const char *between = "";
     for (const struct mr_store_column *column = table->columns; column->name; column++) {
-        c += snprintf(create + c, sizeof(create) - (size_t)c, "%s\"%s\" %s", comma, column->name,
-                      column->type);
-        comma = ", ";
+        if (column == store->seldom[table->record])
+            break;
         if (column->from == FROM_NOTHING)
             continue;
         n += snprintf(insert + n, sizeof(insert) - (size_t)n, "%s\"%s\"", between, column->name);
@@ -98,11 +104,46 @@ static int table_make(struct mr_store *store, const struct mr_store_table *table
                       column->from == FROM_ZERO ? "0" : "?");
         between = ", ";
     }
-    snprintf(create + c, sizeof(create) - (size_t)c, ")");
     snprintf(insert + n, sizeof(insert) - (size_t)n, ") VALUES (%s)", values);
+    sqlite3_finalize(store->insert[table->record]);
+    store->insert[table->record] = NULL;
+    return prepare(store, insert, &store->insert[table->record]);
+}
+
+static int table_make(struct mr_store *store, const struct mr_store_table *table)
+{
+    char create[4096];
+    int c = snprintf(create, sizeof(create), "CREATE TABLE %s (", table->name);
+    const char *comma = "";
+    store->seldom[table->record] = first_seldom(table);
+    for (const struct mr_store_column *column = table->columns; column->name; column++) {
+        if (column == store->seldom[table->record])
+            break;
+        c += snprintf(create + c, sizeof(create) - (size_t)c, "%s\"%s\" %s", comma, column->name,
+                      column->type);
+        comma = ", ";
+    }
+    snprintf(create + c, sizeof(create) - (size_t)c, ")");
     store->table[table->record] = table;
     int rc = mr_store_exec(store, create);
-    return rc < 0 ? rc : prepare(store, insert, &store->insert[table->record]);
+    return rc < 0 ? rc : insert_prepare(store, table);
+}
+
+int mr_store_widen(struct mr_store *store, enum mr_part_type type)
+{
+    const struct mr_store_table *table = store->table[type];
+    char add[256];
+    if (!store->seldom[type])
+        return 0;
+    for (const struct mr_store_column *column = store->seldom[type]; column->name; column++) {
+        snprintf(add, sizeof(add), "ALTER TABLE %s ADD COLUMN \"%s\" %s", table->name,
+                 column->name, column->type);
+        int rc = mr_store_exec(store, add);
+        if (rc < 0)
+            return rc;
+    }
+    store->seldom[type] = NULL;
+    return insert_prepare(store, table);
 }
 
 static int tables_make(struct mr_store *store)
@@ -373,12 +414,22 @@ static int finish_rows(struct mr_store *store)
     if (rc < 0)
         return rc;
     store->now = NULL;
+    for (int type = 0; type < MR_N_PART_TYPES; type++) {
+        rc = mr_store_widen(store, (enum mr_part_type)type);
+        if (rc < 0)
+            return rc;
+    }
     rc = totals_put(store);
     if (rc < 0)
         return rc;
     rc = session_put(store);
     if (rc < 0)
         return rc;
+    for (uint32_t i = 0; i < mr_store_n_indexes; i++) {
+        rc = mr_store_exec(store, mr_store_indexes[i]);
+        if (rc < 0)
+            return rc;
+    }
     /* A database without a name stays ours: nobody's "-journal" beside its old name counts. */
     return mr_store_exec(store, store->unnamed
                                     ? "COMMIT; PRAGMA user_version=1"

@@ -56,15 +56,18 @@ struct mr_store_table {
     uint8_t record; /* enum mr_part_type whose records go in; MR_PART_NONE: no record's own */
     uint8_t times;
     const struct mr_store_column *columns; /* up to one without a name */
+    /* The first of the last columns, which few records fill: they are added when one does, or at
+     * the end. SQLite then stores nothing of them in the rows before, where a NULL takes a byte. */
+    const char *seldom;
 };
 extern const struct mr_store_table mr_store_tables[];
 extern const uint32_t mr_store_n_tables;
 
-/* SQL: what is made beside the tables of records. There are no indexes: reports read whole tables,
- * and SQLite makes an index for a join faster than all of them were made at each recording's
- * end. */
+/* SQL: what is made beside the tables of records, and when all records are in. */
 extern const char *const mr_store_more_tables;
 extern const char *const mr_store_enums;
+extern const char *const mr_store_indexes[];
+extern const uint32_t mr_store_n_indexes;
 
 struct mr_store_name {           /* beside each text */
     uint32_t demangled, shorter; /* numbers of texts; MR_NONE: not looked at yet */
@@ -91,6 +94,8 @@ struct mr_store {
     sqlite3 *db;
     sqlite3_stmt *insert[MR_N_PART_TYPES]; /* of the tables of records */
     const struct mr_store_table *table[MR_N_PART_TYPES];
+    /* the first column that the table does not have yet; NULL: it has all */
+    const struct mr_store_column *seldom[MR_N_PART_TYPES];
     sqlite3_stmt *insert_string,
         *insert_event; /* StringIds; NVTX_EVENTS of domains and categories */
     struct mr_texts texts;
@@ -119,6 +124,9 @@ struct mr_store {
 int mr_store_create_unnamed(const char *path, struct mr_store **out);
 /* As mr_store_finish(). [out] out: on success the database; for the caller to close. */
 int mr_store_finish_unnamed(struct mr_store *store, struct sqlite3 **out);
+
+/* Adds the table's seldom columns, if they are not there. */
+int mr_store_widen(struct mr_store *store, enum mr_part_type type);
 
 /* The rows of all processes, in the order of their starts. */
 int mr_store_processes_put(struct mr_store *store);

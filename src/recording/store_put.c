@@ -205,6 +205,8 @@ static int row_put(struct mr_store *store, enum mr_part_type type, const void *r
     times_of(store, table, record, span);
     int i = 1;
     for (const struct mr_store_column *column = table->columns; column->name; column++) {
+        if (column == store->seldom[type])
+            break;
         if (column->from == FROM_NOTHING || column->from == FROM_ZERO)
             continue;
         int rc = bind_column(store, statement, i++, column, record, span);
@@ -235,7 +237,9 @@ static int declare(struct mr_store *store, uint64_t key, int type, uint32_t cate
 
 static int range_put(struct mr_store *store, const struct mr_part_range *range)
 {
-    int rc = 0;
+    int rc = range->payload_type ? mr_store_widen(store, MR_PART_RANGE) : 0;
+    if (rc < 0)
+        return rc;
     if (range->domain)
         rc = declare(store, range->domain, MR_RANGE_DOMAIN, 0, range->domain, range->domain);
     if (rc < 0)

@@ -167,6 +167,7 @@ static const struct mr_store_column graph_columns[] = {
 };
 
 /* text is for texts that came once: a number of StringIds would take more than they do */
+#define FIRST_PAYLOAD "uint64Value"
 static const struct mr_store_column range_columns[] = {
     {"start", INT_, FROM_START, 0, 0},
     {"end", INT, FROM_END, 0, 0},
@@ -179,7 +180,7 @@ static const struct mr_store_column range_columns[] = {
     {"endGlobalTid", INT, FROM_END_TID, BYTES(mr_part_range, end_tid)},
     {"textId", INT, FROM_NAME_OR_TEXT, BYTES(mr_part_range, text)},
     {"domainId", INT, FROM_UINT, BYTES(mr_part_range, domain)},
-    {"uint64Value", INT, FROM_PAYLOAD_INT, 1, 0},
+    {FIRST_PAYLOAD, INT, FROM_PAYLOAD_INT, 1, 0},
     {"int64Value", INT, FROM_PAYLOAD_INT, 2, 0},
     {"doubleValue", "REAL", FROM_PAYLOAD_REAL, 3, 0},
     {"uint32Value", INT, FROM_PAYLOAD_INT, 4, 0},
@@ -222,18 +223,18 @@ static const struct mr_store_column stream_columns[] = {
 };
 
 const struct mr_store_table mr_store_tables[] = {
-    {"CUPTI_ACTIVITY_KIND_KERNEL", MR_PART_KERNEL, TIMES_DEVICE, kernel_columns},
-    {"CUPTI_ACTIVITY_KIND_MEMCPY", MR_PART_COPY, TIMES_DEVICE, copy_columns},
-    {"CUPTI_ACTIVITY_KIND_MEMSET", MR_PART_SET, TIMES_DEVICE, set_columns},
-    {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE", MR_PART_GRAPH, TIMES_DEVICE, graph_columns},
-    {"CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", MR_PART_SYNC, TIMES_DEVICE, sync_columns},
-    {"CUPTI_ACTIVITY_KIND_RUNTIME", MR_PART_API, TIMES_SPAN, api_columns},
-    {"CUDA_GPU_MEMORY_USAGE_EVENTS", MR_PART_MEMORY, TIMES_POINT, memory_columns},
-    {"PROFILER_OVERHEAD", MR_PART_OVERHEAD, TIMES_SPAN, overhead_columns},
-    {"NVTX_EVENTS", MR_PART_RANGE, TIMES_OPEN, range_columns},
-    {"OSRT_API", MR_PART_OS, TIMES_SPAN, os_columns},
-    {"ThreadNames", MR_PART_THREAD, TIMES_NONE, thread_columns},
-    {"TARGET_INFO_CUDA_STREAM", MR_PART_STREAM, TIMES_NONE, stream_columns},
+    {"CUPTI_ACTIVITY_KIND_KERNEL", MR_PART_KERNEL, TIMES_DEVICE, kernel_columns, NULL},
+    {"CUPTI_ACTIVITY_KIND_MEMCPY", MR_PART_COPY, TIMES_DEVICE, copy_columns, NULL},
+    {"CUPTI_ACTIVITY_KIND_MEMSET", MR_PART_SET, TIMES_DEVICE, set_columns, NULL},
+    {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE", MR_PART_GRAPH, TIMES_DEVICE, graph_columns, NULL},
+    {"CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", MR_PART_SYNC, TIMES_DEVICE, sync_columns, NULL},
+    {"CUPTI_ACTIVITY_KIND_RUNTIME", MR_PART_API, TIMES_SPAN, api_columns, NULL},
+    {"CUDA_GPU_MEMORY_USAGE_EVENTS", MR_PART_MEMORY, TIMES_POINT, memory_columns, NULL},
+    {"PROFILER_OVERHEAD", MR_PART_OVERHEAD, TIMES_SPAN, overhead_columns, NULL},
+    {"NVTX_EVENTS", MR_PART_RANGE, TIMES_OPEN, range_columns, FIRST_PAYLOAD},
+    {"OSRT_API", MR_PART_OS, TIMES_SPAN, os_columns, NULL},
+    {"ThreadNames", MR_PART_THREAD, TIMES_NONE, thread_columns, NULL},
+    {"TARGET_INFO_CUDA_STREAM", MR_PART_STREAM, TIMES_NONE, stream_columns, NULL},
 };
 const uint32_t mr_store_n_tables = MR_COUNT(mr_store_tables);
 
@@ -422,3 +423,12 @@ const char *const mr_store_enums = FIRST(
                                                                                              "Erro"
                                                                                              "r")
                                                                                             LAST;
+
+/* Of what is few next to ranges and system calls, and what queries join by. */
+const char *const mr_store_indexes[] = {
+    "CREATE INDEX MILLRACE_KERNEL_START ON CUPTI_ACTIVITY_KIND_KERNEL (start)",
+    "CREATE INDEX MILLRACE_MEMCPY_START ON CUPTI_ACTIVITY_KIND_MEMCPY (start)",
+    "CREATE INDEX MILLRACE_MEMSET_START ON CUPTI_ACTIVITY_KIND_MEMSET (start)",
+    "CREATE INDEX MILLRACE_RUNTIME_CORRELATION ON CUPTI_ACTIVITY_KIND_RUNTIME (correlationId)",
+};
+const uint32_t mr_store_n_indexes = MR_COUNT(mr_store_indexes);
