@@ -104,7 +104,7 @@ millrace profile: --merge left: runs no program: remove --
 $ sh -c 'millrace profile -q -t osrt -o k -- sh -c "sleep 0.1; kill -9 \$PPID; sleep 0.1"; echo $?' 2>/dev/null; ls | grep -c '^k.sqlite.parts-'
 137
 1
-$ millrace profile -q -t none -o k -- true 2>&1 | sed 's/parts-[A-Za-z0-9]*/parts-N/g' | grep left; ls | grep -c '^k.sqlite.part-'
+$ millrace profile -t none -o k -- true 2>&1 | sed 's/parts-[A-Za-z0-9]*/parts-N/g' | grep left; ls | grep -c '^k.sqlite.part-'
 millrace profile: warning: k.sqlite.parts-N: is left of a millrace profile that was killed: millrace profile --merge k.sqlite.parts-N -o FILE makes a recording of it; then remove it
 0
 [1]
