@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""What recording costs, as one table: a program plain and recorded, how long until its recording is ready, and its size.
+"""What recording costs, as one table: a program plain and recorded, how long until its recording
+is ready, and its size.
 
-Cases: mnist, bench/profile_cost_mnist.py (millions of ranges whose texts come once, in five processes), loop, the launch-bound
-loop of bench/profile_overhead.py, and events, no GPU: a command of yours (--events CMD...). Variants run in turn, round by
-round; each figure is the median of the rounds, "running" the median of the rounds' own ratios to plain.
+Cases: mnist, bench/profile_cost_mnist.py (millions of ranges whose texts come once, in five
+processes); loop, the launch-bound loop of bench/profile_overhead.py; events, without a GPU: a
+command of yours. Variants run in turn, round by round. Each figure is the median of the rounds;
+"running" is the median of the rounds' own ratios to plain.
 
-usage: profile_cost.py --millrace PROGRAM [--before PROGRAM] [--cases mnist,loop] [--rounds 3] [--epochs 3] [--out FILE.json]
+usage: profile_cost.py --millrace PROGRAM [--before PROGRAM] [--cases mnist,loop] [--rounds 3]
+                       [--epochs 3] [--out FILE.json]
        profile_cost.py --millrace PROGRAM --cases events --events CMD...
 """
 import argparse
@@ -22,9 +25,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def run_plain(command):
     begin = time.perf_counter()
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          check=False)
     if done.returncode:
-        raise SystemExit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+        raise SystemExit(f"{' '.join(command)}: exit status {done.returncode}\n"
+                         f"{done.stdout}{done.stderr}")
     return {"seconds": time.perf_counter() - begin, "own": own_seconds(done.stdout)}
 
 
@@ -40,14 +45,17 @@ def run_recorded(program, trace, command):
     with tempfile.TemporaryDirectory() as folder:
         recording = os.path.join(folder, "r.sqlite")
         begin = time.perf_counter()
-        done = subprocess.run([program, "profile", "--json", "-f", "-t", trace, "-o", recording, "--", *command],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            [program, "profile", "--json", "-f", "-t", trace, "-o", recording, "--", *command],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
         whole = time.perf_counter() - begin
         if done.returncode:
-            raise SystemExit(f"profile {' '.join(command)}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
-        said = json.loads(done.stdout[done.stdout.rindex('{\n  "command"' if '{\n  "command"' in done.stdout else "\n{"):])
-        return {"seconds": said["seconds"], "own": own_seconds(done.stdout), "ready": whole - said["seconds"],
-                "mb": said["bytes"] / 1e6, "records": said["records"], "dropped": said["dropped"]}
+            raise SystemExit(f"profile {' '.join(command)}: exit status {done.returncode}\n"
+                             f"{done.stdout}{done.stderr}")
+        said = json.loads(done.stdout[done.stdout.rindex('{\n  "command"'):])
+        return {"seconds": said["seconds"], "own": own_seconds(done.stdout),
+                "ready": whole - said["seconds"], "mb": said["bytes"] / 1e6,
+                "records": said["records"], "dropped": said["dropped"]}
 
 
 def measure(command, variants, rounds):
@@ -62,12 +70,18 @@ def measure(command, variants, rounds):
 
 
 def table(case, rows):
-    print(f"{case:10s} {'variant':24s} {'seconds':>9s} {'running':>8s} {'ready s':>8s} {'MB':>7s} {'records':>10s}")
+    print(f"{case:10s} {'variant':24s} {'seconds':>9s} {'running':>8s} {'ready s':>8s} {'MB':>7s} "
+          f"{'records':>10s}")
+
+    def median(runs, key):
+        return statistics.median(run[key] for run in runs)
+
     for name, runs in rows.items():
-        ratio = statistics.median(run["counted"] / plain["counted"] for run, plain in zip(runs, rows["plain"]))
-        line = f"{case:10s} {name:24s} {statistics.median(run['counted'] for run in runs):9.3f} {ratio:8.3f}"
+        ratio = statistics.median(run["counted"] / plain["counted"]
+                                  for run, plain in zip(runs, rows["plain"]))
+        line = f"{case:10s} {name:24s} {median(runs, 'counted'):9.3f} {ratio:8.3f}"
         if "ready" in runs[0]:
-            line += (f" {statistics.median(run['ready'] for run in runs):8.2f} {statistics.median(run['mb'] for run in runs):7.1f}"
+            line += (f" {median(runs, 'ready'):8.2f} {median(runs, 'mb'):7.1f}"
                      f" {runs[0]['records']:10d}")
         print(line, flush=True)
 
@@ -83,9 +97,10 @@ def main():
     parser.add_argument("--events", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     commands = {
-        "mnist": ([sys.executable, os.path.join(HERE, "profile_cost_mnist.py"), "--epochs", str(args.epochs)],
-                  ["cuda,nvtx", "cuda,nvtx,osrt"]),
-        "loop": ([sys.executable, os.path.join(HERE, "profile_overhead.py"), "--loop", "plain"], ["cuda,nvtx", "cuda-light"]),
+        "mnist": ([sys.executable, os.path.join(HERE, "profile_cost_mnist.py"),
+                   "--epochs", str(args.epochs)], ["cuda,nvtx", "cuda,nvtx,osrt"]),
+        "loop": ([sys.executable, os.path.join(HERE, "profile_overhead.py"), "--loop", "plain"],
+                 ["cuda,nvtx", "cuda-light"]),
         "events": (args.events, ["nvtx", "nvtx,osrt"]),
     }
     result = {}

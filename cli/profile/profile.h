@@ -30,7 +30,7 @@ struct profile_run {
     int n_running;   /* of the program's processes when we stopped waiting; -1: not known */
     char *notes[PROFILE_NOTES];
     int n_notes;
-    int running; /* the lock on the parts, for as long as we run */
+    int running;        /* the lock on the parts, for as long as we run */
     bool metrics_tried; /* some process had a GPU of which to sample metrics */
 };
 

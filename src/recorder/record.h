@@ -64,8 +64,8 @@ uint32_t record_string(const char *text);
  */
 uint32_t record_string_or_text(const char *text, uint32_t max, uint32_t *out_bytes);
 
-/* Copies a record of this type (none that has a text) into the calling thread's buffer. Never blocks
- * on the disk. */
+/* Copies a record of this type (none that has a text) into the calling thread's buffer. Never
+ * blocks on the disk. */
 void record_put(enum mr_part_type type, const void *record);
 
 /* A range with its text, of at most 64 KiB. */

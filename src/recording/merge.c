@@ -202,9 +202,8 @@ int mr_merge_open(const char *parts, const char *path, int overwrite, struct mr_
     merge->folder = strdup(parts);
     merge->path = strdup(path);
     merge->text = malloc(MR_PART_TEXT_BYTES);
-    int rc = merge->folder && merge->path && merge->text
-                 ? merge_begin(merge)
-                 : mr_error_nomem(path, MR_PART_TEXT_BYTES);
+    int rc = merge->folder && merge->path && merge->text ? merge_begin(merge)
+                                                         : mr_error_nomem(path, MR_PART_TEXT_BYTES);
     if (rc < 0)
         mr_merge_close(merge);
     else

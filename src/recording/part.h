@@ -74,7 +74,8 @@ enum mr_part_type {
 struct mr_part_chunk {
     uint32_t magic;
     uint16_t type;
-    /* of one record; 0: variable (strings, ranges with their texts). A reader takes the smaller of this and its own */
+    /* of one record; 0: variable (those with texts). A reader takes the smaller of this and its
+     * own */
     uint16_t record_bytes;
     uint32_t n;     /* records */
     uint32_t bytes; /* that follow */

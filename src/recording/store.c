@@ -136,8 +136,8 @@ int mr_store_widen(struct mr_store *store, enum mr_part_type type)
     if (!store->seldom[type])
         return 0;
     for (const struct mr_store_column *column = store->seldom[type]; column->name; column++) {
-        snprintf(add, sizeof(add), "ALTER TABLE %s ADD COLUMN \"%s\" %s", table->name,
-                 column->name, column->type);
+        snprintf(add, sizeof(add), "ALTER TABLE %s ADD COLUMN \"%s\" %s", table->name, column->name,
+                 column->type);
         int rc = mr_store_exec(store, add);
         if (rc < 0)
             return rc;

@@ -20,8 +20,8 @@ enum mr_store_from {
     FROM_PID,   /* the process, packed as the export does */
     FROM_TID,   /* a thread's number, packed with the process */
     FROM_TID_OR_NULL,
-    FROM_NAME, /* number of a text */
-    FROM_TEXT, /* a range's own text, if it came with one; else NULL */
+    FROM_NAME,         /* number of a text */
+    FROM_TEXT,         /* a range's own text, if it came with one; else NULL */
     FROM_NAME_OR_TEXT, /* NULL if it did, else the number */
     FROM_END_TID,      /* NULL for what ends on the thread that it began on */
     FROM_DEMANGLED,
@@ -104,7 +104,7 @@ struct mr_store {
     void *demangler; /* libstdc++ or NULL */
     char *(*demangle)(const char *mangled, char *buffer, size_t *bytes, int *status);
 
-    struct mr_store_process *now; /* whose records come; NULL: none yet */
+    struct mr_store_process *now;        /* whose records come; NULL: none yet */
     struct mr_store_process **processes; /* in the order of their beginnings */
     uint64_t n_processes, processes_capacity;
     bool has_origin;
@@ -112,9 +112,9 @@ struct mr_store {
     struct mr_map pids;     /* how often a pid came */
     struct mr_map declared; /* domains and categories that have their event */
     struct mr_map devices;  /* hash of a device -> its row */
-    const char *text; /* that came with the range that is being put; NULL: it has a number */
+    const char *text;       /* that came with the range that is being put; NULL: it has a number */
     size_t text_bytes;
-    uint32_t *seen;         /* inline texts: of each place the last one's mark; NULL: none came */
+    uint32_t *seen; /* inline texts: of each place the last one's mark; NULL: none came */
     uint32_t traced;
     uint64_t n_records, n_lost_timestamps, n_backwards, n_dropped;
 };

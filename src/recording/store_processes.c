@@ -29,9 +29,8 @@ static int process_row(struct mr_store *store, const struct mr_store_process *pr
     if (process->has_exit)
         end = (int64_t)process->exit_ns;
     store->end_ns = MR_MAX(store->end_ns, (uint64_t)end);
-    int rc =
-        mr_store_run(store, "INSERT INTO PROCESSES VALUES (?, ?, ?)", "iit", global,
-                     (int64_t)process->header.pid, process_name(command, executable, name));
+    int rc = mr_store_run(store, "INSERT INTO PROCESSES VALUES (?, ?, ?)", "iit", global,
+                          (int64_t)process->header.pid, process_name(command, executable, name));
     if (rc < 0)
         return rc;
     return mr_store_run(store, "INSERT INTO MILLRACE_PROCESSES VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",

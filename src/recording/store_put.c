@@ -223,7 +223,8 @@ static int declare(struct mr_store *store, uint64_t key, int type, uint32_t cate
                    uint32_t domain)
 {
     bool is_new;
-    if (!mr_map_at(&store->declared, mr_mix64(key + (uint64_t)type) ^ store->now->number, 0, &is_new))
+    if (!mr_map_at(&store->declared, mr_mix64(key + (uint64_t)type) ^ store->now->number, 0,
+                   &is_new))
         return -ENOMEM;
     if (!is_new)
         return 0;
@@ -322,8 +323,9 @@ static int device_put(struct mr_store *store, const struct mr_part_device *devic
     if (rc < 0)
         return rc;
     return mr_store_run(store, "INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (?, ?, ?, ?, ?)",
-                        "iiiti", (int64_t)*id, (int64_t)device->device, (int64_t)store->now->header.pid,
-                        known ? uuid : NULL, (int64_t)device->n_sms);
+                        "iiiti", (int64_t)*id, (int64_t)device->device,
+                        (int64_t)store->now->header.pid, known ? uuid : NULL,
+                        (int64_t)device->n_sms);
 }
 
 static int context_put(struct mr_store *store, const struct mr_part_context *context)
@@ -396,8 +398,8 @@ static int note_put(struct mr_store *store, const struct mr_part_note *note)
     if (rc < 0)
         return rc;
     return mr_store_run(store, "INSERT INTO MILLRACE_NOTES VALUES (?, ?, ?, ?)", "iiii",
-                        (int64_t)(store->now->number << 24), (int64_t)note->name, (int64_t)note->text,
-                        value);
+                        (int64_t)(store->now->number << 24), (int64_t)note->name,
+                        (int64_t)note->text, value);
 }
 
 int mr_store_put(struct mr_store *store, enum mr_part_type type, const void *record)

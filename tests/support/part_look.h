@@ -18,7 +18,7 @@ struct part_look {
     uint64_t n[MR_N_PART_TYPES]; /* records of each type */
     char *of[MR_N_PART_TYPES];   /* and the records, one after the other; strings: NULL */
     size_t of_bytes[MR_N_PART_TYPES];
-    char *text[65536];           /* by number; NULL: unknown */
+    char *text[65536]; /* by number; NULL: unknown */
 };
 
 static inline void part_look_take(struct part_look *look, const struct mr_part_chunk *chunk,

@@ -1,9 +1,9 @@
 /*
  * A recording that is written while its parts grow has the rows of one that is merged afterwards,
- * whatever the order of records, the moments of the steps, and the place where a process was killed.
+ * whatever the order of records, the moments of the steps, and where a process was killed.
  */
-#include "recording_make.h"
 #include "recording/part_read.h"
+#include "recording_make.h"
 
 #include <errno.h>
 #include <millrace/profile.h>
@@ -153,9 +153,9 @@ static void add_record(struct bytes *records, enum mr_part_type type, uint64_t t
 
 static void add_records(struct bytes *b, uint64_t time_ns)
 {
-    static const uint8_t types[] = {MR_PART_THREAD, MR_PART_CONTEXT, MR_PART_DEVICE,
-                                    MR_PART_SYNC,   MR_PART_METRIC,  MR_PART_NOTE,
-                                    MR_PART_RANGE,  MR_PART_API,     MR_PART_OS,
+    static const uint8_t types[] = {MR_PART_THREAD, MR_PART_CONTEXT,   MR_PART_DEVICE,
+                                    MR_PART_SYNC,   MR_PART_METRIC,    MR_PART_NOTE,
+                                    MR_PART_RANGE,  MR_PART_API,       MR_PART_OS,
                                     MR_PART_API,    MR_PART_RANGE_TEXT};
     enum mr_part_type type = types[chance(MR_COUNT(types))];
     struct bytes records = {0};
@@ -176,7 +176,8 @@ static struct bytes part_of(uint32_t i)
     struct bytes b = {0};
     struct mr_part_header header = {.version = MR_PART_VERSION,
                                     .header_bytes = sizeof(header),
-                                    .pid = 70 + i / 2, /* pairs: one process, before an exec and after */
+                                    .pid = 70 +
+                                           i / 2, /* pairs: one process, before an exec and after */
                                     .ppid = 1,
                                     .start_ns = 2000 + 500ull * i,
                                     .start_unix_ns = MAKE_UNIX,
@@ -198,9 +199,8 @@ static struct bytes part_of(uint32_t i)
 
 static void say_columns(sqlite3 *db, const char *table, char *sql, size_t room)
 {
-    static const char *const names[] = {"nameId",       "domainId",    "mangledName",
-                                        "demangledName", "shortName", "commandId",
-                                        "executableId", "metricId"};
+    static const char *const names[] = {"nameId",    "domainId",  "mangledName",  "demangledName",
+                                        "shortName", "commandId", "executableId", "metricId"};
     sqlite3_stmt *statement;
     size_t n = (size_t)snprintf(sql, room, "SELECT ''");
     char pragma[96];
@@ -302,8 +302,8 @@ static void expect_same(uint64_t n)
         while (a.data[i] == b.data[i])
             i++;
         i = i > 200 ? i - 200 : 0;
-        fail_msg("case %llu: live:\n%.600s\nafterwards:\n%.600s", (unsigned long long)n,
-                 a.data + i, b.data + i);
+        fail_msg("case %llu: live:\n%.600s\nafterwards:\n%.600s", (unsigned long long)n, a.data + i,
+                 b.data + i);
     }
     free(a.data);
     free(b.data);

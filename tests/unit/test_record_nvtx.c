@@ -431,11 +431,11 @@ static int run_direct(void)
 }
 
 static const struct record_mode modes[] = {
-    {"ranges", run_ranges},     {"counting", run_counting}, {"unbalanced", run_unbalanced}, {"deep", run_deep},
-    {"fork", run_fork},         {"capture", run_capture},       {"walk", run_walk},
-    {"busy", run_busy_exit},    {"signals", run_signals},       {"refused", run_refused},
-    {"untraced", run_untraced}, {"growing", run_fork_growing},  {"open", run_open},
-    {"direct", run_direct},
+    {"ranges", run_ranges},   {"counting", run_counting}, {"unbalanced", run_unbalanced},
+    {"deep", run_deep},       {"fork", run_fork},         {"capture", run_capture},
+    {"walk", run_walk},       {"busy", run_busy_exit},    {"signals", run_signals},
+    {"refused", run_refused}, {"untraced", run_untraced}, {"growing", run_fork_growing},
+    {"open", run_open},       {"direct", run_direct},
 };
 
 /* ---- the tests ---- */
@@ -698,7 +698,6 @@ static void test_counting(void **state)
     assert_int_equal(look->n[MR_PART_RANGE], 999 + 2);
 }
 
-
 int main(void)
 {
     int code = record_main(modes, sizeof modes / sizeof modes[0]);
@@ -706,7 +705,8 @@ int main(void)
         return code;
 #define TEST(function) cmocka_unit_test_setup_teardown(function, record_setup, record_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_ranges), TEST(test_counting),
+        TEST(test_ranges),
+        TEST(test_counting),
         TEST(test_unbalanced),
         TEST(test_direct),
         TEST(test_only_an_open_range),
