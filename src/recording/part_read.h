@@ -53,8 +53,8 @@ void mr_part_seek(struct mr_part_reader *reader, uint64_t offset);
  * or -errno. */
 int mr_part_next(struct mr_part_reader *reader, uint32_t types, enum mr_part_type *out);
 
-/* The next record of the chunk, not of those with texts. Returns 1; 0 when there is none left or the
- * file was cut; -errno. */
+/* The next record of the chunk, not of those with texts. Returns 1; 0 when there is none left or
+ * the file was cut; -errno. */
 int mr_part_record(struct mr_part_reader *reader, struct mr_part_record *out);
 
 /* The next string: its number, and its text in `text` of MR_PART_TEXT_BYTES. Returns as
