@@ -159,6 +159,7 @@ int profile_child(struct profile_run *run)
         cli_fail("%s: %s", run->command[0], error == ENOENT ? "no such program" : strerror(error));
         return CLI_FAILED;
     }
+    profile_live_start(run);
     for (pid_t pid; (pid = waitpid(-1, &status, 0)) != (pid_t)child;)
         if (pid < 0 && errno != EINTR)
             break;

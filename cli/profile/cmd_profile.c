@@ -1,5 +1,5 @@
-/* millrace profile: runs any program with the recorder inside and merges what its processes wrote
- * into one recording. */
+/* millrace profile: runs any program with the recorder inside, and writes what its processes record
+ * into one recording as they run. */
 #include "profile/profile.h"
 
 #include <dirent.h>
@@ -255,7 +255,8 @@ static int merge(struct profile_run *run)
 {
     struct mr_merge_stats stats = {.size = sizeof stats};
     profile_read_notes(run);
-    int rc = mr_recording_merge(run->parts, run->output, run->options->force, &stats);
+    int rc = profile_live_finish(run, &stats);
+    profile_unmark_parts(run);
     if (rc) {
         int code = cli_error(rc);
         cli_fail(
@@ -306,7 +307,7 @@ static int merge_left(struct profile_run *run)
 static int run(void *options, int n_args, char **args)
 {
     struct profile_options *o = options;
-    struct profile_run run = {.options = o};
+    struct profile_run run = {.options = o, .running = -1};
     int code = check(o, n_args, args, &run.traced);
     if (code == CLI_OK)
         code = profile_find_output(&run);

@@ -30,6 +30,7 @@ struct profile_run {
     int n_running;   /* of the program's processes when we stopped waiting; -1: not known */
     char *notes[PROFILE_NOTES];
     int n_notes;
+    int running;        /* the lock on the parts, for as long as we run */
     bool metrics_tried; /* some process had a GPU of which to sample metrics */
 };
 
@@ -40,9 +41,16 @@ int profile_find_output(struct profile_run *run);
 int profile_make_parts(struct profile_run *run);
 void profile_read_notes(struct profile_run *run);
 void profile_remove_parts(struct profile_run *run);
+void profile_unmark_parts(struct profile_run *run); /* they are kept, and not by accident */
 
 /* Sets the environment of the program, in this process. */
 int profile_environment(struct profile_run *run);
+
+/* profile_live.c: writes the recording from now on, as the program runs; what fails is left to the
+ * finish, which may then begin anew. Before any fork of ours, or after the last. */
+void profile_live_start(const struct profile_run *run);
+/* Returns as mr_recording_merge(). */
+int profile_live_finish(const struct profile_run *run, struct mr_merge_stats *out_stats);
 
 /* profile_child.c: runs the program to its end; the run's exit_status, times and n_running are
  * filled. */

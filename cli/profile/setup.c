@@ -5,10 +5,14 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MODULE_FILE "libmillrace-record.so"
@@ -142,11 +146,75 @@ static int check_folder(const char *path)
     return CLI_OK;
 }
 
+/*
+ * Two files in the parts' folder: "begin" says when the recording's time is 0, here and if the
+ * parts are merged again; "running" is locked as long as this process lives, and stays if it is
+ * killed.
+ */
+static int make_marks(struct profile_run *run)
+{
+    char path[4300];
+    struct timespec now;
+    uint64_t begin_ns = mr_time_ns();
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(path, sizeof path, "%s/running", run->parts);
+    run->running = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (run->running < 0 || flock(run->running, LOCK_EX | LOCK_NB) != 0)
+        return cli_fail("%s: %s", path, strerror(errno));
+    snprintf(path, sizeof path, "%s/begin", run->parts);
+    FILE *file = fopen(path, "wxe");
+    bool ok = file && fprintf(file, "%llu %llu\n", (unsigned long long)begin_ns,
+                              (unsigned long long)now.tv_sec * 1000000000ull +
+                                  (unsigned long long)now.tv_nsec) > 0;
+    ok = file && fclose(file) == 0 && ok;
+    return ok ? CLI_OK : cli_fail("%s: %s", path, strerror(errno));
+}
+
+void profile_unmark_parts(struct profile_run *run)
+{
+    char path[4300];
+    if (run->running < 0)
+        return;
+    snprintf(path, sizeof path, "%s/running", run->parts);
+    unlink(path);
+    close(run->running);
+    run->running = -1;
+}
+
+/* Does a process hold the lock of this folder? A folder without one was left on purpose. */
+static bool was_killed(const char *parts)
+{
+    char path[4400];
+    snprintf(path, sizeof path, "%s/running", parts);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool killed = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0;
+    if (fd >= 0)
+        close(fd);
+    return killed;
+}
+
+/* Of recordings of this name whose `millrace profile` was killed. */
+static void tell_left(const struct profile_run *run)
+{
+    char pattern[4200];
+    glob_t found;
+    snprintf(pattern, sizeof pattern, "%s.parts-??????", run->output);
+    if (strpbrk(run->output, "*?[\\") || glob(pattern, 0, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        if (was_killed(found.gl_pathv[i]))
+            cli_warn("%s: is left of a millrace profile that was killed: millrace profile --merge "
+                     "%s -o FILE makes a recording of it; then remove it",
+                     found.gl_pathv[i], found.gl_pathv[i]);
+    globfree(&found);
+}
+
 int profile_make_parts(struct profile_run *run)
 {
     char made[4200], *real;
     if (check_folder(run->output) != CLI_OK)
         return CLI_FAILED;
+    tell_left(run);
     int n = snprintf(made, sizeof made, "%s.parts-XXXXXX", run->output);
     if (n < 0 || (size_t)n >= sizeof made || !mkdtemp(made))
         return cli_fail("%s: a folder beside it cannot be made: %s", run->output, strerror(errno));
@@ -158,7 +226,10 @@ int profile_make_parts(struct profile_run *run)
     }
     snprintf(run->parts, sizeof run->parts, "%s", real);
     free(real);
-    return CLI_OK;
+    int code = make_marks(run);
+    if (code != CLI_OK)
+        profile_remove_parts(run);
+    return code;
 }
 
 /* A process that samples a GPU's metrics holds the file gpu-... of it. */

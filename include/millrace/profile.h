@@ -67,6 +67,46 @@ struct mr_merge_stats {
 MR_API int mr_recording_merge(const char *parts, const char *path, int overwrite,
                               struct mr_merge_stats *out_stats);
 
+/*
+ * The same while the parts' processes run, so that little is left to do when they have ended:
+ *
+ *     struct mr_merge *merge;
+ *     mr_merge_open(parts, "report1.sqlite", 0, &merge);
+ *     while (the program runs)
+ *         mr_merge_step(merge); // ten times a second, say
+ *     mr_merge_finish(merge, NULL);
+ *     mr_merge_close(merge);
+ *
+ * A merge belongs to one thread at a time, and not to a forked child. After an error of a step,
+ * close it: mr_recording_merge() of the same folder begins anew, when the processes have ended.
+ */
+struct mr_merge;
+
+/*
+ * parts, path, overwrite: as for mr_recording_merge(). The file is made under its temporary name at
+ * once. [out] out: on success; end it with mr_merge_close().
+ * Returns 0, -EEXIST, -ENOMEM, -errno.
+ */
+MR_API int mr_merge_open(const char *parts, const char *path, int overwrite, struct mr_merge **out);
+
+/*
+ * Writes rows of what the parts got since the last step. Without a file "begin" in the folder,
+ * which says when the program was started (two decimal numbers: ns of CLOCK_MONOTONIC and of
+ * CLOCK_REALTIME), there is nothing to count times from, and all is left to mr_merge_finish().
+ * Returns 0; -ENOSPC, also when less than 512 MiB are left on the parts' disk, which the program
+ * may need; MR_EFORMAT, MR_ELIMIT, -ENOMEM, -errno.
+ */
+MR_API int mr_merge_step(struct mr_merge *merge);
+
+/*
+ * Writes what is left and renames the file. Call it once, when the processes have ended. [out]
+ * out_stats: as for mr_recording_merge(). Returns as that.
+ */
+MR_API int mr_merge_finish(struct mr_merge *merge, struct mr_merge_stats *out_stats);
+
+/* Ends a merge; the file is removed unless it was finished. NULL is allowed. */
+MR_API void mr_merge_close(struct mr_merge *merge);
+
 /* ---- reports ---- */
 
 /* The result of a report; see "tables" below. */

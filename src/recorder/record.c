@@ -168,24 +168,32 @@ static struct record_block *room_for(struct record_thread *thread, size_t bytes)
     return fresh;
 }
 
-static bool put(enum mr_part_type type, const void *record)
+/* The record's two pieces; the second, a text, may be empty. */
+static bool put(enum mr_part_type type, const void *record, size_t bytes, const char *text,
+                size_t text_bytes)
 {
-    size_t bytes = mr_part_bytes(type);
+    size_t whole = bytes + ((text_bytes + 7) & ~(size_t)7);
     struct record_thread *thread = thread_of_mine();
     struct record_block *block =
-        thread && bytes ? room_for(thread, sizeof(struct record_item) + bytes) : NULL;
+        thread && bytes ? room_for(thread, sizeof(struct record_item) + whole) : NULL;
     if (!block)
         return false;
     unsigned used = atomic_load_explicit(&block->used, memory_order_relaxed);
-    struct record_item item = {type, (uint32_t)bytes};
+    struct record_item item = {type, (uint32_t)whole};
+    char *to = block->data + used + sizeof item;
     memcpy(block->data + used, &item, sizeof item);
-    memcpy(block->data + used + sizeof item, record, bytes);
-    atomic_store_explicit(&block->used, used + (unsigned)(sizeof item + bytes),
+    memcpy(to, record, bytes);
+    if (text_bytes) {
+        memset(to + whole - 8, 0, 8);
+        memcpy(to + bytes, text, text_bytes);
+    }
+    atomic_store_explicit(&block->used, used + (unsigned)(sizeof item + whole),
                           memory_order_release);
     return true;
 }
 
-void record_put(enum mr_part_type type, const void *record)
+static void put_or_lose(enum mr_part_type type, const void *record, const char *text,
+                        uint32_t text_bytes)
 {
     if (mine.busy || !record_start()) {
         record_lose(mine.busy != 0);
@@ -193,10 +201,21 @@ void record_put(enum mr_part_type type, const void *record)
     }
     int saved = errno;
     mine.busy = 1;
-    if (!put(type, record))
+    if (!put(type, record, mr_part_bytes(type), text, text_bytes))
         record_lose(1);
     mine.busy = 0;
     errno = saved;
+}
+
+void record_put(enum mr_part_type type, const void *record)
+{
+    put_or_lose(type, record, NULL, 0);
+}
+
+void record_put_range(const struct mr_part_range *range, const char *text, uint32_t bytes)
+{
+    struct mr_part_range_text head = {.range = *range, .bytes = bytes};
+    put_or_lose(MR_PART_RANGE_TEXT, &head, text, bytes);
 }
 
 #define DIRECT 64 /* so many records and more are worth a system call of their own */

@@ -59,9 +59,19 @@ uint32_t record_tid(void);
 /* The number of a text in this process's part; 0 for NULL or when no memory is left. Any thread. */
 uint32_t record_string(const char *text);
 
-/* Copies a record of this type (not MR_PART_STRING) into the calling thread's buffer. Never blocks
- * on the disk. */
+/*
+ * As record_string(), but for a text of at most max bytes that has a digit and did not come lately:
+ * then 0, and its length in *out_bytes, else 0 there. It is written with its record, so that those
+ * that never come again cost neither memory nor a lock.
+ */
+uint32_t record_string_or_text(const char *text, uint32_t max, uint32_t *out_bytes);
+
+/* Copies a record of this type (none that has a text) into the calling thread's buffer. Never
+ * blocks on the disk. */
 void record_put(enum mr_part_type type, const void *record);
+
+/* A range with its text, of at most 64 KiB. */
+void record_put_range(const struct mr_part_range *range, const char *text, uint32_t bytes);
 
 /* Appends n records at once, from the writer's own thread or any other (device records out of
  * CUPTI's buffers). */

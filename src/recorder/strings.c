@@ -152,6 +152,44 @@ uint32_t record_string(const char *text)
     return id;
 }
 
+/* Texts that count, "seq = 17", come once, as a rule. */
+static bool counts(const char *text, size_t bytes)
+{
+    while (bytes > 0 && (text[bytes - 1] < '0' || text[bytes - 1] > '9'))
+        bytes--;
+    return bytes > 0;
+}
+
+/* Whether no such text came lately: each place knows the last one of its. A forked child knows
+ * what its parent did, which does no harm. */
+static bool first_time(uint64_t hash)
+{
+    static _Atomic(uint16_t) seen[1u << 16];
+    _Atomic(uint16_t) *place = &seen[hash & 0xffff];
+    uint16_t mark = (uint16_t)(hash >> 48 | 1);
+    if (atomic_load_explicit(place, memory_order_relaxed) == mark)
+        return false;
+    atomic_store_explicit(place, mark, memory_order_relaxed);
+    return true;
+}
+
+uint32_t record_string_or_text(const char *text, uint32_t max, uint32_t *out_bytes)
+{
+    size_t bytes = text ? strnlen(text, max + 1) : 0;
+    *out_bytes = 0;
+    if (bytes == 0 || bytes > max)
+        return record_string(text);
+    uint64_t hash = hash_of(text, bytes);
+    struct text *known = find(atomic_load_explicit(&strings.table, memory_order_acquire), text,
+                              (uint32_t)bytes, hash);
+    if (known)
+        return known->id;
+    if (!counts(text, bytes) || !first_time(hash))
+        return record_string(text);
+    *out_bytes = (uint32_t)bytes;
+    return 0;
+}
+
 size_t record_strings_take(char *to, size_t bytes, uint32_t *out_n)
 {
     size_t used = 0;

@@ -35,8 +35,8 @@ static struct name {
 static void write_gathered(enum mr_part_type type)
 {
     if (gathered[type].n)
-        record_part_write(type, mr_part_bytes(type), gathered[type].n, gathered[type].data,
-                          gathered[type].bytes);
+        record_part_write(type, mr_part_has_text(type) ? 0 : mr_part_bytes(type), gathered[type].n,
+                          gathered[type].data, gathered[type].bytes);
     gathered[type].n = 0;
     gathered[type].bytes = 0;
 }

@@ -26,7 +26,7 @@ int mr_import_source(struct mr_store *store, const char *source)
 
 void mr_import_process(struct mr_store *store, uint32_t pid)
 {
-    store->process = pid & 0xffffff;
+    store->now->number = pid & 0xffffff;
 }
 
 int mr_import_process_row(struct mr_store *store, uint32_t pid, const char *name, uint64_t start_ns,

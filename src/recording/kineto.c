@@ -213,7 +213,7 @@ static int write_all(struct mr_kineto *k)
     rc = put_events(k);
     if (rc < 0)
         return rc;
-    mr_import_process(k->store, k->store->header.pid);
+    mr_import_process(k->store, k->store->now->header.pid);
     rc = put_note(k, "exit", (int64_t)after_origin(k, k->last_ns));
     if (rc < 0)
         return rc;

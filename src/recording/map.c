@@ -149,6 +149,21 @@ static size_t utf8_bytes(const unsigned char *text, size_t left)
     return overlong || surrogate || beyond ? 0 : n;
 }
 
+/* Bytes from the beginning on that are valid UTF-8. */
+static size_t clean_bytes(const char *text, size_t bytes)
+{
+    size_t good = 0;
+    for (size_t n;
+         good < bytes && (n = utf8_bytes((const unsigned char *)text + good, bytes - good)) > 0;)
+        good += n;
+    return good;
+}
+
+bool mr_text_is_clean(const char *text, size_t bytes)
+{
+    return !memchr(text, 0, bytes) && clean_bytes(text, bytes) == bytes;
+}
+
 static int texts_add_clean(struct mr_texts *texts, const char *text, size_t bytes, uint32_t *out,
                            bool *out_new)
 {
@@ -180,10 +195,7 @@ int mr_texts_add(struct mr_texts *texts, const char *text, size_t bytes, uint32_
     bytes = strnlen(text, bytes);
     if (bytes >= (1u << 30))
         return mr_error_set(MR_ELIMIT, "a recording's name of %zu bytes", bytes);
-    size_t good = 0;
-    for (size_t n;
-         good < bytes && (n = utf8_bytes((const unsigned char *)text + good, bytes - good)) > 0;)
-        good += n;
+    size_t good = clean_bytes(text, bytes);
     if (good == bytes)
         return texts_add_clean(texts, text, bytes, out, out_new);
     char *clean = malloc(bytes);

@@ -35,6 +35,8 @@ struct mr_texts {
     size_t block_left;
     char *block_at;
 };
+/* Would a text stay as it is: valid UTF-8 without a NUL? */
+bool mr_text_is_clean(const char *text, size_t bytes);
 int mr_texts_init(struct mr_texts *texts);
 /* The number of a text, a new one when it was not there. [out] out_new may be NULL. Returns 0 or
  * -ENOMEM with the error set. */

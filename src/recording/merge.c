@@ -1,161 +1,50 @@
-/* Parts into a recording. Every part is read three times, so that nothing of it but its names is
- * kept in memory. */
-#include "recording/part_read.h"
-#include "recording/store.h"
+/* Parts into a recording: at once when all their processes have ended, or step by step as they
+ * grow. */
+#include "recording/merge.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <millrace/profile.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
-struct part {
-    char *path;
-    uint64_t start_ns, start_unix_ns;
-};
+/* Left to the program and to its parts: with less on the disk, rows are written when it has
+ * ended. */
+#define SPARE_BYTES (512ull << 20)
 
-struct merge {
-    const char *folder;
-    struct part *parts;
-    uint32_t n_parts;
-    uint64_t capacity;
-    struct mr_store *store;
-    struct mr_map names; /* of the part: its numbers -> the store's */
-    uint32_t unknown;    /* the store's number of "?" */
-    char *text;          /* MR_PART_TEXT_BYTES */
-    uint64_t n_cut, n_unknown_names, n_strange;
-};
-
-/* Where a type's record has names. */
-static const struct {
-    uint8_t type;
-    uint16_t offset;
-} name_fields[] = {
-    {MR_PART_THREAD, offsetof(struct mr_part_thread, name)},
-    {MR_PART_PROCESS, offsetof(struct mr_part_process, command)},
-    {MR_PART_PROCESS, offsetof(struct mr_part_process, executable)},
-    {MR_PART_DEVICE, offsetof(struct mr_part_device, name)},
-    {MR_PART_KERNEL, offsetof(struct mr_part_kernel, name)},
-    {MR_PART_API, offsetof(struct mr_part_api, name)},
-    {MR_PART_RANGE, offsetof(struct mr_part_range, text)},
-    {MR_PART_RANGE, offsetof(struct mr_part_range, domain)},
-    {MR_PART_RANGE, offsetof(struct mr_part_range, category_name)},
-    {MR_PART_OS, offsetof(struct mr_part_os, name)},
-    {MR_PART_METRIC, offsetof(struct mr_part_metric, name)},
-    {MR_PART_NOTE, offsetof(struct mr_part_note, name)},
-    {MR_PART_NOTE, offsetof(struct mr_part_note, text)},
-    {MR_PART_STACK, offsetof(struct mr_part_stack, function)},
-    {MR_PART_STACK, offsetof(struct mr_part_stack, file)},
-};
-
-#define BIT(type) (1u << (type))
-#define WHO_TYPES                                                                                  \
-    (BIT(MR_PART_THREAD) | BIT(MR_PART_PROCESS) | BIT(MR_PART_DEVICE) | BIT(MR_PART_CONTEXT) |     \
-     BIT(MR_PART_STREAM) | BIT(MR_PART_NOTE))
-#define EVENT_TYPES (~(WHO_TYPES | BIT(MR_PART_STRING)))
-
-static void names_to_stores(struct merge *merge, enum mr_part_type type,
-                            struct mr_part_record *record)
+/* A part that is not known yet. [out] parts: in no order. */
+static int part_add(struct mr_merge *merge, const char *name, bool last)
 {
-    for (size_t i = 0; i < MR_COUNT(name_fields); i++) {
-        uint32_t id;
-        if (name_fields[i].type != type)
-            continue;
-        char *at = (char *)record + name_fields[i].offset;
-        memcpy(&id, at, sizeof(id));
-        if (id == 0)
-            continue;
-        const uint32_t *number = mr_map_find(&merge->names, id);
-        merge->n_unknown_names += !number;
-        memcpy(at, number ? number : &merge->unknown, sizeof(id));
-    }
-}
-
-static int strings_read(struct merge *merge, struct mr_part_reader *reader)
-{
-    enum mr_part_type type;
-    int rc;
-    while ((rc = mr_part_next(reader, BIT(MR_PART_STRING), &type)) == 1) {
-        uint32_t id, number;
-        size_t bytes;
-        while ((rc = mr_part_string(reader, &id, merge->text, &bytes)) == 1) {
-            rc = mr_store_text(merge->store, merge->text, bytes, &number);
-            if (rc < 0)
-                return rc;
-            if (!mr_map_at(&merge->names, id, number, NULL))
-                return -ENOMEM;
-        }
-        if (rc < 0)
-            return rc;
-    }
-    return rc;
-}
-
-static int records_read(struct merge *merge, struct mr_part_reader *reader, uint32_t types)
-{
-    enum mr_part_type type;
-    int rc;
-    while ((rc = mr_part_next(reader, types, &type)) == 1) {
-        struct mr_part_record record;
-        while ((rc = mr_part_record(reader, &record)) == 1) {
-            names_to_stores(merge, type, &record);
-            rc = mr_store_put(merge->store, type, &record);
-            if (rc < 0)
-                return rc;
-        }
-        if (rc < 0)
-            return rc;
-    }
-    return rc;
-}
-
-static int part_merge(struct merge *merge, const struct part *part)
-{
-    struct mr_part_reader *reader;
-    int rc = mr_part_open(part->path, &reader);
-    if (rc <= 0)
-        return rc;
-    rc = mr_store_process(merge->store, &reader->header);
-    if (rc < 0)
-        goto end;
-    rc = strings_read(merge, reader);
-    if (rc < 0)
-        goto end;
-    mr_part_rewind(reader);
-    rc = records_read(merge, reader, WHO_TYPES);
-    if (rc < 0)
-        goto end;
-    mr_part_rewind(reader);
-    rc = records_read(merge, reader, EVENT_TYPES);
-end:
-    merge->n_cut += reader->cut;
-    merge->n_strange += reader->n_strange;
-    mr_map_free(&merge->names);
-    mr_part_close(reader);
-    return rc;
-}
-
-static int part_add(struct merge *merge, const char *name)
-{
-    uint64_t want = merge->n_parts + 1ull;
-    if (mr_grow(merge->folder, &merge->parts, &merge->capacity, want, sizeof(*merge->parts)) < 0)
+    uint64_t key = mr_hash(MR_HASH_START, name, strlen(name));
+    if (mr_map_find(&merge->known, key))
+        return 0;
+    if (mr_grow(merge->folder, &merge->parts, &merge->capacity, merge->n_parts + 1,
+                sizeof(*merge->parts)) < 0)
         return -ENOMEM;
     char *path;
     if (asprintf(&path, "%s/%s", merge->folder, name) < 0)
         return mr_error_nomem(merge->folder, strlen(name));
-    struct mr_part_reader *reader;
+    struct mr_part_reader *reader = NULL;
     int rc = mr_part_open(path, &reader);
     if (rc <= 0) {
-        merge->n_cut += rc == 0; /* its process was killed before it wrote anything */
-        free(path);
-        return rc;
+        merge->n_cut += rc == 0 && last; /* its process was killed before it wrote anything */
+        goto end;
     }
-    merge->parts[merge->n_parts++] =
-        (struct part){path, reader->header.start_ns, reader->header.start_unix_ns};
+    if (!mr_map_at(&merge->known, key, 0, NULL)) {
+        rc = -ENOMEM;
+        goto end;
+    }
+    merge->parts[merge->n_parts++] = (struct mr_merge_part){
+        .path = path, .header = reader->header, .next = reader->header.header_bytes};
+    path = NULL;
+end:
     mr_part_close(reader);
-    return 0;
+    free(path);
+    return rc < 0 ? rc : 0;
 }
 
-static int parts_find(struct merge *merge)
+static int folder_look(struct mr_merge *merge, bool last)
 {
     DIR *dir = opendir(merge->folder);
     if (!dir)
@@ -166,7 +55,7 @@ static int parts_find(struct merge *merge)
     while ((errno = 0, entry = readdir(dir))) {
         if (!mr_ends_in(entry->d_name, ".part"))
             continue;
-        rc = part_add(merge, entry->d_name);
+        rc = part_add(merge, entry->d_name, last);
         if (rc < 0)
             goto end;
     }
@@ -179,13 +68,58 @@ end:
 
 static int by_start(const void *a, const void *b)
 {
-    const struct part *x = a, *y = b;
-    if (x->start_ns != y->start_ns)
-        return x->start_ns < y->start_ns ? -1 : 1;
+    const struct mr_merge_part *x = a, *y = b;
+    if (x->header.start_ns != y->header.start_ns)
+        return x->header.start_ns < y->header.start_ns ? -1 : 1;
     return strcmp(x->path, y->path);
 }
 
-static int note(struct merge *merge, const char *text)
+/*
+ * Parts that came since. A folder that changes while it is read may show a part and not an older
+ * one, as that of the same process before its exec: what is older stands there in a second look.
+ */
+static int parts_find(struct mr_merge *merge, bool last)
+{
+    uint64_t before = merge->n_parts, found;
+    do {
+        found = merge->n_parts;
+        int rc = folder_look(merge, last && found == before);
+        if (rc < 0)
+            return rc;
+    } while (merge->n_parts > found && !last);
+    if (merge->n_parts > before)
+        qsort(merge->parts + before, merge->n_parts - before, sizeof(*merge->parts), by_start);
+    if (merge->n_parts && !merge->store->has_origin)
+        mr_store_origin(merge->store, merge->parts[0].header.start_ns,
+                        merge->parts[0].header.start_unix_ns);
+    for (uint64_t i = before; i < merge->n_parts; i++) {
+        int rc = mr_store_process(merge->store, &merge->parts[i].header);
+        if (rc < 0)
+            return rc;
+        merge->parts[i].process = merge->store->now;
+    }
+    return 0;
+}
+
+/* When the program was started, as `millrace profile` writes it there: the recording's 0, which is
+ * then known before all parts are. */
+static void begin_read(struct mr_merge *merge)
+{
+    char *path;
+    unsigned long long begin_ns, unix_ns;
+    if (asprintf(&path, "%s/" MR_MERGE_BEGIN, merge->folder) < 0)
+        return;
+    FILE *file = fopen(path, "re");
+    free(path);
+    if (!file)
+        return;
+    merge->has_begin = fscanf(file, "%llu %llu", &begin_ns, &unix_ns) == 2;
+    if (merge->has_begin)
+        mr_store_origin(merge->store, begin_ns, unix_ns);
+    fclose(file);
+}
+
+static int note(struct mr_merge *merge, const char *text)
 {
     uint32_t name, number;
     int rc = mr_store_text(merge->store, "warning", 7, &name);
@@ -199,9 +133,9 @@ static int note(struct merge *merge, const char *text)
 }
 
 /* fmt: with one %llu, the count. Nothing is noted of none. */
-static int note_count(struct merge *merge, const char *fmt, uint64_t n)
+static int note_count(struct mr_merge *merge, const char *fmt, uint64_t n)
     __attribute__((format(printf, 2, 0)));
-static int note_count(struct merge *merge, const char *fmt, uint64_t n)
+static int note_count(struct mr_merge *merge, const char *fmt, uint64_t n)
 {
     char text[256];
     if (n == 0)
@@ -211,7 +145,7 @@ static int note_count(struct merge *merge, const char *fmt, uint64_t n)
 }
 
 /* Notes about the merge itself. */
-static int notes_put(struct merge *merge)
+static int notes_put(struct mr_merge *merge)
 {
     int rc = merge->n_parts ? 0
                             : note(merge, "nothing is recorded: no process of the program loaded "
@@ -235,33 +169,70 @@ static int notes_put(struct merge *merge)
     return mr_store_meta(merge->store, "n_cut", (int64_t)merge->n_cut);
 }
 
-static int parts_merge(struct merge *merge)
+static int parts_read(struct mr_merge *merge, bool last)
 {
-    int rc = mr_store_text(merge->store, "?", 1, &merge->unknown);
-    if (rc < 0)
-        return rc;
-    if (merge->n_parts) {
-        qsort(merge->parts, merge->n_parts, sizeof(*merge->parts), by_start);
-        mr_store_origin(merge->store, merge->parts[0].start_ns, merge->parts[0].start_unix_ns);
-    }
-    for (uint32_t i = 0; i < merge->n_parts; i++) {
-        rc = part_merge(merge, &merge->parts[i]);
+    struct stat st;
+    for (uint64_t i = 0; i < merge->n_parts; i++) {
+        struct mr_merge_part *part = &merge->parts[i];
+        if (!last && (stat(part->path, &st) != 0 || (uint64_t)st.st_size <= part->size))
+            continue;
+        int rc = mr_merge_part_read(merge, part, last);
         if (rc < 0)
             return rc;
     }
-    return notes_put(merge);
+    return 0;
 }
 
-static void merge_free(struct merge *merge)
+static int merge_begin(struct mr_merge *merge)
 {
-    for (uint32_t i = 0; i < merge->n_parts; i++)
-        free(merge->parts[i].path);
-    free(merge->parts);
-    free(merge->text);
-    mr_map_free(&merge->names);
+    int rc = mr_store_create(merge->path, merge->overwrite, &merge->store);
+    if (rc < 0)
+        return rc;
+    begin_read(merge);
+    return mr_store_text(merge->store, "?", 1, &merge->unknown);
 }
 
-static struct mr_merge_stats stats_of(const struct merge *merge)
+int mr_merge_open(const char *parts, const char *path, int overwrite, struct mr_merge **out)
+{
+    struct mr_merge *merge = calloc(1, sizeof(*merge));
+    *out = NULL;
+    if (!merge)
+        return mr_error_nomem(path, sizeof(*merge));
+    merge->overwrite = overwrite != 0;
+    merge->folder = strdup(parts);
+    merge->path = strdup(path);
+    merge->text = malloc(MR_PART_TEXT_BYTES);
+    int rc = merge->folder && merge->path && merge->text ? merge_begin(merge)
+                                                         : mr_error_nomem(path, MR_PART_TEXT_BYTES);
+    if (rc < 0)
+        mr_merge_close(merge);
+    else
+        *out = merge;
+    return rc;
+}
+
+static int check_room(const struct mr_merge *merge)
+{
+    struct statvfs disk;
+    if (statvfs(merge->folder, &disk) != 0 ||
+        (uint64_t)disk.f_bavail * disk.f_frsize >= SPARE_BYTES)
+        return 0;
+    return mr_error_errno(ENOSPC, "%s: less than %llu MiB are left on its disk", merge->folder,
+                          SPARE_BYTES >> 20);
+}
+
+int mr_merge_step(struct mr_merge *merge)
+{
+    if (!merge->has_begin)
+        return 0;
+    int rc = check_room(merge);
+    if (rc < 0)
+        return rc;
+    rc = parts_find(merge, false);
+    return rc < 0 ? rc : parts_read(merge, false);
+}
+
+static struct mr_merge_stats stats_of(const struct mr_merge *merge)
 {
     return (struct mr_merge_stats){
         .size = sizeof(struct mr_merge_stats),
@@ -274,36 +245,57 @@ static struct mr_merge_stats stats_of(const struct merge *merge)
     };
 }
 
-int mr_recording_merge(const char *parts, const char *path, int overwrite,
-                       struct mr_merge_stats *out_stats)
+int mr_merge_finish(struct mr_merge *merge, struct mr_merge_stats *out_stats)
 {
-    struct merge merge = {.folder = parts, .text = malloc(MR_PART_TEXT_BYTES)};
     struct mr_merge_stats stats;
     struct stat st;
     int rc = out_stats ? mr_info_check("merge_stats", out_stats, sizeof stats) : 0;
     if (rc < 0)
-        goto end;
-    rc = merge.text ? parts_find(&merge) : mr_error_nomem(path, MR_PART_TEXT_BYTES);
+        return rc;
+    rc = parts_find(merge, true);
     if (rc < 0)
-        goto end;
-    rc = mr_store_create(path, overwrite != 0, &merge.store);
+        return rc;
+    rc = parts_read(merge, true);
     if (rc < 0)
-        goto end;
-    rc = parts_merge(&merge);
+        return rc;
+    rc = notes_put(merge);
     if (rc < 0)
-        goto end_store;
-    stats = stats_of(&merge);
-    rc = mr_store_finish(merge.store);
-    merge.store = NULL;
+        return rc;
+    stats = stats_of(merge);
+    rc = mr_store_finish(merge->store);
+    merge->store = NULL;
     if (rc < 0)
-        goto end;
-    if (stat(path, &st) == 0)
+        return rc;
+    if (stat(merge->path, &st) == 0)
         stats.bytes = (uint64_t)st.st_size;
     if (out_stats)
         mr_info_give("merge_stats", out_stats, &stats, sizeof stats);
-end_store:
-    mr_store_abandon(merge.store);
-end:
-    merge_free(&merge);
+    return 0;
+}
+
+void mr_merge_close(struct mr_merge *merge)
+{
+    if (!merge)
+        return;
+    mr_store_abandon(merge->store);
+    for (uint64_t i = 0; i < merge->n_parts; i++)
+        mr_merge_part_free(&merge->parts[i]);
+    free(merge->parts);
+    mr_map_free(&merge->known);
+    free(merge->text);
+    free(merge->path);
+    free(merge->folder);
+    free(merge);
+}
+
+int mr_recording_merge(const char *parts, const char *path, int overwrite,
+                       struct mr_merge_stats *out_stats)
+{
+    struct mr_merge *merge;
+    int rc = mr_merge_open(parts, path, overwrite, &merge);
+    if (rc < 0)
+        return rc;
+    rc = mr_merge_finish(merge, out_stats);
+    mr_merge_close(merge);
     return rc;
 }

@@ -7,7 +7,8 @@
  * the rest of the last chunk is lost.
  *
  * All numbers are in the machine's byte order; times are CLOCK_MONOTONIC in ns. Names are numbers
- * given by MR_PART_STRING records of the same part, in any order; 0 means "none". Threads are the
+ * given by MR_PART_STRING records of the same part, in any order, though best before their first
+ * use: a part is then read once, while it grows. 0 means "none". Threads are the
  * kernel's numbers (gettid()). Kinds of copies, of memory, of synchronisation ... are CUPTI's
  * numbers as CUPTI gives them.
  */
@@ -62,7 +63,8 @@ enum mr_part_trace {
     X(MR_PART_METRIC, mr_part_metric)                                                              \
     X(MR_PART_NOTE, mr_part_note)                                                                  \
     X(MR_PART_STACK, mr_part_stack)                                                                \
-    X(MR_PART_SAMPLE, mr_part_sample)
+    X(MR_PART_SAMPLE, mr_part_sample)                                                              \
+    X(MR_PART_RANGE_TEXT, mr_part_range_text)
 
 enum mr_part_type {
     MR_PART_NONE,
@@ -75,7 +77,8 @@ enum mr_part_type {
 struct mr_part_chunk {
     uint32_t magic;
     uint16_t type;
-    /* of one record; 0: variable (strings). A reader takes the smaller of this and its own */
+    /* of one record; 0: variable (those with texts). A reader takes the smaller of this and its
+     * own */
     uint16_t record_bytes;
     uint32_t n;     /* records */
     uint32_t bytes; /* that follow */
@@ -220,6 +223,13 @@ struct mr_part_range {
     uint16_t payload_type; /* nvtxPayloadType_t; 0: none */
 };
 
+/* A range whose text came for the first time, and may not come again: followed by `bytes` bytes, no
+ * NUL, padded to 8. range.text is 0. */
+struct mr_part_range_text {
+    struct mr_part_range range;
+    uint32_t bytes, reserved;
+};
+
 struct mr_part_os {
     uint64_t start_ns, end_ns;
     int64_t result;
@@ -266,7 +276,13 @@ struct mr_part_sample { /* a thread was in this stack each time that it was look
     uint32_t reserved;
 };
 
-/* Of one record of this type; 0: there is no such type. */
+/* Are records of this type followed by a text? */
+static inline int mr_part_has_text(unsigned type)
+{
+    return type == MR_PART_STRING || type == MR_PART_RANGE_TEXT;
+}
+
+/* Of one record of this type, without its text; 0: there is no such type. */
 static inline uint16_t mr_part_bytes(unsigned type)
 {
     static const uint16_t bytes[MR_N_PART_TYPES] = {

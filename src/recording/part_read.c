@@ -127,12 +127,19 @@ void mr_part_rewind(struct mr_part_reader *reader)
     reader->n_strange = 0;
 }
 
+void mr_part_seek(struct mr_part_reader *reader, uint64_t offset)
+{
+    reader->at = reader->have = 0;
+    reader->offset = reader->chunk_end = offset;
+    reader->left = 0;
+}
+
 static int chunk_check(const struct mr_part_reader *reader, uint64_t offset)
 {
     const struct mr_part_chunk *chunk = &reader->chunk;
     if (chunk->magic != MR_PART_CHUNK)
         return damaged(reader, offset, "no chunk begins there");
-    if (chunk->type == MR_PART_STRING || chunk->type == MR_PART_NONE ||
+    if (mr_part_has_text(chunk->type) || chunk->type == MR_PART_NONE ||
         chunk->type >= MR_N_PART_TYPES)
         return 0;
     if (chunk->record_bytes == 0 || (uint64_t)chunk->n * chunk->record_bytes != chunk->bytes)
@@ -149,7 +156,9 @@ int mr_part_next(struct mr_part_reader *reader, uint32_t types, enum mr_part_typ
         if (reader->chunk_end >= reader->size)
             return 0;
         skip_to(reader, reader->chunk_end);
-        uint64_t offset = reader->offset;
+        uint64_t offset = reader->chunk_at = reader->offset;
+        if (reader->grows && offset + sizeof(reader->chunk) > reader->size)
+            return 0;
         int64_t got = take(reader, &reader->chunk, sizeof(reader->chunk));
         if (got < 0)
             return (int)got;
@@ -163,6 +172,8 @@ int mr_part_next(struct mr_part_reader *reader, uint32_t types, enum mr_part_typ
         int rc = chunk_check(reader, offset);
         if (rc < 0)
             return rc;
+        if (reader->grows && reader->offset + reader->chunk.bytes > reader->size)
+            return 0;
         reader->chunk_end = reader->offset + reader->chunk.bytes;
         reader->left = reader->chunk.n;
         bool known = reader->chunk.type != MR_PART_NONE && reader->chunk.type < MR_N_PART_TYPES;
@@ -200,30 +211,46 @@ int mr_part_record(struct mr_part_reader *reader, struct mr_part_record *out)
     return 1;
 }
 
-int mr_part_string(struct mr_part_reader *reader, uint32_t *out_id, char *text, size_t *out_bytes)
+/* [out] head: n bytes, among them `bytes`, the length of the text that follows. */
+static int text_take(struct mr_part_reader *reader, void *head, size_t n, const uint32_t *bytes,
+                     char *text, size_t *out_bytes)
 {
-    struct mr_part_string head = {0};
     if (reader->left == 0)
         return 0;
     uint64_t offset = reader->offset;
-    int64_t got = take(reader, &head, sizeof(head));
-    uint64_t end = reader->offset + mr_round_up(head.bytes, 8);
+    int64_t got = take(reader, head, n);
     if (got < 0)
         return (int)got;
-    if (got < (int64_t)sizeof(head) || reader->offset + head.bytes > reader->size) {
+    uint64_t end = reader->offset + mr_round_up(*bytes, 8);
+    if (got < (int64_t)n || reader->offset + *bytes > reader->size) {
         reader->cut = true;
         reader->left = 0;
         return 0;
     }
     if (end > reader->chunk_end)
         return damaged(reader, offset, "a name reaches out of its chunk");
-    *out_bytes = MR_MIN((size_t)head.bytes, MR_PART_TEXT_BYTES);
-    got = take(reader, text, *out_bytes);
+    got = take(reader, text, MR_MIN((size_t)*bytes, MR_PART_TEXT_BYTES));
     if (got < 0)
         return (int)got;
     *out_bytes = (size_t)got;
-    *out_id = head.id;
     skip_to(reader, end);
     reader->left--;
     return 1;
+}
+
+int mr_part_string(struct mr_part_reader *reader, uint32_t *out_id, char *text, size_t *out_bytes)
+{
+    struct mr_part_string head = {0};
+    int rc = text_take(reader, &head, sizeof(head), &head.bytes, text, out_bytes);
+    *out_id = head.id;
+    return rc;
+}
+
+int mr_part_range_text(struct mr_part_reader *reader, struct mr_part_range *out, char *text,
+                       size_t *out_bytes)
+{
+    struct mr_part_range_text head = {0};
+    int rc = text_take(reader, &head, sizeof(head), &head.bytes, text, out_bytes);
+    *out = head.range;
+    return rc;
 }

@@ -18,7 +18,9 @@ struct mr_part_reader {
     size_t at, have;
     struct mr_part_chunk chunk; /* the present one */
     uint64_t chunk_end;
+    uint64_t chunk_at;  /* where it begins */
     uint32_t left;      /* of its records */
+    bool grows;         /* its process may be writing: a chunk that is not whole is not there yet */
     bool cut;           /* it ends in the middle */
     uint64_t n_strange; /* records of types that are not known here */
 };
@@ -44,16 +46,23 @@ void mr_part_close(struct mr_part_reader *reader);
 /* Back to the first chunk. */
 void mr_part_rewind(struct mr_part_reader *reader);
 
+/* To a chunk, whose beginning was a chunk_at or a chunk_end. */
+void mr_part_seek(struct mr_part_reader *reader, uint64_t offset);
+
 /* The next chunk whose type's bit is in `types` (1u << type). Returns 1; 0 at the end; MR_EFORMAT
  * or -errno. */
 int mr_part_next(struct mr_part_reader *reader, uint32_t types, enum mr_part_type *out);
 
-/* The next record of the chunk, not of strings. Returns 1; 0 when there is none left or the file
- * was cut; -errno. */
+/* The next record of the chunk, not of those with texts. Returns 1; 0 when there is none left or
+ * the file was cut; -errno. */
 int mr_part_record(struct mr_part_reader *reader, struct mr_part_record *out);
 
 /* The next string: its number, and its text in `text` of MR_PART_TEXT_BYTES. Returns as
  * mr_part_record(), and MR_EFORMAT. */
 int mr_part_string(struct mr_part_reader *reader, uint32_t *out_id, char *text, size_t *out_bytes);
+
+/* The next range with its text, as mr_part_string(). */
+int mr_part_range_text(struct mr_part_reader *reader, struct mr_part_range *out, char *text,
+                       size_t *out_bytes);
 
 #endif

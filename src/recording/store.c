@@ -80,17 +80,23 @@ int mr_store_meta(struct mr_store *store, const char *name, int64_t value)
                         value);
 }
 
-/* "CREATE TABLE ..." of one table, and its "INSERT", which leaves out what is always NULL. */
-static int table_make(struct mr_store *store, const struct mr_store_table *table)
+static const struct mr_store_column *first_seldom(const struct mr_store_table *table)
 {
-    char create[4096], insert[4096], values[1024];
-    int c = snprintf(create, sizeof(create), "CREATE TABLE %s (", table->name);
+    const struct mr_store_column *column = table->columns;
+    while (column->name && (!table->seldom || strcmp(table->seldom, column->name) != 0))
+        column++;
+    return column->name ? column : NULL;
+}
+
+/* "INSERT ..." of the columns that the table has now, without what is always NULL. */
+static int insert_prepare(struct mr_store *store, const struct mr_store_table *table)
+{
+    char insert[4096], values[1024];
     int n = snprintf(insert, sizeof(insert), "INSERT INTO %s (", table->name), v = 0;
-    const char *comma = "", *between = "";
+    const char *between = "";
     for (const struct mr_store_column *column = table->columns; column->name; column++) {
-        c += snprintf(create + c, sizeof(create) - (size_t)c, "%s\"%s\" %s", comma, column->name,
-                      column->type);
-        comma = ", ";
+        if (column == store->seldom[table->record])
+            break;
         if (column->from == FROM_NOTHING)
             continue;
         n += snprintf(insert + n, sizeof(insert) - (size_t)n, "%s\"%s\"", between, column->name);
@@ -98,11 +104,46 @@ static int table_make(struct mr_store *store, const struct mr_store_table *table
                       column->from == FROM_ZERO ? "0" : "?");
         between = ", ";
     }
-    snprintf(create + c, sizeof(create) - (size_t)c, ")");
     snprintf(insert + n, sizeof(insert) - (size_t)n, ") VALUES (%s)", values);
+    sqlite3_finalize(store->insert[table->record]);
+    store->insert[table->record] = NULL;
+    return prepare(store, insert, &store->insert[table->record]);
+}
+
+static int table_make(struct mr_store *store, const struct mr_store_table *table)
+{
+    char create[4096];
+    int c = snprintf(create, sizeof(create), "CREATE TABLE %s (", table->name);
+    const char *comma = "";
+    store->seldom[table->record] = first_seldom(table);
+    for (const struct mr_store_column *column = table->columns; column->name; column++) {
+        if (column == store->seldom[table->record])
+            break;
+        c += snprintf(create + c, sizeof(create) - (size_t)c, "%s\"%s\" %s", comma, column->name,
+                      column->type);
+        comma = ", ";
+    }
+    snprintf(create + c, sizeof(create) - (size_t)c, ")");
     store->table[table->record] = table;
     int rc = mr_store_exec(store, create);
-    return rc < 0 ? rc : prepare(store, insert, &store->insert[table->record]);
+    return rc < 0 ? rc : insert_prepare(store, table);
+}
+
+int mr_store_widen(struct mr_store *store, enum mr_part_type type)
+{
+    const struct mr_store_table *table = store->table[type];
+    char add[256];
+    if (!store->seldom[type])
+        return 0;
+    for (const struct mr_store_column *column = store->seldom[type]; column->name; column++) {
+        snprintf(add, sizeof(add), "ALTER TABLE %s ADD COLUMN \"%s\" %s", table->name, column->name,
+                 column->type);
+        int rc = mr_store_exec(store, add);
+        if (rc < 0)
+            return rc;
+    }
+    store->seldom[type] = NULL;
+    return insert_prepare(store, table);
 }
 
 static int tables_make(struct mr_store *store)
@@ -275,10 +316,10 @@ void mr_store_abandon(struct mr_store *store)
     if (store->demangler)
         dlclose(store->demangler);
     mr_map_free(&store->pids);
-    mr_map_free(&store->contexts);
     mr_map_free(&store->declared);
     mr_map_free(&store->devices);
-    mr_map_free(&store->gpus);
+    mr_store_processes_free(store);
+    free(store->seen);
     mr_texts_free(&store->texts);
     free(store->names);
     free(store->unnamed);
@@ -319,89 +360,6 @@ int64_t mr_store_time(struct mr_store *store, uint64_t time_ns)
         return 0;
     }
     return (int64_t)MR_MIN(time_ns - store->origin_ns, (uint64_t)INT64_MAX / 2);
-}
-
-/* The last part of the command's first word, which is what the export calls a process. */
-static const char *process_name(const char *command, const char *executable, char name[64])
-{
-    const char *from = *executable ? executable : command;
-    size_t bytes = *executable ? strlen(from) : strcspn(from, " ");
-    const char *slash = memrchr(from, '/', bytes);
-    if (slash && (size_t)(slash + 1 - from) < bytes) {
-        bytes -= (size_t)(slash + 1 - from);
-        from = slash + 1;
-    }
-    snprintf(name, 64, "%.*s", (int)MR_MIN(bytes, 63), from);
-    return name;
-}
-
-static int process_end(struct mr_store *store)
-{
-    if (!store->has_process)
-        return 0;
-    char name[64];
-    const char *command = store->texts.text[store->command],
-               *executable = store->texts.text[store->executable];
-    int64_t global = (int64_t)(store->process << 24),
-            start = mr_store_time(store, store->header.start_ns);
-    int64_t end = (int64_t)MR_MAX(store->process_end_ns, (uint64_t)start);
-    if (store->has_exit)
-        end = (int64_t)store->exit_ns;
-    store->end_ns = MR_MAX(store->end_ns, (uint64_t)end);
-    int rc = mr_store_run(store, "INSERT INTO PROCESSES VALUES (?, ?, ?)", "iit", global,
-                          (int64_t)store->header.pid, process_name(command, executable, name));
-    if (rc < 0)
-        return rc;
-    return mr_store_run(store, "INSERT INTO MILLRACE_PROCESSES VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                        "iiiiiiiii", global, (int64_t)store->header.pid,
-                        (int64_t)store->header.ppid, (int64_t)store->command,
-                        (int64_t)store->executable, start, end, (int64_t)store->has_exit,
-                        (int64_t)store->header.traced);
-}
-
-/* A process that became another program told nobody: it was not killed, and went on until the
- * other's recorder began. */
-static int exec_ended(struct mr_store *store, const struct mr_part_header *next, uint32_t times)
-{
-    int64_t end = mr_store_time(store, next->start_ns);
-    return mr_store_run(store,
-                        "UPDATE MILLRACE_PROCESSES SET exited = 2, \"end\" = max(\"end\", ?)"
-                        " WHERE globalPid = ? AND ppid = ? AND exited = 0",
-                        "iii", end,
-                        (int64_t)(((uint64_t)(times - 1) << 24 | (next->pid & 0xffffff)) << 24),
-                        (int64_t)next->ppid);
-}
-
-/* The same pid again, after an exec: the bits above the pid, a machine's number in the export, tell
- * them apart. */
-int mr_store_process(struct mr_store *store, const struct mr_part_header *header)
-{
-    int rc = process_end(store);
-    if (rc < 0)
-        return rc;
-    uint32_t *times = mr_map_at(&store->pids, header->pid & 0xffffff, 0, NULL);
-    if (!times)
-        return -ENOMEM;
-    rc = *times > 0 ? exec_ended(store, header, *times) : 0;
-    if (rc < 0)
-        return rc;
-    if (*times > 0x7fff)
-        return mr_error_set(MR_ELIMIT, "%s: process number %u came more than %u times", store->path,
-                            header->pid, *times);
-    store->process = (uint64_t)*times << 24 | (header->pid & 0xffffff);
-    ++*times;
-    if (!store->has_origin)
-        mr_store_origin(store, header->start_ns, header->start_unix_ns);
-    store->header = *header;
-    store->has_process = true;
-    store->has_exit = false;
-    store->process_end_ns = 0;
-    store->command = store->executable = 0;
-    store->traced |= header->traced;
-    store->n_processes++;
-    mr_map_free(&store->contexts);
-    mr_map_free(&store->gpus);
-    return 0;
 }
 
 static int totals_put(struct mr_store *store)
@@ -452,10 +410,15 @@ static int session_put(struct mr_store *store)
 
 static int finish_rows(struct mr_store *store)
 {
-    int rc = process_end(store);
+    int rc = mr_store_processes_put(store);
     if (rc < 0)
         return rc;
-    store->has_process = false;
+    store->now = NULL;
+    for (int type = 0; type < MR_N_PART_TYPES; type++) {
+        rc = mr_store_widen(store, (enum mr_part_type)type);
+        if (rc < 0)
+            return rc;
+    }
     rc = totals_put(store);
     if (rc < 0)
         return rc;

@@ -20,7 +20,10 @@ enum mr_store_from {
     FROM_PID,   /* the process, packed as the export does */
     FROM_TID,   /* a thread's number, packed with the process */
     FROM_TID_OR_NULL,
-    FROM_NAME, /* number of a text */
+    FROM_NAME,         /* number of a text */
+    FROM_TEXT,         /* a range's own text, if it came with one; else NULL */
+    FROM_NAME_OR_TEXT, /* NULL if it did, else the number */
+    FROM_END_TID,      /* NULL for what ends on the thread that it began on */
     FROM_DEMANGLED,
     FROM_SHORT,
     FROM_MEMORY_KIND,    /* CUPTI's kind of memory minus 1 */
@@ -53,11 +56,14 @@ struct mr_store_table {
     uint8_t record; /* enum mr_part_type whose records go in; MR_PART_NONE: no record's own */
     uint8_t times;
     const struct mr_store_column *columns; /* up to one without a name */
+    /* The first of the last columns, which few records fill: they are added when one does, or at
+     * the end. SQLite then stores nothing of them in the rows before, where a NULL takes a byte. */
+    const char *seldom;
 };
 extern const struct mr_store_table mr_store_tables[];
 extern const uint32_t mr_store_n_tables;
 
-/* SQL: what is made after the tables of records, and when all records are in. */
+/* SQL: what is made beside the tables of records, and when all records are in. */
 extern const char *const mr_store_more_tables;
 extern const char *const mr_store_enums;
 extern const char *const mr_store_indexes[];
@@ -65,6 +71,18 @@ extern const uint32_t mr_store_n_indexes;
 
 struct mr_store_name {           /* beside each text */
     uint32_t demangled, shorter; /* numbers of texts; MR_NONE: not looked at yet */
+};
+
+/* Its rows are written when the store is finished: records of many may come by turns. */
+struct mr_store_process {
+    struct mr_part_header header;
+    uint64_t number; /* with the pid: globalTid without the thread */
+    uint32_t times;  /* that its pid came before */
+    uint32_t command, executable;
+    bool has_exit;
+    uint64_t end_ns, exit_ns;
+    struct mr_map contexts; /* context -> device */
+    struct mr_map gpus;     /* its number of a device -> the device's row */
 };
 
 struct mr_store {
@@ -76,6 +94,8 @@ struct mr_store {
     sqlite3 *db;
     sqlite3_stmt *insert[MR_N_PART_TYPES]; /* of the tables of records */
     const struct mr_store_table *table[MR_N_PART_TYPES];
+    /* the first column that the table does not have yet; NULL: it has all */
+    const struct mr_store_column *seldom[MR_N_PART_TYPES];
     sqlite3_stmt *insert_string,
         *insert_event; /* StringIds; NVTX_EVENTS of domains and categories */
     struct mr_texts texts;
@@ -84,16 +104,17 @@ struct mr_store {
     void *demangler; /* libstdc++ or NULL */
     char *(*demangle)(const char *mangled, char *buffer, size_t *bytes, int *status);
 
-    struct mr_part_header header; /* of the process whose records come */
-    bool has_process, has_origin, has_exit;
-    uint64_t process; /* its number with the pid: globalTid without the thread */
-    uint32_t n_processes, command, executable;
-    uint64_t origin_ns, origin_unix_ns, process_end_ns, end_ns, exit_ns;
+    struct mr_store_process *now;        /* whose records come; NULL: none yet */
+    struct mr_store_process **processes; /* in the order of their beginnings */
+    uint64_t n_processes, processes_capacity;
+    bool has_origin;
+    uint64_t origin_ns, origin_unix_ns, end_ns;
     struct mr_map pids;     /* how often a pid came */
-    struct mr_map contexts; /* of the process: context -> device */
     struct mr_map declared; /* domains and categories that have their event */
     struct mr_map devices;  /* hash of a device -> its row */
-    struct mr_map gpus;     /* of the process: its number of a device -> the device's row */
+    const char *text;       /* that came with the range that is being put; NULL: it has a number */
+    size_t text_bytes;
+    uint32_t *seen; /* inline texts: of each place the last one's mark; NULL: none came */
     uint32_t traced;
     uint64_t n_records, n_lost_timestamps, n_backwards, n_dropped;
 };
@@ -103,6 +124,20 @@ struct mr_store {
 int mr_store_create_unnamed(const char *path, struct mr_store **out);
 /* As mr_store_finish(). [out] out: on success the database; for the caller to close. */
 int mr_store_finish_unnamed(struct mr_store *store, struct sqlite3 **out);
+
+/* Adds the table's seldom columns, if they are not there. */
+int mr_store_widen(struct mr_store *store, enum mr_part_type type);
+
+/* The rows of all processes, in the order of their starts. */
+int mr_store_processes_put(struct mr_store *store);
+void mr_store_processes_free(struct mr_store *store);
+
+/* Records that follow are this process's, which mr_store_process() began. */
+void mr_store_select(struct mr_store *store, struct mr_store_process *process);
+
+/* A range whose text came with it: it stands in the row, or is numbered when it came before. */
+int mr_store_put_range(struct mr_store *store, const struct mr_part_range *range, const char *text,
+                       size_t bytes);
 
 /* The number of a text, which gets its row when it is new. Returns 0 or an error. */
 int mr_store_text(struct mr_store *store, const char *text, size_t bytes, uint32_t *out);

@@ -46,7 +46,7 @@ static const char *overhead_name(uint32_t kind)
 
 static int64_t thread_of(const struct mr_store *store, uint64_t tid)
 {
-    return (int64_t)(store->process << 24 | (tid & 0xffffff));
+    return (int64_t)(store->now->number << 24 | (tid & 0xffffff));
 }
 
 static int bind_payload(sqlite3_stmt *statement, int i, const struct mr_store_column *column,
@@ -82,7 +82,7 @@ static int bind_name(struct mr_store *store, sqlite3_stmt *statement, int i,
     if (column->from == FROM_OVERHEAD) {
         const char *text = overhead_name(name);
         rc = mr_store_text(store, text, strlen(text), &number);
-    } else if (column->from != FROM_NAME) {
+    } else if (column->from == FROM_DEMANGLED || column->from == FROM_SHORT) {
         rc = mr_store_kernel_names(store, name, &names);
         number = column->from == FROM_SHORT ? names.shorter : names.demangled;
     }
@@ -110,11 +110,17 @@ static int64_t value_of(struct mr_store *store, const struct mr_store_column *co
     case FROM_OPERATION:
         return value == 0 ? 0 : (int64_t)value - 1;
     case FROM_CONTEXT_DEVICE:
-        device = mr_map_find(&store->contexts, value);
+        device = mr_map_find(&store->now->contexts, value);
         return device ? *device : 0;
     default:
         return (int64_t)value;
     }
+}
+
+/* A pop ends its thread's own. */
+static bool ends_elsewhere(const struct mr_part_range *range)
+{
+    return range->end_tid && range->type != MR_RANGE_PUSH_POP;
 }
 
 static int bind_column(struct mr_store *store, sqlite3_stmt *statement, int i,
@@ -129,13 +135,25 @@ static int bind_column(struct mr_store *store, sqlite3_stmt *statement, int i,
                            : sqlite3_bind_int64(statement, i, span[1]);
     case FROM_PID: /* offset 1: the bare pid */
         return sqlite3_bind_int64(statement, i,
-                                  column->offset ? (int64_t)store->header.pid
-                                                 : (int64_t)(store->process << 24));
+                                  column->offset ? (int64_t)store->now->header.pid
+                                                 : (int64_t)(store->now->number << 24));
     case FROM_CONSTANT:
         return sqlite3_bind_int64(statement, i, column->offset);
     case FROM_PAYLOAD_INT:
     case FROM_PAYLOAD_REAL:
         return bind_payload(statement, i, column, record);
+    case FROM_TEXT:
+        return store->text ? sqlite3_bind_text(statement, i, store->text, (int)store->text_bytes,
+                                               SQLITE_STATIC)
+                           : sqlite3_bind_null(statement, i);
+    case FROM_END_TID:
+        return ends_elsewhere(record)
+                   ? sqlite3_bind_int64(statement, i, thread_of(store, field(record, column)))
+                   : sqlite3_bind_null(statement, i);
+    case FROM_NAME_OR_TEXT:
+        if (store->text)
+            return sqlite3_bind_null(statement, i);
+        /* fall through */
     case FROM_NAME:
     case FROM_DEMANGLED:
     case FROM_SHORT:
@@ -176,7 +194,7 @@ static void times_of(struct mr_store *store, const struct mr_store_table *table,
     } else if (has_end) {
         span[1] = mr_store_time(store, time[1]);
     }
-    store->process_end_ns = MR_MAX(store->process_end_ns, (uint64_t)MR_MAX(span[0], span[1]));
+    store->now->end_ns = MR_MAX(store->now->end_ns, (uint64_t)MR_MAX(span[0], span[1]));
 }
 
 static int row_put(struct mr_store *store, enum mr_part_type type, const void *record)
@@ -187,6 +205,8 @@ static int row_put(struct mr_store *store, enum mr_part_type type, const void *r
     times_of(store, table, record, span);
     int i = 1;
     for (const struct mr_store_column *column = table->columns; column->name; column++) {
+        if (column == store->seldom[type])
+            break;
         if (column->from == FROM_NOTHING || column->from == FROM_ZERO)
             continue;
         int rc = bind_column(store, statement, i++, column, record, span);
@@ -203,7 +223,8 @@ static int declare(struct mr_store *store, uint64_t key, int type, uint32_t cate
                    uint32_t domain)
 {
     bool is_new;
-    if (!mr_map_at(&store->declared, mr_mix64(key + (uint64_t)type) ^ store->process, 0, &is_new))
+    if (!mr_map_at(&store->declared, mr_mix64(key + (uint64_t)type) ^ store->now->number, 0,
+                   &is_new))
         return -ENOMEM;
     if (!is_new)
         return 0;
@@ -217,7 +238,9 @@ static int declare(struct mr_store *store, uint64_t key, int type, uint32_t cate
 
 static int range_put(struct mr_store *store, const struct mr_part_range *range)
 {
-    int rc = 0;
+    int rc = range->payload_type ? mr_store_widen(store, MR_PART_RANGE) : 0;
+    if (rc < 0)
+        return rc;
     if (range->domain)
         rc = declare(store, range->domain, MR_RANGE_DOMAIN, 0, range->domain, range->domain);
     if (rc < 0)
@@ -226,6 +249,36 @@ static int range_put(struct mr_store *store, const struct mr_part_range *range)
         rc = declare(store, (uint64_t)range->domain << 32 | range->category, MR_RANGE_CATEGORY,
                      range->category, range->category_name, range->domain);
     return rc < 0 ? rc : row_put(store, MR_PART_RANGE, range);
+}
+
+#define N_SEEN (1u << 21) /* about as many texts are known again */
+
+/* Whether such a text came before; if others took its place since, it is forgotten. */
+static bool seen_before(struct mr_store *store, const char *text, size_t bytes)
+{
+    uint64_t hash = mr_hash(MR_HASH_START, text, bytes);
+    uint32_t *seen = &store->seen[hash & (N_SEEN - 1)], mark = (uint32_t)(hash >> 32) | 1;
+    bool known = *seen == mark;
+    *seen = mark;
+    return known;
+}
+
+/* In StringIds a text takes some 9 bytes more than in its row, and 4 in each other row. */
+int mr_store_put_range(struct mr_store *store, const struct mr_part_range *range, const char *text,
+                       size_t bytes)
+{
+    struct mr_part_range numbered = *range;
+    if (!store->seen && !(store->seen = calloc(N_SEEN, sizeof(*store->seen))))
+        return mr_error_nomem(store->path, N_SEEN * sizeof(*store->seen));
+    if (!mr_text_is_clean(text, bytes) || seen_before(store, text, bytes)) {
+        int rc = mr_store_text(store, text, bytes, &numbered.text);
+        return rc < 0 ? rc : mr_store_put(store, MR_PART_RANGE, &numbered);
+    }
+    store->text = text;
+    store->text_bytes = bytes;
+    int rc = mr_store_put(store, MR_PART_RANGE, &numbered);
+    store->text = NULL;
+    return rc;
 }
 
 static const char *text_of(const struct mr_store *store, uint32_t number)
@@ -251,7 +304,7 @@ static int device_put(struct mr_store *store, const struct mr_part_device *devic
              device->pcie_device);
     bool is_new;
     uint32_t *id = mr_map_at(&store->devices, key, (uint32_t)store->devices.n, &is_new);
-    if (!id || !mr_map_at(&store->gpus, device->device, *id, NULL))
+    if (!id || !mr_map_at(&store->now->gpus, device->device, *id, NULL))
         return -ENOMEM;
     int rc = 0;
     if (is_new)
@@ -270,19 +323,20 @@ static int device_put(struct mr_store *store, const struct mr_part_device *devic
     if (rc < 0)
         return rc;
     return mr_store_run(store, "INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (?, ?, ?, ?, ?)",
-                        "iiiti", (int64_t)*id, (int64_t)device->device, (int64_t)store->header.pid,
-                        known ? uuid : NULL, (int64_t)device->n_sms);
+                        "iiiti", (int64_t)*id, (int64_t)device->device,
+                        (int64_t)store->now->header.pid, known ? uuid : NULL,
+                        (int64_t)device->n_sms);
 }
 
 static int context_put(struct mr_store *store, const struct mr_part_context *context)
 {
-    uint32_t *device = mr_map_at(&store->contexts, context->context, context->device, NULL);
+    uint32_t *device = mr_map_at(&store->now->contexts, context->context, context->device, NULL);
     if (!device)
         return -ENOMEM;
     *device = context->device;
     return mr_store_run(store,
                         "INSERT INTO TARGET_INFO_CUDA_CONTEXT_INFO VALUES (?, 0, 0, ?, ?, ?, ?, ?)",
-                        "iiiiii", (int64_t)context->null_stream, (int64_t)store->header.pid,
+                        "iiiiii", (int64_t)context->null_stream, (int64_t)store->now->header.pid,
                         (int64_t)context->device, (int64_t)context->context,
                         (int64_t)context->green_parent, (int64_t)(context->green_parent != 0));
 }
@@ -291,9 +345,9 @@ static int context_put(struct mr_store *store, const struct mr_part_context *con
 static int metric_put(struct mr_store *store, const struct mr_part_metric *metric)
 {
     int64_t time = mr_store_time(store, metric->time_ns);
-    store->process_end_ns = MR_MAX(store->process_end_ns, (uint64_t)time);
+    store->now->end_ns = MR_MAX(store->now->end_ns, (uint64_t)time);
     sqlite3_stmt **statement = &store->insert[MR_PART_METRIC];
-    const uint32_t *known = mr_map_find(&store->gpus, metric->device);
+    const uint32_t *known = mr_map_find(&store->now->gpus, metric->device);
     uint32_t gpu = known ? *known : metric->device;
     if (metric->device != UINT32_MAX) {
         bool is_new;
@@ -318,7 +372,7 @@ static int metric_put(struct mr_store *store, const struct mr_part_metric *metri
         return mr_store_error(store, "counters");
     sqlite3_bind_int64(*statement, 1, time);
     sqlite3_bind_int64(*statement, 2,
-                       metric->device == UINT32_MAX ? (int64_t)(store->process << 24)
+                       metric->device == UINT32_MAX ? (int64_t)(store->now->number << 24)
                                                     : (int64_t)gpu);
     sqlite3_bind_int64(*statement, 3, metric->name);
     sqlite3_bind_double(*statement, 4, metric->value == metric->value ? metric->value : 0);
@@ -332,25 +386,25 @@ static int note_put(struct mr_store *store, const struct mr_part_note *note)
     if (!strcmp(name, "exit") || !strcmp(name, "capture_start") || !strcmp(name, "capture_stop"))
         value = mr_store_time(store, value > 0 ? (uint64_t)value : store->origin_ns);
     if (!strcmp(name, "exit")) {
-        store->has_exit = true;
-        store->exit_ns = (uint64_t)value;
+        store->now->has_exit = true;
+        store->now->exit_ns = (uint64_t)value;
     } else if (!strcmp(name, "dropped") && value > 0) {
         store->n_dropped += (uint64_t)value;
     }
     int rc = 0;
     if (!strcmp(name, "warning"))
         rc = mr_store_run(store, "INSERT INTO DIAGNOSTIC_EVENT VALUES (0, 0, 0, 2, ?, ?)", "ti",
-                          text_of(store, note->text), (int64_t)(store->process << 24));
+                          text_of(store, note->text), (int64_t)(store->now->number << 24));
     if (rc < 0)
         return rc;
     return mr_store_run(store, "INSERT INTO MILLRACE_NOTES VALUES (?, ?, ?, ?)", "iiii",
-                        (int64_t)(store->process << 24), (int64_t)note->name, (int64_t)note->text,
-                        value);
+                        (int64_t)(store->now->number << 24), (int64_t)note->name,
+                        (int64_t)note->text, value);
 }
 
 int mr_store_put(struct mr_store *store, enum mr_part_type type, const void *record)
 {
-    if (!store->has_process)
+    if (!store->now)
         return mr_error_set(MR_EMISUSE, "%s: a record before mr_store_process()", store->path);
     store->n_records++;
     switch (type) {
@@ -365,9 +419,9 @@ int mr_store_put(struct mr_store *store, enum mr_part_type type, const void *rec
     case MR_PART_NOTE:
         return note_put(store, record);
     case MR_PART_PROCESS:
-        store->command =
+        store->now->command =
             MR_MIN(((const struct mr_part_process *)record)->command, store->texts.n - 1);
-        store->executable =
+        store->now->executable =
             MR_MIN(((const struct mr_part_process *)record)->executable, store->texts.n - 1);
         return 0;
     default:

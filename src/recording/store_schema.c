@@ -166,7 +166,8 @@ static const struct mr_store_column graph_columns[] = {
     SPAN, WHERE(mr_part_graph), UINT("graphId", mr_part_graph, graph), ABSENT("graphExecId"), END,
 };
 
-/* text is for what was not registered; ours are all numbers of StringIds */
+/* text is for texts that came once: a number of StringIds would take more than they do */
+#define FIRST_PAYLOAD "uint64Value"
 static const struct mr_store_column range_columns[] = {
     {"start", INT_, FROM_START, 0, 0},
     {"end", INT, FROM_END, 0, 0},
@@ -174,12 +175,12 @@ static const struct mr_store_column range_columns[] = {
     MAYBE("rangeId", mr_part_range, id),
     MAYBE("category", mr_part_range, category),
     MAYBE("color", mr_part_range, color),
-    {"text", "TEXT", FROM_NOTHING, 0, 0},
+    {"text", "TEXT", FROM_TEXT, 0, 0},
     VALUE("globalTid", FROM_TID, mr_part_range, tid),
-    {"endGlobalTid", INT, FROM_TID_OR_NULL, BYTES(mr_part_range, end_tid)},
-    {"textId", INT, FROM_NAME, BYTES(mr_part_range, text)},
+    {"endGlobalTid", INT, FROM_END_TID, BYTES(mr_part_range, end_tid)},
+    {"textId", INT, FROM_NAME_OR_TEXT, BYTES(mr_part_range, text)},
     {"domainId", INT, FROM_UINT, BYTES(mr_part_range, domain)},
-    {"uint64Value", INT, FROM_PAYLOAD_INT, 1, 0},
+    {FIRST_PAYLOAD, INT, FROM_PAYLOAD_INT, 1, 0},
     {"int64Value", INT, FROM_PAYLOAD_INT, 2, 0},
     {"doubleValue", "REAL", FROM_PAYLOAD_REAL, 3, 0},
     {"uint32Value", INT, FROM_PAYLOAD_INT, 4, 0},
@@ -246,20 +247,20 @@ static const struct mr_store_column sample_columns[] = {
 };
 
 const struct mr_store_table mr_store_tables[] = {
-    {"CUPTI_ACTIVITY_KIND_KERNEL", MR_PART_KERNEL, TIMES_DEVICE, kernel_columns},
-    {"CUPTI_ACTIVITY_KIND_MEMCPY", MR_PART_COPY, TIMES_DEVICE, copy_columns},
-    {"CUPTI_ACTIVITY_KIND_MEMSET", MR_PART_SET, TIMES_DEVICE, set_columns},
-    {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE", MR_PART_GRAPH, TIMES_DEVICE, graph_columns},
-    {"CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", MR_PART_SYNC, TIMES_DEVICE, sync_columns},
-    {"CUPTI_ACTIVITY_KIND_RUNTIME", MR_PART_API, TIMES_SPAN, api_columns},
-    {"CUDA_GPU_MEMORY_USAGE_EVENTS", MR_PART_MEMORY, TIMES_POINT, memory_columns},
-    {"PROFILER_OVERHEAD", MR_PART_OVERHEAD, TIMES_SPAN, overhead_columns},
-    {"NVTX_EVENTS", MR_PART_RANGE, TIMES_OPEN, range_columns},
-    {"OSRT_API", MR_PART_OS, TIMES_SPAN, os_columns},
-    {"ThreadNames", MR_PART_THREAD, TIMES_NONE, thread_columns},
-    {"TARGET_INFO_CUDA_STREAM", MR_PART_STREAM, TIMES_NONE, stream_columns},
-    {"MILLRACE_STACKS", MR_PART_STACK, TIMES_NONE, stack_columns},
-    {"COMPOSITE_EVENTS", MR_PART_SAMPLE, TIMES_SPAN, sample_columns},
+    {"CUPTI_ACTIVITY_KIND_KERNEL", MR_PART_KERNEL, TIMES_DEVICE, kernel_columns, NULL},
+    {"CUPTI_ACTIVITY_KIND_MEMCPY", MR_PART_COPY, TIMES_DEVICE, copy_columns, NULL},
+    {"CUPTI_ACTIVITY_KIND_MEMSET", MR_PART_SET, TIMES_DEVICE, set_columns, NULL},
+    {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE", MR_PART_GRAPH, TIMES_DEVICE, graph_columns, NULL},
+    {"CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", MR_PART_SYNC, TIMES_DEVICE, sync_columns, NULL},
+    {"CUPTI_ACTIVITY_KIND_RUNTIME", MR_PART_API, TIMES_SPAN, api_columns, NULL},
+    {"CUDA_GPU_MEMORY_USAGE_EVENTS", MR_PART_MEMORY, TIMES_POINT, memory_columns, NULL},
+    {"PROFILER_OVERHEAD", MR_PART_OVERHEAD, TIMES_SPAN, overhead_columns, NULL},
+    {"NVTX_EVENTS", MR_PART_RANGE, TIMES_OPEN, range_columns, FIRST_PAYLOAD},
+    {"OSRT_API", MR_PART_OS, TIMES_SPAN, os_columns, NULL},
+    {"ThreadNames", MR_PART_THREAD, TIMES_NONE, thread_columns, NULL},
+    {"TARGET_INFO_CUDA_STREAM", MR_PART_STREAM, TIMES_NONE, stream_columns, NULL},
+    {"MILLRACE_STACKS", MR_PART_STACK, TIMES_NONE, stack_columns, NULL},
+    {"COMPOSITE_EVENTS", MR_PART_SAMPLE, TIMES_SPAN, sample_columns, NULL},
 };
 const uint32_t mr_store_n_tables = MR_COUNT(mr_store_tables);
 
@@ -457,13 +458,11 @@ const char *const mr_store_enums = FIRST(
                                                                                              "r")
                                                                                             LAST;
 
+/* Of what is few next to ranges and system calls, and what queries join by. */
 const char *const mr_store_indexes[] = {
     "CREATE INDEX MILLRACE_KERNEL_START ON CUPTI_ACTIVITY_KIND_KERNEL (start)",
     "CREATE INDEX MILLRACE_MEMCPY_START ON CUPTI_ACTIVITY_KIND_MEMCPY (start)",
     "CREATE INDEX MILLRACE_MEMSET_START ON CUPTI_ACTIVITY_KIND_MEMSET (start)",
-    "CREATE INDEX MILLRACE_RUNTIME_START ON CUPTI_ACTIVITY_KIND_RUNTIME (start)",
     "CREATE INDEX MILLRACE_RUNTIME_CORRELATION ON CUPTI_ACTIVITY_KIND_RUNTIME (correlationId)",
-    "CREATE INDEX MILLRACE_NVTX_START ON NVTX_EVENTS (start)",
-    "CREATE INDEX MILLRACE_OSRT_START ON OSRT_API (start)",
 };
 const uint32_t mr_store_n_indexes = MR_COUNT(mr_store_indexes);

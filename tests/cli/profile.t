@@ -100,6 +100,16 @@ millrace profile: --merge left: expected a folder of parts, FILE.parts-XXXXXX
 $ millrace profile --merge left -- true
 millrace profile: --merge left: runs no program: remove --
 [2]
+# What a killed millrace profile left is told of the next time, and becomes a recording, too.
+$ sh -c 'millrace profile -q -t osrt -o k -- sh -c "sleep 0.1; kill -9 \$PPID; sleep 0.1"; echo $?' 2>/dev/null; ls | grep -c '^k.sqlite.parts-'
+137
+1
+$ millrace profile -t none -o k -- true 2>&1 | sed 's/parts-[A-Za-z0-9]*/parts-N/g' | grep left; ls | grep -c '^k.sqlite.part-'
+millrace profile: warning: k.sqlite.parts-N: is left of a millrace profile that was killed: millrace profile --merge k.sqlite.parts-N -o FILE makes a recording of it; then remove it
+0
+[1]
+$ millrace profile -q --merge k.sqlite.parts-?????? -o merged 2>/dev/null; millrace report merged.sqlite -r osrt_sum -f csv | cut -d, -f3,9 | grep -c wait; rm -r k.* merged.sqlite
+1
 # Names are counted up when none is given; no parts stay.
 $ millrace profile -q -t none -- true; millrace profile -q -t none -- true; ls
 a.sqlite

@@ -17,7 +17,8 @@ struct part_look {
     bool cut;                    /* it ends in the middle of a chunk */
     uint64_t n[MR_N_PART_TYPES]; /* records of each type */
     char *of[MR_N_PART_TYPES];   /* and the records, one after the other; strings: NULL */
-    char *text[65536];           /* by number; NULL: unknown */
+    size_t of_bytes[MR_N_PART_TYPES];
+    char *text[65536]; /* by number; NULL: unknown */
 };
 
 static inline void part_look_take(struct part_look *look, const struct mr_part_chunk *chunk,
@@ -32,12 +33,13 @@ static inline void part_look_take(struct part_look *look, const struct mr_part_c
             records += sizeof head + ((head.bytes + 7) & ~7u);
         }
     } else {
-        size_t old = look->n[chunk->type] * chunk->record_bytes;
+        size_t old = look->of_bytes[chunk->type];
         char *more = realloc(look->of[chunk->type], old + chunk->bytes + 1);
         if (!more)
             abort();
         memcpy(more + old, records, chunk->bytes);
         look->of[chunk->type] = more;
+        look->of_bytes[chunk->type] += chunk->bytes;
     }
     look->n[chunk->type] += chunk->n;
 }

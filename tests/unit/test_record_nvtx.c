@@ -110,6 +110,26 @@ static int run_ranges(void)
     return 0;
 }
 
+static int run_counting(void)
+{
+    char text[200];
+    EXPECT(InitializeInjectionNvtx2(get_export) == 1);
+    for (int i = 0; i < 1000; i++) {
+        snprintf(text, sizeof text, "op_id = %d", i);
+        PUSH(text);
+        text[0] = 'x'; /* the program's again */
+        PUSH("name 5");
+        POP();
+        POP();
+    }
+    memset(text, '1', sizeof text);
+    text[180] = 0; /* longer than goes with a record */
+    PUSH(text);
+    POP();
+    EXPECT(START("start 7") && PUSH("no number") == 0);
+    return 0;
+}
+
 static uint64_t across;
 static void *end_across(void *unused)
 {
@@ -411,11 +431,11 @@ static int run_direct(void)
 }
 
 static const struct record_mode modes[] = {
-    {"ranges", run_ranges},     {"unbalanced", run_unbalanced}, {"deep", run_deep},
-    {"fork", run_fork},         {"capture", run_capture},       {"walk", run_walk},
-    {"busy", run_busy_exit},    {"signals", run_signals},       {"refused", run_refused},
-    {"untraced", run_untraced}, {"growing", run_fork_growing},  {"open", run_open},
-    {"direct", run_direct},
+    {"ranges", run_ranges},   {"counting", run_counting}, {"unbalanced", run_unbalanced},
+    {"deep", run_deep},       {"fork", run_fork},         {"capture", run_capture},
+    {"walk", run_walk},       {"busy", run_busy_exit},    {"signals", run_signals},
+    {"refused", run_refused}, {"untraced", run_untraced}, {"growing", run_fork_growing},
+    {"open", run_open},       {"direct", run_direct},
 };
 
 /* ---- the tests ---- */
@@ -648,6 +668,36 @@ static void test_refused(void **state)
     assert_int_equal(n_looks, 0);
 }
 
+/* Texts that come once go with their records; what comes again, and what is long, has a number. */
+static void test_counting(void **state)
+{
+    (void)state;
+    assert_int_equal(record_run("MODE=counting", TRACE, NULL), 0);
+    const struct part_look *look = &looks[0];
+    const char *at = look->of[MR_PART_RANGE_TEXT];
+    uint64_t n = look->n[MR_PART_RANGE_TEXT];
+    uint32_t next = 0, n_others = 0;
+    assert_true(n >= 1000 + 2 && n <= 1000 + 4);
+    for (uint64_t i = 0; i < n; i++) {
+        struct mr_part_range_text head;
+        char text[32], expected[32];
+        memcpy(&head, at, sizeof head);
+        snprintf(text, sizeof text, "%.*s", (int)head.bytes, at + sizeof head);
+        snprintf(expected, sizeof expected, "op_id = %u", next);
+        bool counted = strcmp(text, expected) == 0;
+        next += counted;
+        n_others += !counted;
+        assert_true(counted || strcmp(text, "name 5") == 0 || strcmp(text, "start 7") == 0);
+        assert_int_equal(head.range.text, 0);
+        assert_true(head.range.start_ns > 0 &&
+                    (head.range.end_ns >= head.range.start_ns || !counted));
+        at += sizeof head + ((head.bytes + 7) & ~7u);
+    }
+    assert_int_equal(next, 1000);
+    assert_int_equal(n_others, 2);
+    assert_int_equal(look->n[MR_PART_RANGE], 999 + 2);
+}
+
 int main(void)
 {
     int code = record_main(modes, sizeof modes / sizeof modes[0]);
@@ -656,6 +706,7 @@ int main(void)
 #define TEST(function) cmocka_unit_test_setup_teardown(function, record_setup, record_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_ranges),
+        TEST(test_counting),
         TEST(test_unbalanced),
         TEST(test_direct),
         TEST(test_only_an_open_range),

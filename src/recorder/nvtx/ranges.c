@@ -11,6 +11,7 @@
 #define FIRST_CAPACITY 64u
 #define MAX_CAPACITY   65536u
 #define MAX_STARTS     (1u << 24)
+#define MAX_TEXT       112u /* longer texts have numbers, however seldom they come */
 
 struct open {
     struct mr_part_range range;
@@ -18,6 +19,8 @@ struct open {
     uint64_t id;   /* see push() */
     int32_t level; /* among this domain's ranges of the thread */
     bool wanted, captures;
+    uint32_t text_bytes; /* 0: it has a number */
+    char text[MAX_TEXT];
 };
 
 struct thread {
@@ -94,7 +97,11 @@ static struct thread *my_thread(void)
 
 static void put_open(const struct open *open)
 {
-    if (open->wanted)
+    if (!open->wanted)
+        return;
+    if (open->text_bytes)
+        record_put_range(&open->range, open->text, open->text_bytes);
+    else
         record_put(MR_PART_RANGE, &open->range);
 }
 
@@ -123,10 +130,16 @@ static void end_thread(void *arg)
 
 /* ---- ranges ---- */
 
-static void describe(struct mr_part_range *range, struct nvtx_domain *domain,
-                     const struct nvtx_attributes *a, const struct nvtx_message *message)
+static void describe(struct open *open, struct nvtx_domain *domain, const struct nvtx_attributes *a,
+                     const struct nvtx_message *message)
 {
-    range->text = nvtx_message_number(message);
+    struct mr_part_range *range = &open->range;
+    if (message->registered)
+        range->text = nvtx_text_number(message->registered);
+    else
+        range->text = record_string_or_text(message->text, MAX_TEXT, &open->text_bytes);
+    if (open->text_bytes)
+        memcpy(open->text, message->text, open->text_bytes);
     range->domain = nvtx_text_number(domain->name);
     range->tid = range->end_tid = record_tid();
     if (!a)
@@ -147,6 +160,7 @@ static void open_range(struct open *open, uint16_t type, struct nvtx_domain *dom
                        const struct nvtx_attributes *a, const struct nvtx_message *message)
 {
     open->domain = domain;
+    open->text_bytes = 0;
     open->captures = nvtx_names_capture(domain, message);
     if (open->captures && atomic_fetch_add(&n_capturing, 1) == 0)
         record_capture(true);
@@ -155,7 +169,7 @@ static void open_range(struct open *open, uint16_t type, struct nvtx_domain *dom
     if (!open->wanted)
         return;
     open->range = (struct mr_part_range){.type = type};
-    describe(&open->range, domain, a, message);
+    describe(open, domain, a, message);
     open->range.start_ns = record_now();
 }
 
@@ -164,7 +178,7 @@ static void close_range(struct open *open, uint64_t now)
     if (open->wanted) {
         open->range.end_ns = now;
         open->range.end_tid = record_tid();
-        record_put(MR_PART_RANGE, &open->range);
+        put_open(open);
     }
     if (open->captures && atomic_fetch_sub(&n_capturing, 1) == 1)
         record_capture(false);
@@ -173,12 +187,14 @@ static void close_range(struct open *open, uint64_t now)
 void nvtx_mark(struct nvtx_domain *domain, const struct nvtx_attributes *attributes,
                const struct nvtx_message *message)
 {
-    struct mr_part_range mark = {.type = MR_RANGE_MARK};
-    if (!record_wants(MR_TRACE_NVTX))
+    struct open mark;
+    mark.wanted = record_wants(MR_TRACE_NVTX);
+    if (!mark.wanted)
         return;
-    mark.start_ns = record_now();
+    mark.text_bytes = 0;
+    mark.range = (struct mr_part_range){.type = MR_RANGE_MARK, .start_ns = record_now()};
     describe(&mark, domain, attributes, message);
-    record_put(MR_PART_RANGE, &mark);
+    put_open(&mark);
 }
 
 /* ---- pushes and pops ---- */
