@@ -1,5 +1,5 @@
 /* millrace timeline FILE: a recording as a picture. */
-#include "cli.h"
+#include "profile/choice.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 
 struct options {
     struct cli_common common;
+    struct profile_choice choice;
     char *output, *title;
     uint64_t from, to;
     int format, force, whole;
@@ -33,6 +34,7 @@ static const struct mr_option table[] = {
      .help = "Pictures: show the whole recording, even if it has steps or device work"},
     {"title", 0, MR_OPT_STRING, AT(title), .meta = "TEXT",
      .help = "The picture's title; default: the recorded command"},
+    PROFILE_CHOICE_OPTIONS,
     {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace OUT when it exists"},
     CLI_COMMON_OPTIONS,
     {NULL},
@@ -63,6 +65,8 @@ static int name_output(const char *file, int format, char **out)
 {
     static const char *const own[] = {".sqlite", ".sqlite3", ".db"};
     size_t n = strlen(file);
+    while (n > 1 && file[n - 1] == '/') /* a folder */
+        n--;
     for (size_t i = 0; i < CLI_COUNT(own); i++)
         if (cli_ends_in(file, own[i])) {
             n -= strlen(own[i]);
@@ -96,7 +100,7 @@ static int tell(const struct options *o, const char *path, int format, uint64_t 
     return CLI_OK;
 }
 
-static int write_picture(const struct options *o, const char *file, const char *path, int format)
+static int write_picture(const struct options *o, char **files, int n, const char *path, int format)
 {
     struct mr_recording *recording;
     struct mr_timeline_opts opts;
@@ -107,7 +111,7 @@ static int write_picture(const struct options *o, const char *file, const char *
     opts.title = o->title;
     opts.whole = o->whole;
     opts.out_events = &events;
-    int rc = mr_recording_open(file, &recording);
+    int rc = profile_open(files, n, &o->choice, &recording);
     if (rc)
         return cli_error(rc);
     rc = mr_timeline_write(recording, path, library_formats[format], &opts);
@@ -119,7 +123,6 @@ static int run(void *options, int n_args, char **args)
 {
     const struct options *o = options;
     char *named = NULL;
-    (void)n_args;
     int format = o->format, code = CLI_OK;
     if (format == BY_NAME && o->output) {
         format = format_of(o->output);
@@ -136,11 +139,12 @@ static int run(void *options, int n_args, char **args)
         code = name_output(args[0], format, &named);
     const char *path = o->output ? o->output : named;
     if (code == CLI_OK)
-        code = cli_input_add(args[0]);
+        for (int i = 0; i < n_args && code == CLI_OK; i++)
+            code = cli_input_add(args[i]);
     if (code == CLI_OK)
         code = cli_output_claim(path, CLI_PICTURE, o->force);
     if (code == CLI_OK)
-        code = write_picture(o, args[0], path, format);
+        code = write_picture(o, args, n_args, path, format);
     free(named);
     return code;
 }
@@ -167,10 +171,11 @@ static const struct cli_note examples[] = {
 const struct cli_command cli_timeline = {
     .name = "timeline",
     .summary = "Draw a recording: an interactive page, a Perfetto trace, a picture",
-    .synopsis = "[options] FILE",
+    .synopsis = "[options] FILE... | FOLDER",
     .text =
         "Draws a recording made by millrace profile or by nsys export --type sqlite, or a Kineto "
-        "trace of torch.profiler (.json, .json.gz).\n\n"
+        "trace of torch.profiler (.json, .json.gz). Several FILEs, or all recordings of a FOLDER, "
+        "are those of one job and are drawn together.\n\n"
         "A page (html) is one file that needs no network: rows of threads, streams and "
         "engines to zoom and pan, search, sums of a range, a table of all events, and links "
         "between calls and the device work that they launched; \"?\" shows its keys. It "
@@ -181,7 +186,7 @@ const struct cli_command cli_timeline = {
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 1,
-    .max_args = 1,
+    .max_args = -1,
     .json = json_notes,
     .examples = examples,
     .run = run,

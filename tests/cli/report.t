@@ -116,8 +116,8 @@ $ millrace report
 millrace report: expected a recording, as `millrace profile` or `nsys export --type sqlite` makes it
 [2]
 $ millrace report run.sqlite longer.sqlite
-millrace report: one recording at a time; --diff compares two, --report names reports
-[2]
+millrace report: longer.sqlite: holds neither a rank nor collectives, so nothing shows that it is of the same job as the others: expected recordings of ranks of one job, or one recording (--diff compares two)
+[1]
 $ millrace report --diff run.sqlite
 millrace report: --diff: expected two recordings, before and after
 [2]
