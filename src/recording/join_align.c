@@ -17,17 +17,19 @@ static int prepare(struct mr_recording *rec, sqlite3_stmt **out, const char *sql
                : mr_recording_error(rec->db, rec->path, "cannot be read");
 }
 
-static int read_comms(struct mr_join_file *file)
+/* [out] works: of processes: it has device work. */
+static int read_comms(struct mr_join_file *file, bool *works)
 {
     struct mr_place *places = NULL;
     struct mr_recording *rec = file->recording;
     uint32_t n = 0;
-    int rc = mr_recording_load(rec);
-    rc = rc ? rc : mr_places_find(rec, &places, &n);
+    int rc = mr_places_find(rec, &places, &n);
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         struct mr_comms comms = {0};
         uint32_t *ops = NULL;
         uint64_t n_ops = 0;
+        if (places[i].process < rec->n_processes)
+            works[places[i].process] = true;
         rc = mr_place_ops(rec, &places[i], &ops, &n_ops);
         rc = rc ? rc : mr_comms_find(rec, &places[i], ops, n_ops, &comms);
         mr_comms_keep_collectives(&comms);
@@ -41,16 +43,22 @@ static int read_comms(struct mr_join_file *file)
     return rc;
 }
 
-static int read_notes(struct mr_join_file *file)
+/* Of the processes with device work, where there are some: a launcher may be a task of another one,
+ * with a rank of that. */
+static int read_notes(struct mr_join_file *file, const bool *works)
 {
     const struct mr_recording *rec = file->recording;
+    bool any = false;
+    for (uint32_t p = 0; p < rec->n_processes; p++)
+        any = any || works[p];
     file->ranks = calloc((size_t)rec->n_notes + 1, sizeof *file->ranks);
     if (!file->ranks)
         return mr_error_nomem(file->path, rec->n_notes * sizeof *file->ranks);
     for (uint32_t i = 0; i < rec->n_notes; i++) {
         const struct mr_rec_note *note = &rec->notes[i];
         const char *name = note->name < rec->n_strings ? rec->strings[note->name] : "";
-        bool is = note->process != MR_NONE && note->value >= 0 && note->value < MR_NONE,
+        bool is = note->process < rec->n_processes && (!any || works[note->process]) &&
+                  note->value >= 0 && note->value < MR_NONE,
              had = false;
         if (is && strcmp(name, "world_size") == 0)
             file->world = MR_MAX(file->world, (uint32_t)note->value);
@@ -81,9 +89,14 @@ static int read_start(struct mr_join_file *file)
 
 int mr_join_facts(struct mr_join_file *file)
 {
-    int rc = read_comms(file);
-    rc = rc ? rc : read_notes(file);
+    bool *works = NULL;
+    int rc = mr_recording_load(file->recording);
+    if (rc == 0 && !(works = calloc((size_t)file->recording->n_processes + 1, sizeof *works)))
+        rc = mr_error_nomem(file->path, file->recording->n_processes);
+    rc = rc ? rc : read_comms(file, works);
+    rc = rc ? rc : read_notes(file, works);
     rc = rc ? rc : read_start(file);
+    free(works);
     file->end_ns = MR_MIN(file->recording->end_ns, (uint64_t)INT64_MAX / 4);
     return mr_recording_result(file->recording, rc);
 }

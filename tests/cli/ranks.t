@@ -90,3 +90,18 @@ millrace report: none: is a folder without recordings: expected files that end i
 $ millrace report --rank -2 loader
 millrace report: --rank -2: expected -1..4294967294
 [2]
+# Under a launcher each rank records into a file of its own, which says which rank it is.
+$ millrace synth digits d --n 640 -q >/dev/null; mkdir job; for r in 0 1; do OMPI_COMM_WORLD_RANK=$r OMPI_COMM_WORLD_SIZE=2 millrace profile -t nvtx,millrace -o job/run -- millrace feed d -b 64 -q >/dev/null 2>&1; RANK=$r WORLD_SIZE=2 TORCHELASTIC_RUN_ID=a millrace profile -t none -o job/by-%r.db -- true 2>/dev/null; done; OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 millrace profile -t none -o job/alone.db -- true 2>/dev/null; RANK=1 WORLD_SIZE=2 millrace profile -t none -- true 2>/dev/null; ls job *.rank*
+report1.rank1.sqlite
+
+job:
+alone.db
+by-0.db
+by-1.db
+run.rank0.sqlite
+run.rank1.sqlite
+$ OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 millrace profile -t none -o job/run -- true
+millrace profile: job/run.rank0.sqlite: exists; --force-overwrite replaces it
+[1]
+$ waits() { millrace report -r nvtx_sum -f csv "$@" | grep 'wait: batch' | cut -d, -f3; }; echo "$(waits job) in both: $(waits job/run.rank0.sqlite) and $(waits job/run.rank1.sqlite)"
+10 in both: 5 and 5
