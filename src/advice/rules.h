@@ -76,6 +76,8 @@ extern const struct mr_rule mr_rules_copy[], mr_rules_host[], mr_rules_data[], m
 /* Of the advice's first line. */
 enum mr_bound { MR_BOUND_UNKNOWN, MR_BOUND_DATA, MR_BOUND_OTHER };
 enum mr_bound mr_advice_bound(const struct mr_advice *advice);
+/* What was looked at; NULL: no device work. */
+const struct mr_place *mr_advice_place(const struct mr_advice *advice);
 
 /* bytes/ns one way that PCIe and the like reach in practice, by the device's name; 0: not known. */
 double mr_link_rate_of(const char *device);

@@ -7,7 +7,7 @@
 #define MOST_APART   512  /* by so many the first collectives of two recordings may differ */
 #define MOST_LOOKED  256  /* of a candidate's pairs */
 #define NAMES_DIFFER 20   /* at most one of so many pairs has two names */
-#define ALIKE_NS     1000 /* spreads closer than this, or than twice, do not tell candidates apart */
+#define ALIKE_NS     1000 /* spreads closer than this, or within twice, tell nothing apart */
 
 bool mr_name_communicates(const char *name)
 {

@@ -4,8 +4,8 @@
  *     files -> mr_join_facts() of each -> mr_join_align() -> mr_join_copy() of each -> a database
  *
  * The database is temporary and has no name, as those of imports. Times of each file are moved so
- * that all are of one clock: by the time of day of its start, then by the ends of collectives, which
- * are the same on all ranks. Processes, texts and devices are renumbered.
+ * that all are of one clock: by the time of day of its start, then by the ends of collectives,
+ * which are the same on all ranks. Processes, texts and devices are renumbered.
  */
 #ifndef MR_RECORDING_JOIN_H
 #define MR_RECORDING_JOIN_H

@@ -58,6 +58,12 @@ static int put_verdict(struct mr_recording *rec, struct mr_tl_story *out)
     int rc = mr_analyze(rec, NULL, &advice);
     if (rc)
         return rc;
+    const struct mr_place *place = mr_advice_place(advice);
+    rc = place ? look_at(rec, place, out) : 0;
+    if (rc) {
+        mr_advice_destroy(advice);
+        return rc;
+    }
     const char *text = mr_advice_summary(advice);
     snprintf(out->verdict, sizeof(out->verdict), "%s", text);
     out->data_bound = mr_advice_bound(advice) == MR_BOUND_DATA;
@@ -92,19 +98,12 @@ static void set_window(const struct mr_recording *rec, struct mr_tl_story *out)
 
 int mr_timeline_story(struct mr_recording *rec, struct mr_tl_story *out)
 {
-    struct mr_place *places = NULL;
-    uint32_t n_places = 0;
     *out = (struct mr_tl_story){0};
     int rc = mr_recording_load(rec);
-    if (rc == 0)
-        rc = mr_places_find(rec, &places, &n_places);
-    if (rc == 0 && n_places)
-        rc = look_at(rec, &places[0], out);
     if (rc == 0)
         rc = put_verdict(rec, out);
     if (rc == 0)
         set_window(rec, out);
-    free(places);
     return rc;
 }
 
