@@ -288,7 +288,7 @@ static int takes(struct copy *c, struct table *t, bool *out)
         return -ENOMEM;
     if (is_new) {
         uint32_t own = own_gpu(c, process, id);
-        *mr_map_at(&c->file->gpus, key | 1ull << 63, 0, NULL) = own;
+        *gpu = own;
         *out = !c->filter || c->filter->keeps_device(c->filter->state, process, own);
         uint32_t number = *out ? gpu_of(c, own, NULL) : 0;
         if (number == MR_NONE)

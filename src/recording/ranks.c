@@ -281,7 +281,8 @@ static void tell_why(struct job *j)
     uint32_t n_comms = 0, n_ranks = 0;
     for (uint32_t i = 0; i < ranks->n; i++) {
         n_comms += ranks->at[i].n_comms > 0;
-        n_ranks += i == 0 || ranks->at[i].rank != ranks->at[i - 1].rank;
+        n_ranks +=
+            ranks->at[i].rank != MR_NONE && (i == 0 || ranks->at[i].rank != ranks->at[i - 1].rank);
     }
     if (ranks->world > n_ranks && n_comms > 0)
         snprintf(ranks->why, sizeof ranks->why,
@@ -337,11 +338,23 @@ static int make(struct job *j, const char *step)
             return rc;
     }
     number(j);
+    struct mr_error_kept unnamed = {0};
+    uint32_t n_named = 0;
     for (uint32_t i = 0; i < j->ranks->n; i++) {
-        rc = mr_rank_view_make(j->rec, &j->ranks->at[i], step, &j->views[i]);
+        struct mr_rank *r = &j->ranks->at[i];
+        rc = mr_rank_view_make(j->rec, r, step, &j->views[i]);
+        if (rc == MR_EOPTION && step) { /* one that has the range is enough */
+            if (!unnamed.code)
+                mr_error_keep(rc, &unnamed);
+            rc = mr_rank_view_make(j->rec, r, NULL, &j->views[i]);
+        } else {
+            n_named++;
+        }
         if (rc < 0)
             return rc;
     }
+    if (n_named == 0 && unnamed.code)
+        return mr_error_put(&unnamed);
     match(j);
     if (j->ranks->n_matched > 1) {
         add_up_waits(j);

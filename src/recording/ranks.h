@@ -51,8 +51,8 @@ struct mr_ranks {
     char why[240];  /* why nobody can be named, as a sentence; "": that could be seen */
 };
 
-/* step: as in mr_look_make(); places without the range have no steps. [out] out: free it with
- * mr_ranks_free(). */
+/* step: as in mr_look_make(); places without the range have steps of their own. [out] out: free it
+ * with mr_ranks_free(). Returns 0, MR_EOPTION (no place has the range) or -ENOMEM. */
 int mr_ranks_find(const struct mr_recording *rec, const char *step, struct mr_ranks *out);
 void mr_ranks_free(struct mr_ranks *ranks);
 

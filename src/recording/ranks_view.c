@@ -106,8 +106,6 @@ int mr_rank_view_make(const struct mr_recording *rec, struct mr_rank *r, const c
                       struct mr_rank_view *v)
 {
     int rc = mr_look_make(rec, &r->place, step, false, &v->look);
-    if (rc == MR_EOPTION && step) /* a place without this range */
-        rc = mr_look_whole(rec, &r->place, &v->look);
     if (rc < 0)
         return rc;
     v->made = true;

@@ -142,9 +142,12 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
                 struct mr_table *table, struct mr_table **out)
 {
     struct mr_ranks ranks = {0};
+    struct mr_filter filter = {0};
     int rc = table ? mr_recording_load(recording) : mr_error_nomem("a report", 0);
+    rc = rc ? rc : mr_filter_open(&filter, recording, opts);
     rc = rc ? rc : mr_ranks_find(recording, opts->step, &ranks);
     if (rc) {
+        mr_filter_close(&filter);
         mr_table_destroy(table);
         return rc;
     }
@@ -154,10 +157,14 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
             put_sum(table, recording, &ranks.at[i]);
         else if (which == RANKS)
             put_rank(table, recording, &ranks, &ranks.at[i]);
-        else
+        else if (mr_filter_takes(&filter, ranks.steps[i].start_ns))
             put_step(table, recording, &ranks, i);
     }
     add_note(table, &ranks);
+    if (which != STEPS && (opts->range || opts->from_ns || opts->to_ns))
+        mr_table_add_note(table, "this covers the whole recording: --range, --from and --to "
+                                 "choose rows of rank_steps only");
+    mr_filter_close(&filter);
     mr_ranks_free(&ranks);
     return mr_report_finish(table, opts, NULL, out);
 }
