@@ -1,5 +1,5 @@
-/* Which rank of a job this process is, by its environment: a note of its part, for those who look at
- * the recordings of all ranks. The order and the marks are those of place.h, whose library the
+/* Which rank of a job this process is, by its environment: a note of its part, for those who look
+ * at the recordings of all ranks. The order and the marks are those of place.h, whose library the
  * recorder does not link. */
 #include "recorder/private.h"
 

@@ -357,7 +357,7 @@ int mr_recording_open_job(const char *const *paths, uint32_t n,
         rc = files.n == 1 ? mr_recording_open(files.at[0], &whole)
                           : open_files(&files, paths[0], &whole);
     paths_free(&files);
-    if (rc < 0)
+    if (rc < 0 || !whole)
         return rc;
     if (all.rank < 0 && all.pid < 0 && all.device < 0) {
         *out = whole;
