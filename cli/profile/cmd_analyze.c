@@ -1,6 +1,6 @@
 /* millrace analyze FILE: what is wrong in a recording, what fixing it would save, and what the data
  * can't decide. */
-#include "cli.h"
+#include "profile/choice.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 
 struct options {
     struct cli_common common;
+    struct profile_choice choice;
     char *step, *range, *rule;
     double link_gbps;
     uint64_t cores;
@@ -32,6 +33,7 @@ static const struct mr_option table[] = {
              "the device"},
     {"cores", 0, MR_OPT_UINT, AT(cores), "0", 0, 65536, "cores",
      .help = "Cores of the recorded machine, to suggest a number of workers; 0: as recorded"},
+    PROFILE_CHOICE_OPTIONS,
     {"all", 0, MR_OPT_FLAG, AT(all),
      .help = "Show up to 50 rows of evidence per rule, and what the rules without findings "
              "computed"},
@@ -274,13 +276,12 @@ static int run(void *options, int n_args, char **args)
     struct mr_recording *recording = NULL;
     struct mr_advice *advice = NULL;
     struct mr_advice_opts opts;
-    (void)n_args;
     mr_advice_opts_init(&opts);
     opts.step = o->step;
     opts.range = o->range;
     opts.link_gbps = o->link_gbps;
     opts.n_cores = (uint32_t)o->cores;
-    int rc = mr_recording_open(args[0], &recording);
+    int rc = profile_open(args, n_args, &o->choice, &recording);
     rc = rc ? rc : mr_analyze(recording, &opts, &advice);
     int code = rc ? cli_error(rc) : check_rule(o, advice);
     if (code == CLI_OK)
@@ -291,7 +292,7 @@ static int run(void *options, int n_args, char **args)
 }
 
 static const struct cli_note json[] = {
-    {"file", "The argument"},
+    {"file", "The argument, or the first one"},
     {"summary", "One line that answers \"am I data-bound?\" with its figures"},
     {"findings", "For each rule, the largest saving times its confidence first, then those that "
                  "cannot tell, then what is fine: rule, verdict (found, cannot tell, fine), "
@@ -309,6 +310,8 @@ static const struct cli_note examples[] = {
     {"millrace analyze run.sqlite --step iteration --range load_batch",
      "With a program's own NVTX ranges"},
     {"millrace analyze run.sqlite --rule pageable_copies", "One rule with all its evidence"},
+    {"millrace analyze load-rank0.json.gz load-rank1.json.gz",
+     "Two ranks' traces of one job: who holds it up"},
     {"millrace analyze run.sqlite --json", "For programs"},
     {NULL},
 };
@@ -316,21 +319,25 @@ static const struct cli_note examples[] = {
 const struct cli_command cli_analyze = {
     .name = "analyze",
     .summary = "Say why a recorded program waits, and what to do",
-    .synopsis = "FILE [options]",
-    .text = "Reads a recording (made by millrace profile, or by nsys export --type sqlite, or a "
-            "Kineto trace of torch.profiler, .json or .json.gz) and "
-            "answers whether the program is data-bound. Rules look for problems. Each finding "
-            "says what was computed and the threshold, shows rows of evidence, and predicts what "
-            "fixing this problem alone would save. When the recording can't support a "
-            "conclusion, analyze says so and why.\n\n"
-            "With several processes and devices, the pair with the most work is analyzed. "
-            "Warm-up steps are left out: the first of four or more steps, long ones after it, "
-            "and all up to a very long one among the first ten. Only steps in the first quarter "
-            "can be warm-up.",
+    .synopsis = "FILE... | FOLDER [options]",
+    .text =
+        "Reads a recording (made by millrace profile, or by nsys export --type sqlite, or a "
+        "Kineto trace of torch.profiler, .json or .json.gz) and "
+        "answers whether the program is data-bound. Rules look for problems. Each finding "
+        "says what was computed and the threshold, shows rows of evidence, and predicts what "
+        "fixing this problem alone would save. When the recording can't support a "
+        "conclusion, analyze says so and why.\n\n"
+        "Several FILEs, or all recordings of a FOLDER, are those of one job: one of each rank or "
+        "host. When the others wait for one rank, that rank is analyzed, and the first line "
+        "names it and the cause. Else, with several processes and devices, the pair with the "
+        "most work is analyzed. "
+        "Warm-up steps are left out: the first of four or more steps, long ones after it, "
+        "and all up to a very long one among the first ten. Only steps in the first quarter "
+        "can be warm-up.",
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 1,
-    .max_args = 1,
+    .max_args = -1,
     .json = json,
     .examples = examples,
     .run = run,

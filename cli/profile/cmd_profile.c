@@ -36,8 +36,10 @@ static const struct mr_option table[] = {
            .help = "Record for this long, counted from the start of a capture range if there is "
                    "one; the program keeps running; 0: to its end"),
     OPTION("output", 'o', MR_OPT_STRING, output, NULL, .meta = "FILE",
-           .help = "The recording; .sqlite is added to a name without extension; default: "
-                   "report1.sqlite, report2.sqlite, ..."),
+           .help = "The recording; .sqlite is added to a name without extension; %r, %p, %h: rank, "
+                   "process, host; %%: a percent sign. Under mpirun, srun and torchrun a name "
+                   "without %r or %p gets .rankN before its extension. Default: report1.sqlite, "
+                   "report2.sqlite, ..."),
     OPTION("force-overwrite", 'f', MR_OPT_FLAG, force, NULL,
            .help = "Replace the recording if it exists"),
     OPTION("stats", 0, MR_OPT_FLAG, stats, NULL,
@@ -363,6 +365,8 @@ static const struct cli_note examples[] = {
     {"millrace profile --gpu-metrics -o m -- python3 train.py",
      "Samples the GPU's counters too; millrace report -r "
      "gpu_metrics_sum m.sqlite adds them up"},
+    {"mpirun -n 4 millrace profile -o job/run -- python3 train.py",
+     "Each rank records into job/run.rankN.sqlite; millrace analyze job says who holds them up"},
     {"millrace profile --stats -- ./vector_add", "Prints the default reports at the end"},
     {NULL},
 };
@@ -378,6 +382,10 @@ const struct cli_command cli_profile = {
         "The program keeps its standard input, output and error, its terminal, its signals and "
         "its exit status: 128 plus the signal's number if it was killed, 127 if it was not "
         "found, 126 if it cannot be run. If it is killed, what was recorded before is kept.\n\n"
+        "Started by mpirun, srun or torchrun (torchrun --no-python millrace profile -- ...), each "
+        "rank writes a recording of its own, and report, analyze and timeline take their folder. "
+        "millrace profile -- torchrun ... records all ranks of a host into one. Recordings know "
+        "their ranks.\n\n"
         "CUDA is recorded with NVIDIA's CUPTI, which comes with the program's CUDA, with PyTorch "
         "or with the toolkit; MILLRACE_CUPTI=FILE selects one. Only one profiler per process can "
         "use CUPTI: if another one does, the rest is recorded and a warning says so.",

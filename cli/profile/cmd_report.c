@@ -1,12 +1,14 @@
 /* millrace report FILE: what a recording adds up to, and two of them side by side. */
 #include "cli.h"
 #include "output.h"
+#include "profile/choice.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct options {
     struct cli_common common;
+    struct profile_choice choice;
     char *report, *sort, *range, *step, *loader, *output;
     uint64_t limit, from, to;
     double link_gbps, threshold;
@@ -76,6 +78,7 @@ static const struct mr_option table[] = {
      .help = "The link's measured rate, for mem_ops; 0: the recording's fastest copies"},
     {"full-names", 0, MR_OPT_FLAG, AT(full_names),
      .help = "Do not cut long names to the width of the terminal"},
+    PROFILE_CHOICE_OPTIONS,
     {"list", 'l', MR_OPT_FLAG, AT(list), .help = "List the available reports instead"},
     {"diff", 0, MR_OPT_FLAG, AT(diff),
      .help = "Compare two recordings, FILE before and FILE after, by their steps; the exit status "
@@ -409,8 +412,8 @@ static int compare(struct options *o, char **paths)
         return cli_misuse("--sort: with --diff only for --report, which compares row by row");
     if (o->range || o->from || o->to)
         return cli_misuse("--diff compares whole recordings: expected no --range, --from or --to");
-    int rc = mr_recording_open(paths[0], &rec[0]);
-    rc = rc ? rc : mr_recording_open(paths[1], &rec[1]);
+    int rc = profile_open(paths, 1, &o->choice, &rec[0]);
+    rc = rc ? rc : profile_open(paths + 1, 1, &o->choice, &rec[1]);
     int code = rc          ? cli_error(rc)
                : o->report ? compare_rows(o, rec, paths)
                            : compare_steps(o, rec, paths);
@@ -424,7 +427,7 @@ static int report(struct options *o, char **args)
     struct mr_recording *recording;
     if (o->diff)
         return compare(o, args);
-    int rc = mr_recording_open(args[0], &recording);
+    int rc = profile_open(args, n_args, &o->choice, &recording);
     if (rc)
         return cli_error(rc);
     int code = make_all(o, recording, args[0]);
@@ -474,17 +477,14 @@ static int run(void *options, int n_args, char **args)
         return o->common.json ? list_json() : list_reports();
     if (o->diff && n_args != 2)
         return cli_misuse("--diff: expected two recordings, before and after");
-    if (!o->diff && n_args != 1)
-        return cli_misuse(
-            n_args ? "one recording at a time; --diff compares two, --report names reports"
-                   : "expected a recording, as `millrace profile` or `nsys export --type sqlite` "
-                     "makes "
-                     "it");
+    if (n_args == 0)
+        return cli_misuse("expected a recording, as `millrace profile` or `nsys export --type "
+                          "sqlite` makes it");
     return o->output ? report_to(o, n_args, args) : report(o, args);
 }
 
 static const struct cli_note json[] = {
-    {"recording", "The file"},
+    {"recording", "The file, or the first one"},
     {"reports", "One object a report: report (its name), note, columns (name and unit), rows "
                 "(arrays of cells in the "
                 "columns' order; times in ns, sizes in bytes, rates in bytes/s)"},
@@ -511,6 +511,8 @@ static const struct cli_note examples[] = {
      "The kernels that ranges named train launched, by their short names"},
     {"millrace report run.sqlite --timeunit ms -o run.md",
      "The summaries as Markdown, with times in ms"},
+    {"millrace report -r rank_breakdown job/",
+     "Which rank of a job the others wait for, from the recordings of all ranks"},
     {"millrace report --diff before.sqlite after.sqlite",
      "For CI: exit status 1 when the step got slower beyond noise"},
     {"millrace report --diff before.sqlite after.sqlite -r cuda_gpu_kern_sum --threshold 5",
@@ -521,18 +523,22 @@ static const struct cli_note examples[] = {
 const struct cli_command cli_report = {
     .name = "report",
     .summary = "Print sums and traces of a recording",
-    .synopsis = "FILE [options] | --diff BEFORE AFTER | --list",
+    .synopsis = "FILE... | FOLDER [options] | --diff BEFORE AFTER | --list",
     .text = "Summarizes a recording, or lists its events in order. FILE is a recording of "
             "`millrace profile`, a file made by `nsys export --type sqlite`, a Kineto trace of "
             "torch.profiler (.json, .json.gz), or a .nsys-rep file where nsys is on PATH. Reports "
             "and their columns have the names that `nsys stats` gives them; mem_ops, "
-            "step_breakdown, idle_breakdown, overlap and gpu_metrics_sum are ours.\n\n"
+            "step_breakdown, idle_breakdown, overlap, gpu_metrics_sum, comm_sum, rank_breakdown "
+            "and rank_steps are ours.\n\n"
+            "Several FILEs, or all recordings of a FOLDER, are those of one job: one of each rank "
+            "or host. They become one recording, with clocks aligned by their collectives. "
+            "rank_breakdown says which rank the others wait for, and why.\n\n"
             "Records without timestamps are left out of sums; a note under the table says how "
             "many. Time (%) is the share of the listed time, not of the wall-clock time.",
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 0,
-    .max_args = 2,
+    .max_args = -1,
     .json = json,
     .examples = examples,
     .run = run,

@@ -1,5 +1,5 @@
 /* millrace timeline FILE: a recording as a picture. */
-#include "cli.h"
+#include "profile/choice.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 
 struct options {
     struct cli_common common;
+    struct profile_choice choice;
     char *output, *title;
     uint64_t from, to;
     int format, force, whole, diff;
@@ -38,6 +39,7 @@ static const struct mr_option table[] = {
      .help =
          "Draw two recordings in one picture, FILE before and FILE after, marked A and B; their "
          "first steps after warming up begin together"},
+    PROFILE_CHOICE_OPTIONS,
     {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace OUT when it exists"},
     CLI_COMMON_OPTIONS,
     {NULL},
@@ -65,6 +67,8 @@ static int name_output(const char *file, int format, char **out)
 {
     static const char *const own[] = {".sqlite", ".sqlite3", ".db"};
     size_t n = strlen(file);
+    while (n > 1 && file[n - 1] == '/') /* a folder */
+        n--;
     for (size_t i = 0; i < CLI_COUNT(own); i++)
         if (cli_ends_in(file, own[i])) {
             n -= strlen(own[i]);
@@ -100,8 +104,8 @@ static int tell(const struct options *o, const char *path, int format, uint64_t 
     return CLI_OK;
 }
 
-/* Of one recording, or two of which the first is before the second. */
-static int write_picture(const struct options *o, char **files, const char *path, int format)
+/* Of one job's recordings, or two recordings of which the first is before the second. */
+static int write_picture(const struct options *o, char **files, int n, const char *path, int format)
 {
     struct mr_recording *rec[2] = {NULL, NULL};
     struct mr_timeline_opts opts;
@@ -112,9 +116,9 @@ static int write_picture(const struct options *o, char **files, const char *path
     opts.title = o->title;
     opts.whole = o->whole;
     opts.out_events = &events;
-    int rc = mr_recording_open(files[0], &rec[0]);
+    int rc = profile_open(files, o->diff ? 1 : n, &o->choice, &rec[0]);
     if (rc == 0 && o->diff)
-        rc = mr_recording_open(files[1], &rec[1]);
+        rc = profile_open(files + 1, 1, &o->choice, &rec[1]);
     if (rc == 0)
         rc = o->diff ? mr_timeline_write_pair(rec[0], rec[1], path, library_formats[format], &opts)
                      : mr_timeline_write(rec[0], path, library_formats[format], &opts);
@@ -128,9 +132,8 @@ static int run(void *options, int n_args, char **args)
     const struct options *o = options;
     char *named = NULL;
     int format = o->format, code = CLI_OK;
-    if (n_args != 1 + (o->diff != 0))
-        return cli_misuse(o->diff ? "--diff: expected two recordings, before and after"
-                                  : "one recording at a time; --diff draws two");
+    if (o->diff && n_args != 2)
+        return cli_misuse("--diff: expected two recordings, before and after");
     if (format == BY_NAME && o->output) {
         format = format_of(o->output);
         if (format == BY_NAME && cli_ends_in(o->output, ".png"))
@@ -150,7 +153,7 @@ static int run(void *options, int n_args, char **args)
     if (code == CLI_OK)
         code = cli_output_claim(path, CLI_PICTURE, o->force);
     if (code == CLI_OK)
-        code = write_picture(o, args, path, format);
+        code = write_picture(o, args, n_args, path, format);
     free(named);
     return code;
 }
@@ -179,10 +182,11 @@ static const struct cli_note examples[] = {
 const struct cli_command cli_timeline = {
     .name = "timeline",
     .summary = "Draw a recording: an interactive page, a Perfetto trace, a picture",
-    .synopsis = "[options] FILE | --diff BEFORE AFTER",
+    .synopsis = "[options] FILE... | FOLDER | --diff BEFORE AFTER",
     .text =
         "Draws a recording made by millrace profile or by nsys export --type sqlite, or a Kineto "
-        "trace of torch.profiler (.json, .json.gz).\n\n"
+        "trace of torch.profiler (.json, .json.gz). Several FILEs, or all recordings of a FOLDER, "
+        "are those of one job and are drawn together.\n\n"
         "A page (html) is one file that needs no network: rows of threads, streams and "
         "engines to zoom and pan, search, sums of a range, a table of all events, and links "
         "between calls and the device work that they launched; \"?\" shows its keys. It "
@@ -195,7 +199,7 @@ const struct cli_command cli_timeline = {
     .options = table,
     .options_bytes = sizeof(struct options),
     .min_args = 1,
-    .max_args = 2,
+    .max_args = -1,
     .json = json_notes,
     .examples = examples,
     .run = run,

@@ -25,6 +25,7 @@ struct profile_run {
     char **command; /* NULL-terminated */
     uint32_t traced;
     char output[4096], parts[4200], module[4200];
+    uint32_t rank, world; /* by the launcher; world 0: this process is alone */
     uint64_t begin_ns, end_ns;
     int exit_status; /* of the program, as a shell says it */
     int n_running;   /* of the program's processes when we stopped waiting; -1: not known */
@@ -42,6 +43,12 @@ int profile_make_parts(struct profile_run *run);
 void profile_read_notes(struct profile_run *run);
 void profile_remove_parts(struct profile_run *run);
 void profile_unmark_parts(struct profile_run *run); /* they are kept, and not by accident */
+
+/* rank.c: fills rank and world. */
+void profile_find_rank(struct profile_run *run);
+/* Sets the output to this name: %r is the rank, %p this process, %h the host, %% a percent sign;
+ * without %r and %p the rank comes before the ending. False: too long. */
+bool profile_name_rank(struct profile_run *run, const char *named);
 
 /* Sets the environment of the program, in this process. */
 int profile_environment(struct profile_run *run);

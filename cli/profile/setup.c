@@ -113,10 +113,12 @@ static int check_ending(const char *given)
 int profile_find_output(struct profile_run *run)
 {
     const char *given = run->options->output, *base;
+    char named[sizeof run->output];
+    profile_find_rank(run);
     if (!given || !given[0]) {
         for (unsigned i = 1; i < 1000000; i++) {
-            snprintf(run->output, sizeof run->output, "report%u.sqlite", i);
-            if (!is_there(run->output))
+            snprintf(named, sizeof named, "report%u.sqlite", i);
+            if (!profile_name_rank(run, named) || !is_there(run->output))
                 break;
         }
         return CLI_OK;
@@ -124,9 +126,8 @@ int profile_find_output(struct profile_run *run)
     if (check_ending(given) != CLI_OK)
         return CLI_MISUSED;
     base = strrchr(given, '/') ? strrchr(given, '/') + 1 : given;
-    int n = snprintf(run->output, sizeof run->output, "%s%s", given,
-                     strchr(base, '.') ? "" : ".sqlite");
-    if (n < 0 || (size_t)n >= sizeof run->output || !base[0])
+    int n = snprintf(named, sizeof named, "%s%s", given, strchr(base, '.') ? "" : ".sqlite");
+    if (n < 0 || (size_t)n >= sizeof named || !base[0] || !profile_name_rank(run, named))
         return cli_misuse("--output %s: expected the name of a file", given);
     if (!is_there(run->output))
         return CLI_OK;

@@ -47,6 +47,36 @@ struct mr_recording;
 MR_API int mr_recording_open(const char *path, struct mr_recording **out);
 MR_API void mr_recording_close(struct mr_recording *recording);
 
+/* What is looked at of recordings; all that is given must hold. */
+struct mr_recording_opts {
+    size_t size; /* of this struct, set by mr_recording_opts_init() */
+    int64_t
+        rank;    /* of the job, as the recording or the report rank_breakdown numbers it; -1: all */
+    int64_t pid; /* a process, with those that it started and that use no device; -1: all */
+    int64_t device; /* its number; of processes that use several, the work on this one; -1: all */
+};
+
+/* Sets opts to the defaults. C and C++ call mr_recording_opts_init(); see millrace.h. */
+MR_API void mr_recording_opts_fill(struct mr_recording_opts *opts, size_t size);
+static inline void mr_recording_opts_init(struct mr_recording_opts *opts)
+{
+    mr_recording_opts_fill(opts, sizeof *opts);
+}
+
+/*
+ * Opens the recordings of one job as one: a file of each rank, or of each host.
+ * paths: n files as mr_recording_open() reads them, or one folder, whose files that end in .sqlite,
+ * .json, .json.gz or .nsys-rep are taken. One file is opened as it is, unless a part is chosen.
+ * Several become a temporary database. Their clocks are aligned by the time of day of their starts,
+ * then by the ends of collectives. opts: NULL: everything.
+ * [out] out: on success; close it with mr_recording_close(). Returns 0 or an error as above;
+ * MR_EFORMAT: the recordings are not of one run of one job (a rank twice, other numbers of ranks,
+ * other times, collectives that do not match); MR_EOPTION: no such rank, process or device, or a
+ * folder without recordings.
+ */
+MR_API int mr_recording_open_job(const char *const *paths, uint32_t n,
+                                 const struct mr_recording_opts *opts, struct mr_recording **out);
+
 struct mr_merge_stats {
     size_t size; /* of this struct, set by the caller */
     uint64_t n_parts, n_processes, n_records;

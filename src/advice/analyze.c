@@ -1,6 +1,7 @@
 /* Advice: all rules over the place with the most work, and one line that answers "am I
  * data-bound?". */
 #include "advice/rules.h"
+#include "recording/ranks.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -15,6 +16,8 @@ static const struct mr_rule *const families[] = {mr_rules_data, mr_rules_copy, m
 struct mr_advice {
     char summary[2048];
     enum mr_bound bound;
+    struct mr_place place;
+    bool has_place;
     struct mr_finding *finding;
     struct mr_judgement *judged; /* the findings' texts */
     uint32_t n;
@@ -362,11 +365,62 @@ static void tell_places(const struct mr_recording *rec, const struct mr_place *p
                  n_here > 1 ? "es use" : " uses", device);
 }
 
+static bool communicates(const struct mr_recording *rec)
+{
+    for (uint32_t i = 0; i < rec->n_strings; i++)
+        if (rec->strings[i] && mr_name_communicates(rec->strings[i]))
+            return true;
+    return false;
+}
+
+/* The rank that the others wait for is the one to look at; the one with the most work may be the
+ * one that waits, in kernels. */
+static void choose_place(const struct mr_ranks *ranks, struct mr_place *places, uint32_t n)
+{
+    for (uint32_t i = 0; i < n && ranks->slow != MR_NONE; i++) {
+        const struct mr_place *slow = &ranks->at[ranks->slow].place, first = places[0];
+        if (places[i].process != slow->process || places[i].device != slow->device)
+            continue;
+        places[0] = places[i];
+        places[i] = first;
+        return;
+    }
+}
+
+/* Who holds up the job stands first, before what that rank waits for. */
+static void tell_ranks(const struct mr_ranks *ranks, struct mr_advice *advice)
+{
+    char own[sizeof advice->summary];
+    size_t used, cap = sizeof advice->summary;
+    if (ranks->slow != MR_NONE) {
+        const struct mr_rank *slow = &ranks->at[ranks->slow];
+        memcpy(own, advice->summary, sizeof own);
+        int n = snprintf(advice->summary, cap,
+                         "rank %" PRIu32 " holds up the job: the others waited for it in %" PRIu64
+                         " of %" PRIu64 " steps, %.3f ms in each; cause: %s",
+                         slow->rank, slow->n_last, ranks->n_steps,
+                         (double)slow->cost_ns / 1e6 / (double)slow->n_last,
+                         mr_cause_text(ranks->cause));
+        if (ranks->cause >= 0)
+            n += snprintf(advice->summary + n, cap - (size_t)n,
+                          " (%.3f ms a step more than theirs)", ranks->more_ns / 1e6);
+        snprintf(advice->summary + n, cap - (size_t)n, ". Rank %" PRIu32 " is looked at: %s",
+                 slow->rank, own);
+    }
+    used = strlen(advice->summary);
+    if (ranks->slow == MR_NONE && ranks->n_steps > 0)
+        used +=
+            (size_t)snprintf(advice->summary + used, cap - used, "; no rank holds up the others");
+    if (ranks->why[0] && used < cap)
+        snprintf(advice->summary + used, cap - used, "; %s", ranks->why);
+}
+
 int mr_analyze_seen(struct mr_recording *recording, const struct mr_advice_opts *opts,
                     const struct mr_case_viewer *viewer, struct mr_advice **out)
 {
     struct mr_advice_opts all;
     struct mr_place *places = NULL;
+    struct mr_ranks ranks = {0};
     uint32_t n_places = 0, n_rules = count_rules();
     mr_advice_opts_init(&all);
     int rc = mr_opts_take("advice_opts", opts, &all, sizeof all);
@@ -381,11 +435,24 @@ int mr_analyze_seen(struct mr_recording *recording, const struct mr_advice_opts 
     if (!rc && (!advice || !advice->finding || !advice->judged))
         rc = mr_error_nomem("advice", n_rules * sizeof *advice->judged);
     rc = rc ? rc : mr_places_find(recording, &places, &n_places);
+    if (!rc && (n_places > 1 || communicates(recording)))
+        rc = mr_ranks_find(recording, all.step, &ranks);
+    else
+        ranks.slow = MR_NONE;
+    if (!rc)
+        choose_place(&ranks, places, n_places);
+    if (!rc && n_places > 0) {
+        advice->place = places[0];
+        advice->has_place = true;
+    }
     if (!rc)
         rc = n_places > 0 ? look_and_judge(recording, &places[0], &all, viewer, advice)
                           : judge_host(recording, &all, advice);
     if (!rc && n_places > 1)
         tell_places(recording, places, n_places, advice);
+    if (!rc)
+        tell_ranks(&ranks, advice);
+    mr_ranks_free(&ranks);
     free(places);
     if (rc) {
         mr_advice_destroy(advice);
@@ -409,6 +476,11 @@ const char *mr_advice_summary(const struct mr_advice *advice)
 enum mr_bound mr_advice_bound(const struct mr_advice *advice)
 {
     return advice->bound;
+}
+
+const struct mr_place *mr_advice_place(const struct mr_advice *advice)
+{
+    return advice->has_place ? &advice->place : NULL;
 }
 
 uint32_t mr_advice_count(const struct mr_advice *advice)

@@ -169,6 +169,16 @@ static void write_process(void)
     record_part_write(MR_PART_PROCESS, sizeof process, 1, &process, sizeof process);
 }
 
+static void write_rank(void)
+{
+    const struct mr_part_note notes[] = {
+        {record_config.rank, record_string("rank"), 0},
+        {record_config.world, record_string("world_size"), 0},
+    };
+    if (record_config.world > 0)
+        record_part_write(MR_PART_NOTE, sizeof notes[0], 2, notes, sizeof notes);
+}
+
 /* The part is made when there is something to write, which is a call's or a range's end: it begins
  * before that did. */
 int record_part_create(void)
@@ -204,6 +214,7 @@ int record_part_create(void)
     record_core.ino = made.st_ino;
     record_core.size = sizeof header;
     write_process();
+    write_rank();
     return record_core.fd < 0 ? -ENOSPC : 0;
 }
 

@@ -75,8 +75,12 @@ struct record_config {
     bool repeat;
     uint64_t begin_ns, delay_ns, duration_ns;
     uint32_t flush_ms;
+    int64_t rank, world; /* of the job; -1: none */
 };
 extern struct record_config record_config; /* constant once the library is loaded */
+
+/* rank.c. [out] both, or -1: the environment names none. */
+void record_rank_find(int64_t *out_rank, int64_t *out_world);
 
 /* Everything that a forked child creates again. */
 struct record_core {

@@ -459,6 +459,7 @@ static void configure(const char *folder)
     record_config.flush_ms = (uint32_t)number("MILLRACE_RECORD_FLUSH_MS", 500);
     if (record_config.flush_ms < 1 || record_config.flush_ms > 3600000)
         record_config.flush_ms = 500;
+    record_rank_find(&record_config.rank, &record_config.world);
     if (record_config.folder)
         record_config.traced = (uint32_t)number("MILLRACE_RECORD_TRACE", 0);
 }

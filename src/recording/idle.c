@@ -1,5 +1,6 @@
 /* Why a device idles: each piece of idle time gets the first class that holds (idle.h). */
 #include "recording/idle.h"
+#include "recording/comm.h"
 #include "recording/overlap.h"
 
 #include <errno.h>
@@ -338,17 +339,6 @@ void mr_idle_add_up(const struct mr_idle *idle, uint64_t from_ns, uint64_t to_ns
 }
 
 /* ---- communication ---- */
-
-bool mr_name_communicates(const char *name)
-{
-    static const char *const begins[] = {"nccl", "rccl", "mpi_", "c10d", "record_param_comms"};
-    if (strncmp(name, "void ", 5) == 0)
-        name += 5;
-    for (size_t i = 0; i < MR_COUNT(begins); i++)
-        if (strncasecmp(name, begins[i], strlen(begins[i])) == 0)
-            return true;
-    return false;
-}
 
 int mr_comm_exposed(const struct mr_look *look, struct mr_intervals *out)
 {

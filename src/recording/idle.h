@@ -97,8 +97,6 @@ enum mr_idle_class mr_idle_most(const uint64_t ns[MR_N_IDLE]);
 
 /* ---- communication ---- */
 
-/* Of NCCL, RCCL, MPI, c10d: a kernel's, a range's or a call's name. */
-bool mr_name_communicates(const char *name);
 /* What communication kernels run without other compute, in look->in. [out] out: empty before. */
 int mr_comm_exposed(const struct mr_look *look, struct mr_intervals *out);
 

@@ -217,6 +217,12 @@ static int write_all(struct mr_kineto *k)
     rc = put_note(k, "exit", (int64_t)after_origin(k, k->last_ns));
     if (rc < 0)
         return rc;
+    rc = k->rank >= 0 ? put_note(k, "rank", k->rank) : 0;
+    if (rc < 0)
+        return rc;
+    rc = k->world_size > 0 ? put_note(k, "world_size", k->world_size) : 0;
+    if (rc < 0)
+        return rc;
     rc = put_other_processes(k);
     return rc < 0 ? rc : put_meta(k);
 }

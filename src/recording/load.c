@@ -135,7 +135,9 @@ int mr_load_process(struct mr_load *load, int64_t global, uint16_t *out)
     if (rc < 0)
         return rc;
     recording->processes[recording->n_processes++] =
-        (struct mr_rec_process){.pid = (uint32_t)((uint64_t)global >> 24 & 0xffffff), .killed = 2};
+        (struct mr_rec_process){.number = (uint64_t)global >> 24,
+                                .pid = (uint32_t)((uint64_t)global >> 24 & 0xffffff),
+                                .killed = 2};
     return 0;
 }
 
@@ -174,12 +176,20 @@ static int device_add(struct mr_load *load, const struct mr_rec_device *device)
     return 0;
 }
 
-/* A device without a row of its own gets one that is only a number. */
+static uint64_t device_key(uint64_t process, uint32_t id)
+{
+    return mr_mix64(process) + id;
+}
+
+/* A device without a row of its own gets one that is only a number. Rows of joined recordings name
+ * the whole process, for pids of several hosts may be the same; others the pid. */
 int mr_load_device(struct mr_load *load, int64_t global_pid, uint32_t id, uint16_t *out)
 {
-    uint64_t pid = (uint64_t)global_pid >> 24 & 0xffffff;
-    bool is_new;
-    uint32_t *index = mr_map_at(&load->devices, pid << 32 | id, 0, &is_new);
+    uint64_t process = (uint64_t)global_pid >> 24;
+    bool is_new = !mr_map_find(&load->devices, device_key(process, id));
+    if (is_new)
+        process &= 0xffffff;
+    uint32_t *index = mr_map_at(&load->devices, device_key(process, id), 0, &is_new);
     if (!index)
         return -ENOMEM;
     if (is_new) {
@@ -237,7 +247,7 @@ static int cuda_device_row(struct mr_load *load, sqlite3_stmt *values)
     const uint32_t *gpu = mr_map_find(&load->gpus, mr_load_u32(values, 0));
     if (!gpu)
         return 0;
-    uint64_t key = (mr_load_u64(values, 2) & 0xffffff) << 32 | mr_load_u32(values, 1);
+    uint64_t key = device_key(mr_load_u64(values, 2), mr_load_u32(values, 1));
     return mr_map_at(&load->devices, key, *gpu, NULL) ? 0 : -ENOMEM;
 }
 
@@ -259,6 +269,7 @@ static int our_process_row(struct mr_load *load, sqlite3_stmt *values)
     struct mr_rec_process *known = &load->recording->processes[process];
     mr_load_span(values, 2, 3, &known->start_ns, &known->end_ns);
     known->killed = mr_load_u64(values, 4) ? 0 : 1;
+    known->ppid = mr_load_u32(values, 5);
     return mr_load_text(load, values, 1, &known->command);
 }
 
@@ -319,7 +330,9 @@ static const struct mr_load_source devices_of[] = {
     {"TARGET_INFO_CUDA_DEVICE", cuda_device_row, {"gpuId", "cudaId", "pid"}},
 };
 static const struct mr_load_source our_processes[] = {
-    {"MILLRACE_PROCESSES", our_process_row, {"globalPid", "commandId", "start", "end", "exited"}},
+    {"MILLRACE_PROCESSES",
+     our_process_row,
+     {"globalPid", "commandId", "start", "end", "exited", "ppid"}},
 };
 static const struct mr_load_source process_names[] = {
     {"PROCESSES", process_row, {"globalPid", "name"}},

@@ -18,7 +18,7 @@ struct mr_load {
     struct mr_map strings;   /* an id of StringIds -> number of the text */
     struct mr_map processes; /* globalTid >> 24 -> of processes */
     struct mr_map threads;   /* globalTid -> of threads */
-    struct mr_map devices;   /* pid << 32 | the process's number of a device -> of devices */
+    struct mr_map devices;   /* process or pid, and its number of a device -> of devices */
     struct mr_map gpus;      /* id of TARGET_INFO_GPU -> of devices */
     struct mr_map domains;   /* process << 32 | domain's id (both folded) -> number of the text */
     uint8_t *classes;        /* of texts that are calls' names: enum mr_call_class + 1 */

@@ -208,14 +208,22 @@ static int database_open(struct mr_recording *recording)
     return 0;
 }
 
-int mr_recording_open(const char *path, struct mr_recording **out)
+/* db: NULL: what the path names. */
+static int open_it(const char *path, struct sqlite3 *db, struct mr_recording **out)
 {
     struct mr_recording_whole *whole = calloc(1, sizeof(*whole));
-    if (!whole)
+    if (!whole) {
+        sqlite3_close(db);
         return mr_error_nomem(path, sizeof(*whole));
+    }
     struct mr_recording *recording = &whole->recording;
     recording->path = strdup(path);
-    int rc = recording->path ? database_open(recording) : mr_error_nomem(path, strlen(path));
+    recording->db = db;
+    recording->unnamed = db != NULL;
+    int rc = recording->path ? 0 : mr_error_nomem(path, strlen(path));
+    if (rc < 0)
+        goto fail;
+    rc = db ? read_source(recording) : database_open(recording);
     if (rc < 0)
         goto fail;
     rc = look_inside(recording);
@@ -229,6 +237,16 @@ int mr_recording_open(const char *path, struct mr_recording **out)
 fail:
     mr_recording_close(recording);
     return rc;
+}
+
+int mr_recording_open(const char *path, struct mr_recording **out)
+{
+    return open_it(path, NULL, out);
+}
+
+int mr_recording_wrap(const char *path, struct sqlite3 *db, struct mr_recording **out)
+{
+    return open_it(path, db, out);
 }
 
 void mr_recording_close(struct mr_recording *recording)

@@ -117,7 +117,8 @@ struct mr_rec_thread {
 };
 
 struct mr_rec_process {
-    uint32_t pid;
+    uint64_t number;        /* globalPid >> 24 */
+    uint32_t pid, ppid;     /* ppid 0: not known */
     uint32_t name, command; /* of strings */
     uint64_t start_ns, end_ns;
     uint8_t killed; /* 1: no orderly end was recorded; 2: not known */
@@ -174,6 +175,10 @@ struct mr_recording {
     struct mr_rec_note *notes;
     uint32_t n_notes;
 };
+
+/* A recording of an open database without a name, which it closes, also on an error. path: what it
+ * is called in errors. */
+int mr_recording_wrap(const char *path, struct sqlite3 *db, struct mr_recording **out);
 
 /* Fills the arrays; does nothing the second time. */
 int mr_recording_load(struct mr_recording *recording);
@@ -247,6 +252,7 @@ struct mr_report_kind {
 extern const struct mr_report_kind mr_report_step_breakdown; /* steps_report.c */
 extern const struct mr_report_kind mr_report_idle_breakdown; /* idle_report.c */
 extern const struct mr_report_kind mr_report_overlap;        /* overlap_report.c */
+extern const struct mr_report_kind mr_report_rank_kinds[3];  /* ranks_report.c */
 
 /*
  * Writing a database (merge.c, and tests that need a recording): begins with mr_store_create(),

@@ -7,7 +7,7 @@
 #include <sqlite3.h>
 #include <string.h>
 
-#define MAX_KINDS 48
+#define MAX_KINDS 64
 
 /* [out] kinds: ended by NULL. */
 static void list_kinds(const struct mr_report_kind *kinds[MAX_KINDS + 1])
@@ -32,6 +32,8 @@ static void list_kinds(const struct mr_report_kind *kinds[MAX_KINDS + 1])
     kinds[n++] = &mr_report_step_breakdown;
     kinds[n++] = &mr_report_idle_breakdown;
     kinds[n++] = &mr_report_overlap;
+    for (uint32_t i = 0; i < MR_COUNT(mr_report_rank_kinds); i++)
+        kinds[n++] = &mr_report_rank_kinds[i];
     kinds[n] = NULL;
 }
 

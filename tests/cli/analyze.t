@@ -102,7 +102,7 @@ $ echo no recording > text && millrace analyze text
 millrace analyze: text: is not a recording: it is neither a SQLite database nor JSON; `millrace profile` makes recordings, `nsys export --type sqlite` makes them of .nsys-rep files, and torch.profiler's export_chrome_trace() writes JSON
 [1]
 $ millrace analyze
-millrace analyze: an argument is missing: millrace analyze FILE [options]
+millrace analyze: an argument is missing: millrace analyze FILE... | FOLDER [options]
 [2]
 # A report of what was traced without being there.
 $ millrace report empty.sqlite -r nvtx_sum | tail -1

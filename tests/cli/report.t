@@ -123,8 +123,8 @@ $ millrace report
 millrace report: expected a recording, as `millrace profile` or `nsys export --type sqlite` makes it
 [2]
 $ millrace report run.sqlite longer.sqlite
-millrace report: one recording at a time; --diff compares two, --report names reports
-[2]
+millrace report: longer.sqlite: holds neither a rank nor collectives, so nothing shows that it is of the same job as the others: expected recordings of ranks of one job, or one recording (--diff compares two)
+[1]
 $ millrace report --diff run.sqlite
 millrace report: --diff: expected two recordings, before and after
 [2]
@@ -158,4 +158,4 @@ millrace report: text.sqlite: is not a recording: it is neither a SQLite databas
 $ head -c 40000 run.sqlite >cut.sqlite; millrace report cut.sqlite 2>&1 | grep -c .
 1
 $ millrace report --list | grep -c '^[a-z_]*_\(sum\|trace\|ops\)  *[A-Z]'
-21
+24

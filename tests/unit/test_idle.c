@@ -5,6 +5,7 @@
 #include "fixture.h"
 #include "loop_sim.h"
 
+#include "recording/comm.h"
 #include "recording/idle.h"
 
 #include <unistd.h>

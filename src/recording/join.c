@@ -1,0 +1,369 @@
+/* Opening the recordings of one job as one, or a part of a recording. */
+#include "recording/join.h"
+#include "recording/import.h"
+#include "recording/ranks.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <millrace/options.h>
+#include <string.h>
+#include <sys/stat.h>
+
+void mr_recording_opts_fill(struct mr_recording_opts *opts, size_t size)
+{
+    const struct mr_recording_opts full = {.rank = -1, .pid = -1, .device = -1};
+    mr_opts_copy(opts, size, &full, sizeof full);
+}
+
+/* ---- a part ---- */
+
+/* What of processes stays. */
+struct choice {
+    const struct mr_recording *rec;
+    struct mr_rank *ranks; /* all places */
+    uint32_t n_ranks;
+    bool *chosen; /* of ranks */
+    bool *keeps;  /* of processes */
+};
+
+static const struct mr_rec_process *process_of(const struct mr_recording *rec, uint64_t number)
+{
+    for (uint32_t i = 0; i < rec->n_processes; i++)
+        if (rec->processes[i].number == number)
+            return &rec->processes[i];
+    return NULL;
+}
+
+static bool keeps_process(const void *state, uint64_t number)
+{
+    const struct choice *c = state;
+    const struct mr_rec_process *p = process_of(c->rec, number);
+    return p && c->keeps[p - c->rec->processes];
+}
+
+static bool keeps_device(const void *state, uint64_t number, uint32_t device)
+{
+    const struct choice *c = state;
+    const struct mr_rec_process *p = process_of(c->rec, number);
+    for (uint32_t i = 0; p && i < c->n_ranks; i++)
+        if (c->chosen[i] && &c->rec->processes[c->ranks[i].place.process] == p &&
+            mr_place_device_id(c->rec, &c->ranks[i].place) == device)
+            return true;
+    return false;
+}
+
+/* The place that a process works for: its own, or that of the nearest one that started it. [out]
+ * chosen: whether one of its places is. Returns whether there is one. */
+static bool place_of(const struct choice *c, uint32_t process, bool *chosen)
+{
+    bool any = false;
+    *chosen = false;
+    for (uint32_t hops = 0; hops < 64 && process < c->rec->n_processes; hops++) {
+        for (uint32_t i = 0; i < c->n_ranks; i++) {
+            any = any || c->ranks[i].place.process == process;
+            *chosen = *chosen || (c->chosen[i] && c->ranks[i].place.process == process);
+        }
+        uint32_t parent = 0;
+        while (
+            parent < c->rec->n_processes &&
+            (parent == process || c->rec->processes[parent].pid != c->rec->processes[process].ppid))
+            parent++;
+        if (any || c->rec->processes[process].ppid == 0)
+            break;
+        process = parent;
+    }
+    return any;
+}
+
+/* The process, or one that it started. */
+static bool descends(const struct choice *c, uint32_t process, uint32_t pid)
+{
+    for (uint32_t hops = 0; hops < 64 && process < c->rec->n_processes; hops++) {
+        const struct mr_rec_process *p = &c->rec->processes[process];
+        if (p->pid == pid)
+            return true;
+        for (process = 0; process < c->rec->n_processes; process++)
+            if (c->rec->processes[process].pid == p->ppid && p->ppid != 0)
+                break;
+    }
+    return false;
+}
+
+static int no_such(const struct choice *c, const char *path, const struct mr_recording_opts *opts)
+{
+    char known[600] = "";
+    for (uint32_t i = 0; i < c->n_ranks && strlen(known) < sizeof known - 80; i++) {
+        size_t used = strlen(known);
+        const struct mr_place *place = &c->ranks[i].place;
+        uint32_t pid =
+            place->process < c->rec->n_processes ? c->rec->processes[place->process].pid : 0;
+        used += (size_t)snprintf(known + used, sizeof known - used, "%sdevice %u of process %u",
+                                 i ? ", " : "", mr_place_device_id(c->rec, place), pid);
+        if (c->ranks[i].rank != MR_NONE)
+            snprintf(known + used, sizeof known - used, " (rank %u)", c->ranks[i].rank);
+    }
+    char asked[120] = "";
+    size_t used = 0;
+    if (opts->rank >= 0)
+        used += (size_t)snprintf(asked, sizeof asked, "rank %" PRId64 " ", opts->rank);
+    if (opts->pid >= 0)
+        used +=
+            (size_t)snprintf(asked + used, sizeof asked - used, "process %" PRId64 " ", opts->pid);
+    if (opts->device >= 0)
+        snprintf(asked + used, sizeof asked - used, "device %" PRId64 " ", opts->device);
+    return mr_error_set(MR_EOPTION, "%sis not in %s, which has %s", asked, path,
+                        known[0] ? known : "no device work");
+}
+
+static int choose(struct choice *c, const char *path, const struct mr_recording_opts *opts)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < c->n_ranks; i++) {
+        const struct mr_rank *r = &c->ranks[i];
+        uint32_t process = r->place.process, device = mr_place_device_id(c->rec, &r->place);
+        c->chosen[i] = (opts->rank < 0 || (r->rank != MR_NONE && opts->rank == r->rank)) &&
+                       (opts->device < 0 || opts->device == device) &&
+                       (opts->pid < 0 || (process < c->rec->n_processes &&
+                                          c->rec->processes[process].pid == opts->pid));
+        any = any || c->chosen[i];
+    }
+    bool process_only = opts->pid >= 0 && opts->rank < 0 && opts->device < 0;
+    for (uint32_t p = 0; p < c->rec->n_processes; p++) {
+        bool chosen, has = place_of(c, p, &chosen);
+        c->keeps[p] = opts->pid >= 0 ? descends(c, p, (uint32_t)opts->pid) && (chosen || !has)
+                                     : chosen || !has;
+        any = any || (process_only && c->keeps[p]);
+    }
+    return any ? 0 : no_such(c, path, opts);
+}
+
+/* ---- copying ---- */
+
+static int put_meta(struct mr_join *join, const struct mr_join_file *files, uint32_t n)
+{
+    uint32_t n_cores = 0, n_other = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        n_cores = MR_MAX(n_cores, files[i].recording->n_cores);
+        n_other += n > 1 && !files[i].aligned;
+    }
+    int rc = mr_store_meta(join->store, "n_cores", n_cores);
+    if (rc < 0 || n_other < 2) /* the one that the others are aligned with is one */
+        return rc;
+    return mr_import_note(join->store, "warning",
+                          "clocks of some recordings are aligned by the time of day only: they "
+                          "hold no collectives");
+}
+
+/* The start of day of the joined recording's 0. */
+static uint64_t unix_start(const struct mr_join_file *files, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (files[i].unix_ns && files[i].unix_ns > (uint64_t)files[i].shift_ns)
+            return files[i].unix_ns - (uint64_t)files[i].shift_ns;
+    return 1;
+}
+
+static int put_note(struct mr_store *store, uint64_t process, const char *name, const char *text,
+                    int64_t value)
+{
+    uint32_t number, texts;
+    int rc = mr_store_text(store, name, strlen(name), &number);
+    rc = rc ? rc : mr_store_text(store, text, strlen(text), &texts);
+    return rc ? rc
+              : mr_store_run(store, "INSERT INTO MILLRACE_NOTES VALUES (?, ?, ?, ?)", "iiii",
+                             (int64_t)(process << 24), (int64_t)number, (int64_t)texts, value);
+}
+
+/* A part keeps the numbers that the whole gave to ranks without one. */
+static int put_ranks(struct mr_join *join, const struct choice *choice)
+{
+    uint32_t n = 0;
+    int rc = 0;
+    for (uint32_t i = 0; i < choice->n_ranks; i++)
+        n += choice->ranks[i].rank != MR_NONE &&
+             (i == 0 || choice->ranks[i].rank != choice->ranks[i - 1].rank);
+    for (uint32_t i = 0; i < choice->n_ranks && rc == 0; i++) {
+        const struct mr_rank *r = &choice->ranks[i];
+        if (!choice->chosen[i] || r->named || r->rank == MR_NONE)
+            continue;
+        uint64_t process =
+            mr_join_process(join, 0, choice->rec->processes[r->place.process].number);
+        rc = process ? put_note(join->store, process, "rank", "", r->rank) : -ENOMEM;
+        if (rc == 0)
+            rc = put_note(join->store, process, "world_size", "", n);
+    }
+    return rc;
+}
+
+static int join(struct mr_join_file *files, uint32_t n, const char *name,
+                const struct choice *choice, struct mr_recording **out)
+{
+    const struct mr_join_filter filter = {keeps_process, keeps_device, choice};
+    struct mr_join join = {0};
+    struct sqlite3 *db = NULL;
+    int rc = mr_store_create_unnamed(name, &join.store);
+    if (rc < 0)
+        return rc;
+    mr_store_origin(join.store, MR_MAX(files[0].recording->origin_ns, (uint64_t)1),
+                    unix_start(files, n));
+    for (uint32_t i = 0; i < n && rc == 0; i++)
+        rc = mr_join_copy(&join, &files[i], i, choice ? &filter : NULL);
+    rc = rc ? rc : put_meta(&join, files, n);
+    rc = rc || !choice ? rc : put_ranks(&join, choice);
+    if (rc < 0)
+        mr_store_abandon(join.store);
+    else
+        rc = mr_store_finish_unnamed(join.store, &db);
+    mr_map_free(&join.processes);
+    mr_map_free(&join.uuids);
+    mr_map_free(&join.taken);
+    mr_map_free(&join.declared);
+    return rc < 0 ? rc : mr_recording_wrap(name, db, out);
+}
+
+static int select_part(struct mr_recording *rec, const struct mr_recording_opts *opts,
+                       struct mr_recording **out)
+{
+    struct mr_ranks ranks = {0};
+    struct mr_join_file file = {.path = rec->path, .recording = rec};
+    struct choice c = {.rec = rec};
+    int rc = mr_recording_load(rec);
+    rc = rc ? rc : mr_ranks_find(rec, NULL, &ranks);
+    if (rc < 0)
+        return rc;
+    c.ranks = ranks.at;
+    c.n_ranks = ranks.n;
+    c.chosen = calloc((size_t)ranks.n + 1, sizeof *c.chosen);
+    c.keeps = calloc((size_t)rec->n_processes + 1, sizeof *c.keeps);
+    rc = c.chosen && c.keeps ? choose(&c, rec->path, opts) : mr_error_nomem(rec->path, ranks.n);
+    rc = rc ? rc : mr_join_facts(&file);
+    rc = rc ? rc : join(&file, 1, rec->path, &c, out);
+    free(c.chosen);
+    free(c.keeps);
+    mr_ranks_free(&ranks);
+    file.recording = NULL;
+    mr_join_file_free(&file);
+    return rc;
+}
+
+/* ---- files ---- */
+
+struct paths {
+    char **at;
+    uint64_t n, capacity;
+};
+
+static void paths_free(struct paths *paths)
+{
+    for (uint64_t i = 0; i < paths->n; i++)
+        free(paths->at[i]);
+    free(paths->at);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool is_recording(const char *name)
+{
+    static const char *const ends[] = {".sqlite", ".sqlite3", ".json", ".json.gz", ".nsys-rep"};
+    for (size_t i = 0; i < MR_COUNT(ends); i++)
+        if (name[0] != '.' && mr_ends_in(name, ends[i]))
+            return true;
+    return false;
+}
+
+static int paths_add(struct paths *paths, const char *folder, const char *name)
+{
+    char *path;
+    if (mr_grow("paths", &paths->at, &paths->capacity, paths->n + 1, sizeof *paths->at) < 0)
+        return -ENOMEM;
+    if (asprintf(&path, "%s%s%s", folder, *folder ? "/" : "", name) < 0)
+        return mr_error_nomem(name, strlen(name));
+    paths->at[paths->n++] = path;
+    return 0;
+}
+
+static int list_folder(struct paths *paths, const char *folder)
+{
+    DIR *dir = opendir(folder);
+    const struct dirent *entry;
+    int rc = 0;
+    if (!dir)
+        return mr_error_errno(errno, "%s: the folder cannot be read", folder);
+    while (rc == 0 && (entry = readdir(dir)))
+        if (is_recording(entry->d_name))
+            rc = paths_add(paths, folder, entry->d_name);
+    closedir(dir);
+    if (rc == 0 && paths->n == 0)
+        rc = mr_error_set(MR_EOPTION,
+                          "%s: is a folder without recordings: expected files that end in .sqlite, "
+                          ".json, .json.gz or .nsys-rep",
+                          folder);
+    if (paths->n > 1)
+        qsort(paths->at, paths->n, sizeof *paths->at, by_name);
+    return rc;
+}
+
+/* By rank, so that the order in which they were given makes no difference. */
+static int by_rank(const void *a, const void *b)
+{
+    const struct mr_join_file *x = a, *y = b;
+    uint32_t mine = x->n_ranks ? x->ranks[0] : MR_NONE, other = y->n_ranks ? y->ranks[0] : MR_NONE;
+    return mine != other ? (mine < other ? -1 : 1) : strcmp(x->path, y->path);
+}
+
+static int open_files(const struct paths *paths, const char *name, struct mr_recording **out)
+{
+    uint32_t n = (uint32_t)paths->n;
+    struct mr_join_file *files = calloc(n, sizeof *files);
+    int rc = files ? 0 : mr_error_nomem(name, n * sizeof *files);
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        files[i].path = paths->at[i];
+        rc = mr_recording_open(paths->at[i], &files[i].recording);
+        rc = rc ? rc : mr_join_facts(&files[i]);
+    }
+    if (rc == 0)
+        qsort(files, n, sizeof *files, by_rank);
+    rc = rc ? rc : mr_join_align(files, n);
+    rc = rc ? rc : join(files, n, name, NULL, out);
+    for (uint32_t i = 0; files && i < n; i++)
+        mr_join_file_free(&files[i]);
+    free(files);
+    return rc;
+}
+
+int mr_recording_open_job(const char *const *paths, uint32_t n,
+                          const struct mr_recording_opts *opts, struct mr_recording **out)
+{
+    struct mr_recording_opts all;
+    struct mr_recording *whole = NULL;
+    struct paths files = {0};
+    struct stat st;
+    mr_recording_opts_init(&all);
+    int rc = mr_opts_take("recording_opts", opts, &all, sizeof all);
+    if (rc < 0)
+        return rc;
+    if (n == 0)
+        return mr_error_set(MR_EMISUSE, "no recordings: expected one path at least");
+    if (n == 1 && stat(paths[0], &st) == 0 && S_ISDIR(st.st_mode))
+        rc = list_folder(&files, paths[0]);
+    else
+        for (uint32_t i = 0; i < n && rc == 0; i++)
+            rc = paths_add(&files, "", paths[i]);
+    if (rc == 0)
+        rc = files.n == 1 ? mr_recording_open(files.at[0], &whole)
+                          : open_files(&files, paths[0], &whole);
+    paths_free(&files);
+    if (rc < 0 || !whole)
+        return rc;
+    if (all.rank < 0 && all.pid < 0 && all.device < 0) {
+        *out = whole;
+        return 0;
+    }
+    rc = select_part(whole, &all, out);
+    mr_recording_close(whole);
+    return rc;
+}

@@ -1,0 +1,58 @@
+/*
+ * Recordings of one job into one: the inside.
+ *
+ *     files -> mr_join_facts() of each -> mr_join_align() -> mr_join_copy() of each -> a database
+ *
+ * The database is temporary and has no name, as those of imports. Times of each file are moved so
+ * that all are of one clock: by the time of day of its start, then by the ends of collectives,
+ * which are the same on all ranks. Processes, texts and devices are renumbered.
+ */
+#ifndef MR_RECORDING_JOIN_H
+#define MR_RECORDING_JOIN_H
+
+#include "recording/comm.h"
+#include "recording/store.h"
+
+struct mr_join_file {
+    const char *path;
+    struct mr_recording *recording;
+    struct mr_comms comms; /* collectives of the place that has most */
+    uint32_t *ranks;       /* of its processes, as recorded */
+    uint32_t n_ranks, world;
+    uint64_t unix_ns;    /* time of day of its 0; 0: not known */
+    uint64_t end_ns;     /* of its last event */
+    int64_t shift_ns;    /* what is added to its times */
+    bool aligned;        /* by collectives */
+    struct mr_map texts; /* its numbers of texts -> the store's */
+    struct mr_map gpus;  /* its rows of devices -> the joined ones */
+};
+
+/* What is left out; keep: which process (globalPid >> 24) and device's row of it stays. NULL:
+ * all. */
+struct mr_join_filter {
+    bool (*keeps_process)(const void *state, uint64_t process);
+    bool (*keeps_device)(const void *state, uint64_t process, uint32_t device);
+    const void *state;
+};
+
+struct mr_join {
+    struct mr_store *store;
+    struct mr_map processes; /* file and globalPid >> 24 -> number of the process, above its pid */
+    struct mr_map uuids;     /* hash -> gpu */
+    struct mr_map taken;     /* gpu */
+    struct mr_map declared;  /* process and its device's number */
+};
+
+/* Reads what aligning needs. */
+int mr_join_facts(struct mr_join_file *file);
+void mr_join_file_free(struct mr_join_file *file);
+/* Fills shift_ns and aligned of all; MR_EFORMAT: they are not of one job. */
+int mr_join_align(struct mr_join_file *files, uint32_t n);
+/* The number of a file's process in the store: its pid below, above it how many processes have that
+ * pid before it. 0: no memory. */
+uint64_t mr_join_process(struct mr_join *join, uint32_t index, uint64_t process);
+/* Adds a file's rows to the store. index: of the file. */
+int mr_join_copy(struct mr_join *join, struct mr_join_file *file, uint32_t index,
+                 const struct mr_join_filter *filter);
+
+#endif

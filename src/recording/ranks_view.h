@@ -1,0 +1,29 @@
+/* The inside of looking at ranks: what is known of one of them. */
+#ifndef MR_RECORDING_RANKS_VIEW_H
+#define MR_RECORDING_RANKS_VIEW_H
+
+#include "recording/ranks.h"
+
+/* What is known of a rank while it is looked at. */
+struct mr_rank_view {
+    struct mr_look look;
+    struct mr_data_waits data;
+    struct mr_idle idle;
+    struct mr_intervals exposed; /* communication, in the steps */
+    /* of the whole recording, for the device may be behind the program's steps: without
+     * communication; what no compute hides */
+    struct mr_intervals work, copies;
+    struct mr_comms comms; /* collectives */
+    int64_t offset;        /* of its collectives to the first rank's */
+    bool made;
+};
+
+/* Fills all of it but the offset, and of the rank what follows from itself alone. */
+int mr_rank_view_make(const struct mr_recording *rec, struct mr_rank *r, const char *step,
+                      struct mr_rank_view *v);
+void mr_rank_view_free(struct mr_rank_view *v);
+/* A rank's time between two collectives, by cause. */
+void mr_rank_view_split(const struct mr_rank_view *v, uint64_t from_ns, uint64_t to_ns,
+                        uint64_t ns[MR_N_CAUSES]);
+
+#endif
