@@ -113,15 +113,15 @@ static int exchange_names(struct mr_comm *c)
 
 static int open_mpi(struct mr_comm *c)
 {
-    if (atomic_exchange(&used, true))
-        return mr_error_set(MR_EMISUSE, "comm: MPI was used by this process before: expected one "
-                                        "communicator a process");
     struct mr_mpi_ranks *r = c->impl = calloc(1, sizeof *r);
     if (!r)
         return mr_error_nomem("comm", sizeof *r);
     int rc = mr_mpi_load(&r->mpi, c->opts.place.launcher);
     if (rc < 0)
         return rc;
+    if (atomic_exchange(&used, true))
+        return mr_error_set(MR_EMISUSE, "comm: MPI was used by this process before: expected one "
+                                        "communicator a process");
     rc = mr_mpi_start(&r->mpi, c->opts.timeout_ns, &r->ours);
     if (rc < 0) {
         c->failed = rc; /* MPI may be half started: it is left alone */

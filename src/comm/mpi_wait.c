@@ -161,8 +161,23 @@ static void tell_missing(const struct mr_comm *c, FILE *to, uint32_t missing)
                 (double)witness->before_age_ns * 1e-9, witness->before.what);
 }
 
+/* All answered: which are in another call, or came late? */
+static void tell_late(const struct mr_comm *c, FILE *to, bool called)
+{
+    const struct mr_mpi_ranks *r = ranks(c);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->world; i++)
+        if (r->answers[i].sequence != c->sequence && n++ < MOST_TOLD)
+            fprintf(to, "%srank %u (%s) is in call %" PRIu64, n > 1 ? "; " : "", i, r->node[i],
+                    r->answers[i].sequence);
+    if (n == 0)
+        fputs(called ? "other ranks gave up waiting before this one came"
+                     : "all ranks came in the end: the time limit is short, or messages are lost",
+              to);
+}
+
 /* The list of those that are missing, as the error. */
-static int say_missing(struct mr_comm *c, double seconds)
+static int say_missing(struct mr_comm *c, double seconds, bool called)
 {
     const struct mr_mpi_ranks *r = ranks(c);
     char *text = NULL;
@@ -175,19 +190,16 @@ static int say_missing(struct mr_comm *c, double seconds)
     for (uint32_t i = 0; i < c->world; i++) {
         if (r->answered[i]) {
             c->speaker = MR_MIN(c->speaker, i);
-            if (r->answers[i].sequence != c->sequence)
-                fprintf(to, "%srank %u is at call %" PRIu64, n++ ? "; " : "", i,
-                        r->answers[i].sequence);
             continue;
         }
-        if (n++ < MOST_TOLD) {
-            if (n > 1)
-                fputs("; ", to);
-            tell_missing(c, to, i);
-        }
+        if (n++ >= MOST_TOLD)
+            continue;
+        if (n > 1)
+            fputs("; ", to);
+        tell_missing(c, to, i);
     }
     if (n == 0)
-        fputs("all ranks came in the end: the time limit is short, or messages are lost", to);
+        tell_late(c, to, called);
     if (n > MOST_TOLD)
         fprintf(to, "; %u ranks in all", n);
     fclose(to);
@@ -197,7 +209,8 @@ static int say_missing(struct mr_comm *c, double seconds)
     return rc;
 }
 
-static int roll_call(struct mr_comm *c, uint64_t start_ns)
+/* called: another rank's time limit passed, not this one's. */
+static int roll_call(struct mr_comm *c, uint64_t start_ns, bool called)
 {
     struct mr_mpi_ranks *r = ranks(c);
     double seconds = (double)(mr_time_ns() - start_ns) * 1e-9;
@@ -214,7 +227,7 @@ static int roll_call(struct mr_comm *c, uint64_t start_ns)
             break;
         nap(NAP_NS);
     }
-    return say_missing(c, seconds);
+    return say_missing(c, seconds, called);
 }
 
 int mr_mpi_wait(struct mr_comm *c, int code, mr_mpi_handle *request)
@@ -235,8 +248,9 @@ int mr_mpi_wait(struct mr_comm *c, int code, mr_mpi_handle *request)
             continue;
         }
         mr_mpi_poll_phases(c);
-        if (hear(c) || mr_time_ns() - start > c->opts.timeout_ns)
-            return roll_call(c, start);
+        bool called = hear(c);
+        if (called || mr_time_ns() - start > c->opts.timeout_ns)
+            return roll_call(c, start, called);
         nap(NAP_NS);
     }
     return 0;
