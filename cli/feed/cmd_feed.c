@@ -23,7 +23,8 @@ const struct mr_option feed_options[] = {
     OPT("shuffle", 's', MR_OPT_FLAG, shuffle,
         .help = "Shuffle: a new random order each epoch, in O(1) memory", .group = "Order"),
     OPT("sampler", 0, MR_OPT_STRING, sampler, .meta = "SAMPLER",
-        .help = "sequential, random, subset:FILE[,shuffle], weighted:FILE[,replacement=0][,n=N]",
+        .help = "sequential, random, random:block=N[,window=N], subset:FILE[,shuffle], "
+                "weighted:FILE[,replacement=0][,n=N]",
         .group = "Order"),
     LOADER("seed", .help = "Seed of the order and of random transforms"),
     LOADER("epochs", .initial = "0",

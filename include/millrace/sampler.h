@@ -36,7 +36,8 @@ struct mr_sampler;
 
 /*
  * Creates a sampler from text.
- * text: "sequential", "random", "subset:FILE[,shuffle]", "weighted:FILE[,replacement=0][,n=1000]".
+ * text: "sequential", "random", "random:block=1024[,window=16]", "subset:FILE[,shuffle]",
+ * "weighted:FILE[,replacement=0][,n=1000]".
  * docs/data.md describes FILE. n_samples: the data set's length, at least 1. seed: of the order.
  * [out] out: on success; free it with mr_sampler_destroy(). Reads FILE, so it may block.
  * Returns 0, MR_EOPTION, MR_EFORMAT (the text names file and line), -ENOMEM, -errno.
@@ -46,7 +47,8 @@ MR_API int mr_sampler_open(const char *text, uint64_t n_samples, uint64_t seed,
 
 enum mr_sampler_kind {
     MR_SAMPLER_SEQUENTIAL, /* 0, 1, 2, ... */
-    MR_SAMPLER_RANDOM,     /* a new permutation each epoch, in O(1) memory (mr_permute()) */
+    MR_SAMPLER_RANDOM,     /* a new permutation each epoch, in O(1) memory (mr_permute()); with
+                            * `block`, one that reads neighbours at about the same time */
     MR_SAMPLER_SUBSET,     /* the given indices, in their order or shuffled */
     /* Drawn by weight: with replacement by an alias table (Vose, IEEE Trans. Softw. Eng. 17(9),
      * 1991), or without (Efraimidis, Spirakis, Inf. Process. Lett. 97(5), 2006). */
@@ -119,7 +121,7 @@ struct mr_sampler_opts {
      * of the longest. No sample may be longer. */
     uint64_t max_tokens;
     /* BUCKETS, PACK: samples that are sorted or packed together. More: less padding, less random. 0
-     * (default): 8,192 or 1,024. */
+     * (default): 8,192 or 1,024. RANDOM: see `block`. */
     uint64_t window;
     uint32_t row_length; /* PACK: elements of a row */
     uint32_t rows;       /* PACK: of a batch; an epoch's last batch may have fewer */
@@ -127,6 +129,14 @@ struct mr_sampler_opts {
      * for. The loader has memory for rows * max_per_row documents a batch. */
     uint32_t max_per_row;
     int truncate; /* PACK: what is longer than a row is 0 (default): split, 1: cut off */
+    /*
+     * RANDOM: if not 0, the samples of a block: neighbours, in files or in one object of a store.
+     * The blocks come in a random order; samples are shuffled within each `window` of them (0
+     * (default): 16 blocks). The caches that `disk_cache` and the system have then serve most of
+     * what a random order would ask a store for, sample by sample. The samples of a block are at
+     * most block * window positions apart. The last, shorter block is in the last window.
+     */
+    uint64_t block;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_sampler_opts_init(); see millrace.h. */

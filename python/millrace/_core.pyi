@@ -118,6 +118,7 @@ class Sampler:
         batches: Callable[[int], Sequence[Sequence[int]]] | None = None,
         name: str | None = None,
         version: int = 0,
+        block: int = 0,
     ) -> None: ...
     @property
     def length(self) -> int: ...

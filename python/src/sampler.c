@@ -146,25 +146,26 @@ static int kind_of(const char *text, enum mr_sampler_kind *out)
 static int read_options(struct sampler *s, PyObject *args, PyObject *named, struct lists *lists,
                         struct mr_sampler_opts *opts)
 {
-    static char *names[] = {"kind",       "n",           "seed",       "shuffle",   "indices",
-                            "weights",    "replacement", "n_draws",    "max_batch", "lengths",
-                            "max_tokens", "window",      "row_length", "rows",      "max_per_row",
-                            "truncate",   "batches",     "name",       "version",   NULL};
+    static char *names[] = {
+        "kind",        "n",         "seed",    "shuffle",    "indices", "weights",    "replacement",
+        "n_draws",     "max_batch", "lengths", "max_tokens", "window",  "row_length", "rows",
+        "max_per_row", "truncate",  "batches", "name",       "version", "block",      NULL};
     const char *kind;
     unsigned long long seed = 0, n_draws = 0, max_batch = 0, max_tokens = 0, window = 0,
-                       version = 0;
+                       version = 0, block = 0;
     PyObject *indices = Py_None, *weights = Py_None, *lengths = Py_None, *batches = Py_None;
     if (!PyArg_ParseTupleAndKeywords(
-            args, named, "sK|$KpOOpKKOKKIIIpOzK:Sampler", names, &kind, &s->n, &seed,
+            args, named, "sK|$KpOOpKKOKKIIIpOzKK:Sampler", names, &kind, &s->n, &seed,
             &opts->shuffle, &indices, &weights, &opts->replacement, &n_draws, &max_batch, &lengths,
             &max_tokens, &window, &opts->row_length, &opts->rows, &opts->max_per_row,
-            &opts->truncate, &batches, &opts->name, &version))
+            &opts->truncate, &batches, &opts->name, &version, &block))
         return -1;
     opts->seed = seed;
     opts->n_draws = n_draws;
     opts->max_batch = max_batch;
     opts->max_tokens = max_tokens;
     opts->window = window;
+    opts->block = block;
     opts->version = version;
     if (kind_of(kind, &opts->kind) < 0)
         return -1;

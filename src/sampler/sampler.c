@@ -139,10 +139,25 @@ uint64_t mr_words_hash(const void *words, uint64_t n)
 /* Samplers from text. */
 struct text_args {
     int shuffle, replacement;
-    uint64_t n;
+    uint64_t n, block, window;
 };
 
 static const struct mr_option no_options[] = {{0}};
+static const struct mr_option random_options[] = {
+    {.name = "block",
+     .type = MR_OPT_UINT,
+     .offset = offsetof(struct text_args, block),
+     .initial = "0",
+     .unit = "samples",
+     .help = "that stay together; 0: each sample for itself"},
+    {.name = "window",
+     .type = MR_OPT_UINT,
+     .offset = offsetof(struct text_args, window),
+     .initial = "0",
+     .unit = "blocks",
+     .help = "that are shuffled together; 0: 16"},
+    {0},
+};
 static const struct mr_option subset_options[] = {
     {.name = "shuffle",
      .type = MR_OPT_FLAG,
@@ -172,7 +187,7 @@ static const struct text_form {
     const struct mr_option *options;
 } forms[] = {
     {"sequential", MR_SAMPLER_SEQUENTIAL, false, no_options},
-    {"random", MR_SAMPLER_RANDOM, false, no_options},
+    {"random", MR_SAMPLER_RANDOM, false, random_options},
     {"subset", MR_SAMPLER_SUBSET, true, subset_options},
     {"weighted", MR_SAMPLER_WEIGHTED, true, weighted_options},
 };
@@ -183,8 +198,8 @@ static const struct text_form *form_of(const char *text, size_t name_bytes)
         if (strlen(forms[i].name) == name_bytes && memcmp(forms[i].name, text, name_bytes) == 0)
             return &forms[i];
     mr_error_set(MR_EOPTION,
-                 "sampler '%s': expected sequential, random, subset:FILE[,shuffle] or "
-                 "weighted:FILE[,replacement=0][,n=N]",
+                 "sampler '%s': expected sequential, random[:block=N][,window=N], "
+                 "subset:FILE[,shuffle] or weighted:FILE[,replacement=0][,n=N]",
                  text);
     return NULL;
 }
@@ -253,6 +268,8 @@ int mr_sampler_open(const char *text, uint64_t n_samples, uint64_t seed, struct 
         rc = mr_sampler_create(&(struct mr_sampler_opts){.size = sizeof(struct mr_sampler_opts),
                                                          .kind = form->kind,
                                                          .seed = seed,
+                                                         .block = args.block,
+                                                         .window = args.window,
                                                          .replacement = 1},
                                n_samples, out);
     free(path);

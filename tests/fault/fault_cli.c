@@ -21,7 +21,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef __SANITIZE_THREAD__
+#define MOST_RUNS 4
+#elif defined __SANITIZE_ADDRESS__
 #define MOST_RUNS 8
 #else
 #define MOST_RUNS 24

@@ -9,8 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MOST_RUNS 25 /* of a job, a kind and a mode */
+#ifdef __SANITIZE_THREAD__
+#define MOST_RUNS 12 /* of a job, a kind and a mode */
+#elif defined __SANITIZE_ADDRESS__
+#define MOST_RUNS 25
 #else
 #define MOST_RUNS 150
 #endif

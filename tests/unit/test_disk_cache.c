@@ -252,6 +252,28 @@ static void what_cannot_be_stored_is_not_fetched_whole(void **state)
     assert_int_equal(bytes_for_samples(), 0);
 }
 
+/* An order by blocks reads a chunk's samples one after the other: each chunk is fetched once in a
+ * pass, though the cache has space for one of three. */
+static void a_block_order_fetches_chunks_once(void **state)
+{
+    enum { PASSES = 4, READS = 200, BYTES = 16384 };
+    (void)state;
+    uint8_t got[BYTES];
+    quick_options(3, cache_dir, 2 << 20);
+    struct mr_files *files = mr_files_create();
+    int id = add(files, url("ok/big.bin"));
+    long before = server_count("body_bytes");
+    for (uint32_t r = 0; r < PASSES * 3 * READS; r++) {
+        uint64_t chunk = r / READS % 3 * MR_DISK_CHUNK;
+        uint64_t last = MR_MIN(MR_DISK_CHUNK, BIG_BYTES - chunk) - BYTES;
+        uint64_t at = chunk + test_random(r) % last;
+        test_works(mr_files_read(files, id, at, got, BYTES));
+        assert_memory_equal(got, big + at, BYTES);
+    }
+    mr_files_destroy(files);
+    assert_true(server_count("body_bytes") - before <= (long)(PASSES * BIG_BYTES));
+}
+
 static void no_folder_only_costs_speed(void **state)
 {
     (void)state;
@@ -542,6 +564,7 @@ int main(void)
         cmocka_unit_test_setup(who_waits_for_a_fetch_can_be_stopped, fresh),
         cmocka_unit_test_setup(readers_of_one_chunk_fetch_it_once, fresh),
         cmocka_unit_test_setup(what_cannot_be_stored_is_not_fetched_whole, fresh),
+        cmocka_unit_test_setup(a_block_order_fetches_chunks_once, fresh),
         cmocka_unit_test_setup(what_was_read_is_not_fetched_again, fresh),
         cmocka_unit_test_setup(what_nothing_tells_apart_is_not_kept, fresh),
         cmocka_unit_test_setup(a_new_object_is_fetched, fresh),

@@ -18,8 +18,9 @@ const char *__tsan_default_options(void)
 #define THREADS 1
 #endif
 /*
- * SIGALRM ends a child that hangs. The AddressSanitizer of gcc 12 has locks that a fork copies as they are: a child
- * hangs when another thread was allocating. A fault of ours would hang in each try.
+ * SIGALRM ends a child that hangs. The AddressSanitizer of gcc 12 has locks that a fork copies as
+ * they are: a child hangs when another thread was allocating. A fault of ours would hang in each
+ * try.
  */
 #ifdef __SANITIZE_ADDRESS__
 #define TRIES   4

@@ -103,6 +103,54 @@ static void test_random(void **state)
 }
 
 /* Each sample comes first about equally often over the epochs: chi-squared against uniform. */
+/* Of any size: each sample once; a window of positions has the samples of its blocks only. */
+static void test_random_blocks(void **state)
+{
+    (void)state;
+    for (uint64_t k = 0; k < 300; k++) {
+        struct mr_sampler_opts opts = opts_of(MR_SAMPLER_RANDOM, k);
+        uint64_t n = mr_mix64(k) % 600 + 1, order[600], other[600];
+        opts.block = mr_mix64(k + 1000) % 40 + 1;
+        opts.window = mr_mix64(k + 2000) % 12 + 1;
+        uint64_t span = opts.block * opts.window, n_full = n / opts.block;
+        struct mr_sampler *s = make(&opts, n);
+        map_all(s, k % 3, order);
+        check_permutation(order, n, n);
+        check_pieces(s, k % 3);
+        for (uint64_t start = 0; start < n; start += span) {
+            unsigned char block[601] = {0};
+            uint64_t n_blocks = 0, end = start + span < n ? start + span : n;
+            for (uint64_t i = start; i < end; i++)
+                n_blocks += !block[order[i] / opts.block]++;
+            bool last = end == n;
+            assert_int_equal(n_blocks, last ? (n + opts.block - 1) / opts.block - start / opts.block
+                                            : opts.window);
+            assert_true(last || !block[n_full]);
+        }
+        map_all(s, k % 3 + 1, other);
+        assert_true(n < 20 || memcmp(order, other, n * sizeof *order) != 0);
+        mr_sampler_destroy(s);
+    }
+}
+
+/* All blocks, and all places within them, are as likely to be the first. */
+static void test_random_blocks_are_spread(void **state)
+{
+    (void)state;
+    struct mr_sampler_opts opts = opts_of(MR_SAMPLER_RANDOM, 5);
+    uint64_t first, count[100] = {0};
+    opts.block = 5;
+    opts.window = 4;
+    struct mr_sampler *s = make(&opts, 100);
+    for (uint64_t epoch = 0; epoch < 100000; epoch++) {
+        assert_int_equal(mr_sampler_map(s, epoch, 0, 1, &first), 0);
+        count[first]++;
+    }
+    for (int i = 0; i < 100; i++) /* 1,000 each, with a deviation of 31 */
+        assert_true(count[i] > 840 && count[i] < 1160);
+    mr_sampler_destroy(s);
+}
+
 static void test_random_epochs_are_spread(void **state)
 {
     (void)state;
@@ -519,10 +567,24 @@ static void test_text_forms(void **state)
     assert_int_equal(mr_sampler_open("random", 100, 42, &s), 0);
     assert_string_equal(mr_sampler_text(s), "random(seed=42)");
     mr_sampler_destroy(s);
+    assert_int_equal(mr_sampler_open("random:block=10", 100, 42, &s), 0);
+    assert_string_equal(mr_sampler_text(s), "random(seed=42,block=10,window=16)");
+    mr_sampler_destroy(s);
+    assert_int_equal(mr_sampler_open("random:block=10,window=2", 100, 42, &s), 0);
+    assert_string_equal(mr_sampler_text(s), "random(seed=42,block=10,window=2)");
+    mr_sampler_destroy(s);
     assert_int_equal(mr_sampler_open("sequential", 100, 42, &s), 0);
     mr_sampler_destroy(s);
-    const char *bad[] = {"",           "rand",        "subset", "subset:", "subset:,shuffle",
-                         "random,x=1", "sequential:f"};
+    const char *bad[] = {"",
+                         "rand",
+                         "subset",
+                         "subset:",
+                         "subset:,shuffle",
+                         "random,x=1",
+                         "sequential:f",
+                         "random:window=3",
+                         "random:block=-1",
+                         "random:block=9223372036854775808,window=4"};
     for (size_t i = 0; i < MR_COUNT(bad); i++)
         assert_int_equal(mr_sampler_open(bad[i], 100, 42, &s), MR_EOPTION);
     struct mr_sampler_opts opts = opts_of(MR_SAMPLER_RANDOM, 0);
@@ -538,6 +600,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sequential),
         cmocka_unit_test(test_random),
+        cmocka_unit_test(test_random_blocks),
+        cmocka_unit_test(test_random_blocks_are_spread),
         cmocka_unit_test(test_random_epochs_are_spread),
         cmocka_unit_test(test_subset),
         cmocka_unit_test(test_weighted_frequencies),

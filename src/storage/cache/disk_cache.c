@@ -191,10 +191,12 @@ bool mr_disk_cache_get(struct mr_disk_cache *c, const struct mr_disk_key *key, u
         return false;
     bool fine =
         read_head(fd, key, chunk_bytes, &h, later) && read_blocks(fd, &h, at, to, bytes, later);
-    if (fine)
+    if (fine) {
         touch(fd);
-    else if (!later || !*later)
+        atomic_fetch_add(&c->hit_bytes, bytes);
+    } else if (!later || !*later) {
         discard(c, fd, name);
+    }
     close(fd);
     return fine;
 }
@@ -302,6 +304,7 @@ void mr_disk_cache_put(struct mr_disk_cache *c, const struct mr_disk_key *key, c
     h.head.sum = head_sum(&h, n_blocks(bytes));
     name_of(key, "", name);
     put_file(c, name, &h, head_bytes(bytes), data, bytes);
+    atomic_fetch_add(&c->stored_bytes, bytes);
 }
 
 /* ---- the object of a URL ---- */

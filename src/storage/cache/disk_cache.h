@@ -19,6 +19,8 @@ struct mr_disk_cache {
     struct mr_disk_fetch *fetches; /* chunks that are being fetched */
     int64_t opened_ns;             /* wall clock, as files have it */
     _Atomic bool outgrown;         /* files that were used since then have been evicted */
+    /* bytes of chunks stored, and read from chunks, by this process; of late: see pays() */
+    _Atomic uint64_t stored_bytes, hit_bytes;
 };
 
 /*

@@ -168,7 +168,8 @@ bool mr_disk_cache_get(struct mr_disk_cache *cache, const struct mr_disk_key *ke
  * Would a chunk of so many bytes be stored now? To be asked before a whole chunk is fetched for a
  * part of it: a chunk that cannot be stored would be fetched again for the next part. false: the
  * limit is too small, the disk is full, or a write failed a short while ago. part: only a part is
- * wanted; then it is false, too, when chunks that this process used itself would be removed.
+ * wanted; then it is false, too, when chunks that this process used itself would be removed, and
+ * little was read again of those it stored.
  */
 bool mr_disk_cache_takes(struct mr_disk_cache *cache, uint64_t bytes, bool part);
 /* Stores a whole chunk, if it fits below the limit. */
