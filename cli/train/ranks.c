@@ -197,7 +197,7 @@ int train_ranks_close(struct train_ranks *r, int code, bool running)
     mr_comm_stats(r->comm, &stats);
     bool silent = r->errors >= 0;
     if (rc == 0 && silent) /* rank 0 may have the same error, and then ends this process */
-        sleep(1);
+        sleep(3);
     be_loud(r);
     if (rc == 0 && silent)
         cli_fail("rank %u: %s", r->place.rank, cli_first_error());

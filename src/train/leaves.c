@@ -83,6 +83,9 @@ int mr_train_leaves_open(struct mr_trainer *t)
     if (!t->leaves)
         return mr_error_nomem("trainer", sizeof *t->leaves);
     *t->leaves = l;
+    t->rank = l.rank;
+    t->world = l.world;
+    t->n_leaves = l.n;
     return 0;
 }
 
@@ -112,21 +115,6 @@ void mr_train_leaves_destroy(struct mr_train_leaves *l)
     free(l->input);
     free(l->labels);
     free(l);
-}
-
-uint32_t mr_train_world(const struct mr_trainer *t)
-{
-    return t->leaves ? t->leaves->world : 1;
-}
-
-uint32_t mr_train_rank(const struct mr_trainer *t)
-{
-    return t->leaves ? t->leaves->rank : 0;
-}
-
-uint32_t mr_train_n_leaves(const struct mr_trainer *t)
-{
-    return t->leaves ? t->leaves->n : 1;
 }
 
 void mr_train_phase(const struct mr_trainer *t, const char *what)

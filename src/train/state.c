@@ -286,7 +286,7 @@ int mr_trainer_save(struct mr_trainer *t, const char *path)
     if (!t || !path)
         return mr_error_set(MR_EMISUSE, "mr_trainer_save: t or path is NULL");
     uint64_t start = mr_time_ns();
-    if (mr_train_rank(t) > 0) /* all ranks have the same */
+    if (t->rank > 0) /* all ranks have the same */
         return 0;
     mr_train_phase(t, "writes a checkpoint");
     struct copies copies = {0};

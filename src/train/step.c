@@ -309,8 +309,8 @@ int mr_trainer_test(struct mr_trainer *t, struct mr_train_sums *out)
     int rc = mr_info_check("train_sums", out, sizeof *out);
     if (rc < 0)
         return rc;
-    if (t->leaves && !(sums = calloc(mr_train_n_leaves(t), 4 * sizeof *sums)))
-        return mr_error_nomem("trainer", mr_train_n_leaves(t) * 4 * sizeof *sums);
+    if (t->leaves && !(sums = calloc(t->n_leaves, 4 * sizeof *sums)))
+        return mr_error_nomem("trainer", t->n_leaves * 4 * sizeof *sums);
     rc = mr_train_take_totals(t);
     mr_train_phase(t, "tests");
     for (uint64_t i = 0; rc >= 0 && !b.last; i++) { /* a part of the set is no measure */

@@ -33,7 +33,7 @@ static int open_net(struct mr_trainer *t)
     no.loss = t->opts.loss;
     no.dtype = dtype_of(t);
     no.tf32 = t->opts.precision == MR_PRECISION_TF32;
-    no.max_batch = (uint32_t)mr_train_batch_size(t) / mr_train_n_leaves(t);
+    no.max_batch = (uint32_t)mr_train_batch_size(t) / t->n_leaves;
     no.seed = t->opts.seed;
     no.threads = t->opts.threads;
     int rc = mr_net_create(t->dev, &no, &t->net);
@@ -261,6 +261,7 @@ int mr_trainer_create(struct mr_device *device, struct mr_dataset *ds, struct mr
     t->test = test;
     t->seconds_to_target = NAN;
     t->best_test_loss = INFINITY;
+    t->world = t->n_leaves = 1;
     mr_net_opts_init(&t->sample);
     int rc = take_opts(opts, &t->opts);
     if (rc < 0)

@@ -69,6 +69,7 @@ struct mr_trainer {
     uint64_t skipped;                     /* steps left out for a loss that was not finite */
     uint32_t skipped_in_row;
     struct mr_train_leaves *leaves; /* of leaves.c; NULL: a batch is one pass of this process */
+    uint32_t rank, world, n_leaves; /* 0 of 1, and 1, without */
     bool stopping;                  /* mr_trainer_ask_stop(), as all ranks have heard */
     bool looked;                    /* of the loss that was not finite: bad_layer was looked for */
     const struct mr_net_layer *bad_layer; /* NULL: none here */
@@ -96,13 +97,11 @@ int mr_train_leaves_prepare(struct mr_trainer *t);
 void mr_train_leaves_destroy(struct mr_train_leaves *l);
 int mr_train_leaves_step(struct mr_trainer *t, const struct mr_batch *b,
                          const struct mr_net_batch *batch);
-/* sums: 4 doubles for each of this rank's leaves, of which there are mr_train_n_leaves() over
- * mr_train_world(). index: of the batch in the test set. */
+/* sums: 4 doubles for each of this rank's leaves, of which there are t->n_leaves over
+ * the world. index: of the batch in the test set. */
 int mr_train_leaves_test(struct mr_trainer *t, const struct mr_batch *b,
                          const struct mr_net_batch *batch, uint64_t index, double *sums);
 int mr_train_leaves_test_end(struct mr_trainer *t, double *sums, struct mr_net_totals *out);
-uint32_t mr_train_world(const struct mr_trainer *t), mr_train_rank(const struct mr_trainer *t);
-uint32_t mr_train_n_leaves(const struct mr_trainer *t);
 void mr_train_phase(const struct mr_trainer *t, const char *what); /* for errors on other ranks */
 
 /* options.c. NULL: a net without layers. */
