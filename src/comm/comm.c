@@ -108,9 +108,10 @@ static int collect(struct mr_comm *c, const char *mine, uint32_t root, char ***t
     rc = c->engine->spread(c, &most, sizeof most, root);
     if (rc < 0)
         goto end;
+    const uint64_t slot = sizeof(char *) + most;
     padded = calloc(1, most);
     if (c->rank == root)
-        all = malloc(c->world * (sizeof(char *) + most));
+        all = malloc(c->world * slot);
     if (!padded || (c->rank == root && !all)) {
         rc = mr_error_nomem("comm", c->world * most);
         goto end;
