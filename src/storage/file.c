@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define ONE_PREAD (1ull << 30) /* below the system's own limit of 2 GiB less a page */
@@ -60,6 +62,14 @@ int mr_file_open(const char *path, uint64_t *bytes)
 {
     int fd = open(path, MR_OPEN_FLAGS);
     return fd < 0 ? mr_file_open_error(path, errno) : mr_file_opened(path, fd, bytes);
+}
+
+bool mr_file_is_in_memory(int fd)
+{
+    struct statfs fs;
+    if (fstatfs(fd, &fs))
+        return false;
+    return fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC || fs.f_type == HUGETLBFS_MAGIC;
 }
 
 int mr_file_pread(int fd, void *buf, uint64_t want, uint64_t at, uint64_t *done)

@@ -129,6 +129,7 @@ int mr_files_add_path(struct mr_files *files, const char *path)
         file_destroy(f);
         return rc;
     }
+    f->in_memory = mr_file_is_in_memory(f->fd);
     return file_put(files, f);
 }
 

@@ -45,6 +45,7 @@ struct mr_file {
     bool owned, lazy;
     bool hides;             /* the name leaves credentials out: the URL is behind its 0 */
     bool unnamed;           /* a path file whose name opens another file, or none */
+    bool in_memory;         /* of tmpfs or the like: its bytes are there; it is not lazy */
     _Atomic bool no_nowait; /* the file system knows no RWF_NOWAIT */
     int fd;                 /* path files; else -1 */
     _Atomic int direct_fd;  /* path files that are not lazy: opened with O_DIRECT; -1: not */
@@ -110,6 +111,8 @@ int mr_lazy_read(struct mr_file *f, uint64_t offset, void *buf, uint64_t bytes);
 /* Checks that a file of this size may be read whole. Returns 0 or MR_ELIMIT. file.c */
 int mr_file_check_whole(const struct mr_file *f, uint64_t bytes);
 
+/* Is it on a file system that is memory? file.c */
+bool mr_file_is_in_memory(int fd);
 /* Continues a read from *done up to `want` bytes, at file offset at + *done. Returns 0, -errno, or
  * MR_ETRUNCATED at the file's end. Sets no text. file.c */
 int mr_file_pread(int fd, void *buf, uint64_t want, uint64_t at, uint64_t *done);

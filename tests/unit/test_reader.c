@@ -20,7 +20,10 @@
 
 static const uint64_t sizes[N_FILES] = {1, 4096, 65536, 65537, 1000003, 0};
 static const int kinds[] = {MR_STORAGE_AUTO, MR_STORAGE_PREAD, MR_STORAGE_URING};
-static char dir[] = "/tmp/millrace-reader-XXXXXX";
+static char disk_dir[] = "/tmp/millrace-reader-XXXXXX";
+/* where files are memory */
+static char shm_dir[] = "/dev/shm/millrace-reader-XXXXXX";
+static char *dir = disk_dir;
 
 static uint8_t byte_at(int file, uint64_t offset)
 {
@@ -476,5 +479,14 @@ int main(void)
         cmocka_unit_test(without_a_ring_pread_reads),
         cmocka_unit_test(files_added_too_late_are_an_error),
     };
-    return cmocka_run_group_tests_name("reader", tests, setup, teardown);
+    int failed = cmocka_run_group_tests_name("reader", tests, setup, teardown);
+    if (access("/dev/shm", W_OK))
+        return failed;
+    const struct CMUnitTest in_memory[] = {
+        cmocka_unit_test(any_mix_returns_the_files_bytes),
+        cmocka_unit_test(a_file_that_shrank_is_an_error),
+        cmocka_unit_test(a_wrong_range_is_an_error),
+    };
+    dir = shm_dir;
+    return failed + cmocka_run_group_tests_name("in memory", in_memory, setup, teardown);
 }
