@@ -39,7 +39,7 @@
 
 #define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-enum { CLI_OK, CLI_FAILED, CLI_MISUSED };
+enum { CLI_OK, CLI_FAILED, CLI_MISUSED, CLI_PEER = 4 }; /* the last: another rank is missing */
 
 /* Options that every command has. */
 struct cli_common {
@@ -119,7 +119,9 @@ extern struct cli_common cli;
 int cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* returns CLI_FAILED */
 int cli_misuse(const char *fmt, ...)
     __attribute__((format(printf, 1, 2))); /* returns CLI_MISUSED */
-int cli_error(int rc); /* the library's last error; CLI_MISUSED for MR_EOPTION, else CLI_FAILED */
+/* The library's last error; CLI_MISUSED for MR_EOPTION, CLI_PEER for MR_EPEER, else CLI_FAILED. */
+int cli_error(int rc);
+const char *cli_first_error(void); /* what was printed first; "": nothing */
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* What the command decided by itself, as "millrace feed: text"; not with --quiet. */
 void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

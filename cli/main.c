@@ -89,7 +89,12 @@ int cli_error(int rc)
 {
     const char *text = mr_last_error();
     cli_fail("%s", text[0] ? text : mr_strerror(rc));
-    return rc == MR_EOPTION ? CLI_MISUSED : CLI_FAILED;
+    return rc == MR_EOPTION ? CLI_MISUSED : rc == MR_EPEER ? CLI_PEER : CLI_FAILED;
+}
+
+const char *cli_first_error(void)
+{
+    return first_error;
 }
 
 void cli_warn(const char *fmt, ...)

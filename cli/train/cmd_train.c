@@ -7,9 +7,10 @@
 
 const char *const train_losses[] = {"cross-entropy", "nll", "mse", NULL};
 const char *const train_amps[] = {"off", "tf32", "bf16", "fp16", NULL};
+const char *const train_comms[] = {"auto", "none", "mpi", NULL};
 static const char *const policies[] = {"stop", "skip", NULL}; /* as enum mr_on_nan */
 static const char model[] = "Model", data[] = "Data", machine[] = "Machine", run_group[] = "Run",
-                  files[] = "Files";
+                  files[] = "Files", ranks_group[] = "Ranks";
 
 #define OPT(option, letter, kind, member, heading, ...)                                            \
     {                                                                                              \
@@ -96,6 +97,17 @@ const struct mr_option train_options[] = {
         .help = "If the loss is not finite: stop and name step and layer, or skip the step (on "
                 "GPUs every step then waits for its loss)"),
 
+    OPT("comm", 0, MR_OPT_ENUM, comm, ranks_group, .initial = "auto", .choices = train_comms,
+        .help = "How ranks that mpirun or srun started train together: auto: by MPI if there are "
+                "several; none: each on its own; mpi"),
+    OPT("leaves", 0, MR_OPT_UINT, leaves, ranks_group, .initial = "0", .max = 1024, .unit = "parts",
+        .help = "Add the gradients of this many parts of a batch up by a fixed tree, a power of "
+                "two: then parameters do not depend on the number of ranks, bit for bit. 0: one "
+                "for each rank, added up as is fastest"),
+    OPT("comm-timeout", 0, MR_OPT_DURATION, comm_timeout, ranks_group, .initial = "5min",
+        .meta = "TIME", .unit = "s",
+        .help = "End all ranks, with exit status 4, if one lets the others wait for this long"),
+
     OPT("checkpoint", 'c', MR_OPT_STRING, checkpoint, files, .meta = "FILE",
         .help = "Write a checkpoint (safetensors) after each epoch and at the end"),
     OPT("checkpoint-every", 0, MR_OPT_STRING, checkpoint_every, files, .meta = "N|TIME",
@@ -119,7 +131,7 @@ const struct mr_option train_options[] = {
 
 /* Checks the options of files, and the rate. [out] from: the checkpoint; NULL: start from step
  * 0. */
-static int check_files(const struct train_opts *o, struct train_files *claims,
+static int check_files(const struct train_opts *o, uint32_t rank, struct train_files *claims,
                        struct mr_checkpoint **from)
 {
     *from = NULL;
@@ -129,7 +141,7 @@ static int check_files(const struct train_opts *o, struct train_files *claims,
     if (!o->checkpoint && (o->resume || o->checkpoint_every))
         return cli_misuse("--%s: expected --checkpoint FILE, too",
                           o->resume ? "resume" : "checkpoint-every");
-    int code = train_files_claim(claims, o);
+    int code = rank > 0 ? CLI_OK : train_files_claim(claims, o); /* rank 0 alone writes */
     if (code != CLI_OK || !o->checkpoint)
         return code;
     bool there = access(o->checkpoint, F_OK) == 0;
@@ -154,7 +166,8 @@ static int look_at_target(const struct train *t)
 static int report(struct train *t)
 {
     int code = t->code;
-    if (train_draw(t) != CLI_OK)
+    bool writes = !t->ranks || t->ranks->place.rank == 0;
+    if (writes && train_draw(t) != CLI_OK)
         code = CLI_FAILED;
     if (code == CLI_OK && cli.json) /* the object has it, too */
         code = look_at_target(t);
@@ -165,23 +178,34 @@ static int report(struct train *t)
     return t->end == TRAIN_INTERRUPTED ? CLI_FAILED : code;
 }
 
-static int train_and_report(struct train *t, struct train_data *d, const struct train_opts *o,
-                            const struct mr_checkpoint *from)
+static int open_all(struct train *t, struct train_data *d, const char *dataset,
+                    const struct train_opts *o, const struct mr_checkpoint *from,
+                    const struct train_ranks *ranks)
 {
-    int rc = train_open(t, d, o, from);
+    int rc = train_data_open(d, dataset, o);
+    d->ranks = ranks;
+    int code = rc < 0 ? cli_error(rc) : cli_input_dataset(dataset, d->pipe.ds);
+    if (code == CLI_OK)
+        code = cli_input_dataset(d->test_uri, d->test);
+    if (code != CLI_OK)
+        return code;
+    rc = train_open(t, d, o, from);
     if (rc < 0)
         return cli_error(rc);
     t->saved = from != NULL;
     t->opening = (double)(mr_time_ns() - d->start_ns) * 1e-9;
     if (cli_interrupted()) /* before a log or a checkpoint exists */
         return cli_fail("interrupted before the first step");
-    int code = train_log_open(t);
-    if (code != CLI_OK)
-        return code;
+    return ranks->place.rank > 0 ? CLI_OK : train_log_open(t);
+}
+
+static int train_and_report(struct train *t)
+{
     if (!cli.json)
         train_print_head(t);
-    rc = train_run(t);
-    code = rc < 0 ? cli_error(rc) : CLI_OK;
+    int rc = train_run(t);
+    t->broken = rc < 0 || t->end == TRAIN_FAILED;
+    int code = rc < 0 ? cli_error(rc) : CLI_OK;
     if (train_log_close(t) != CLI_OK)
         code = CLI_FAILED;
     return code == CLI_OK ? report(t) : code;
@@ -193,17 +217,20 @@ static int run(void *values, int n_args, char **args)
     const struct train_opts *o = values;
     struct train_data d = {0};
     struct train t = {0};
-    struct mr_checkpoint *from;
+    struct mr_checkpoint *from = NULL;
     struct train_files claims = {CLI_LOCK_NONE, CLI_LOCK_NONE};
-    int code = check_files(o, &claims, &from);
+    struct train_ranks ranks;
+    int code = train_ranks_open(&ranks, o, args[0]);
     if (code == CLI_OK) {
-        int rc = train_data_open(&d, args[0], o);
-        code = rc < 0 ? cli_error(rc) : cli_input_dataset(args[0], d.pipe.ds);
+        code = check_files(o, ranks.place.rank, &claims, &from);
+        if (code == CLI_OK)
+            code = open_all(&t, &d, args[0], o, from, &ranks);
+        code = train_ranks_agree(&ranks, code, t.trainer ? &t : NULL);
     }
-    if (code == CLI_OK)
-        code = cli_input_dataset(d.test_uri, d.test);
-    if (code == CLI_OK)
-        code = train_and_report(&t, &d, o, from);
+    if (code == CLI_OK) {
+        code = train_and_report(&t);
+    }
+    code = train_ranks_close(&ranks, code, t.broken);
     train_close(&t);
     train_data_close(&d);
     train_files_release(&claims);
@@ -230,6 +257,9 @@ static const struct cli_note json_notes[] = {
      "layer: name, text, output, parameters, runs_on"},
     {"times", "seconds: opening, waiting (for data), steps, tests, checkpoints"},
     {"bottleneck, bottleneck_reason", "of the loader, as in millrace feed"},
+    {"world, launcher, engine, leaves, comm",
+     "ranks, and what started them (null: nothing); mpi or alone; parts of a batch; comm: library, "
+     "sums, bytes that this rank added up, seconds in sums, waiting for other ranks included"},
     {"config", "every option, and in resolved the values that were chosen"},
     {NULL, NULL},
 };
@@ -243,6 +273,8 @@ static const struct cli_note examples[] = {
      "a perceptron, up to a test accuracy"},
     {"millrace train mnist/ --checkpoint run.safetensors --checkpoint-every 30s --resume",
      "starts, or continues after it was killed"},
+    {"mpirun -n 4 millrace train mnist/ --batch-size 256 --leaves 8",
+     "on four processes; the same parameters as on one, two or eight"},
     {NULL, NULL},
 };
 
@@ -250,18 +282,22 @@ const struct cli_command cli_train = {
     .name = "train",
     .summary = "Train a small net on a data set, fed by the loader",
     .synopsis = "DATASET [options]",
-    .text = "Trains a perceptron or a small convolutional net. Reports loss, accuracy and the "
-            "time spent waiting for data after each epoch, and where the time went at the end.\n\n"
-            "The net is on cpu or on a GPU. Parameters are initialized as PyTorch does it. On cpu "
-            "the same command gives the same parameters, bit for bit, for any --workers and "
-            "--threads, and after --resume. On a GPU a step is one graph, launched for each "
-            "batch. The host checks the loss every 256 steps; after a loss that is not finite, "
-            "steps change nothing until that check.\n\n"
-            "A checkpoint contains the parameters under PyTorch's names "
-            "(safetensors.torch.load_file reads them), the state of optimizer, schedule and "
-            "loader, the loss scale of fp16, and a checksum. It is replaced atomically. After an "
-            "interrupt the current step or test pass is finished and, with --checkpoint, a "
-            "checkpoint is written; the exit status is 1.",
+    .text =
+        "Trains a perceptron or a small convolutional net. Reports loss, accuracy and the "
+        "time spent waiting for data after each epoch, and where the time went at the end.\n\n"
+        "The net is on cpu or on a GPU. Parameters are initialized as PyTorch does it. On cpu "
+        "the same command gives the same parameters, bit for bit, for any --workers and "
+        "--threads, and after --resume. On a GPU a step is one graph, launched for each "
+        "batch. The host checks the loss every 256 steps; after a loss that is not finite, "
+        "steps change nothing until that check.\n\n"
+        "Under mpirun or srun the ranks train one net together, on cpu: --batch-size is the batch "
+        "of all of them, rank 0 alone prints and writes files. A rank that stands still ends "
+        "the run after --comm-timeout, with exit status 4 and an error that names it.\n\n"
+        "A checkpoint contains the parameters under PyTorch's names "
+        "(safetensors.torch.load_file reads them), the state of optimizer, schedule and "
+        "loader, the loss scale of fp16, and a checksum. It is replaced atomically. After an "
+        "interrupt the current step or test pass is finished and, with --checkpoint, a "
+        "checkpoint is written; the exit status is 1.",
     .options = train_options,
     .options_bytes = sizeof(struct train_opts),
     .min_args = 1,

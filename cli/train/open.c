@@ -84,12 +84,22 @@ static void warn_of_softmax(const struct train *t)
                  "learn slowly");
 }
 
+/* The processors are for all ranks of this machine. */
+static void share_machine(const struct train_ranks *r, struct mr_trainer_opts *to)
+{
+    uint32_t threads = (uint32_t)mr_cpu_count();
+    to->comm = r->comm;
+    if (r->comm && to->threads == 0 && r->place.local_world > 1)
+        to->threads = threads > r->place.local_world ? threads / r->place.local_world : 1;
+}
+
 int train_open(struct train *t, struct train_data *data, const struct train_opts *opts,
                const struct mr_checkpoint *from)
 {
     struct mr_trainer_opts to;
     char *config = NULL;
-    *t = (struct train){.data = data, .opts = opts, .start_ns = data->start_ns};
+    *t = (struct train){
+        .data = data, .ranks = data->ranks, .opts = opts, .start_ns = data->start_ns};
     t->info.size = sizeof t->info;
     t->times.size = sizeof t->times;
     if (opts->loss == MR_MSE && opts->target > 0)
@@ -104,6 +114,9 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
     if (rc < 0)
         return rc;
     to.config = config;
+    to.leaves = (uint32_t)opts->leaves;
+    if (t->ranks)
+        share_machine(t->ranks, &to);
     rc = mr_trainer_create(data->pipe.dev, data->pipe.ds, data->test, &to, &t->trainer);
     free(config);
     if (rc < 0)

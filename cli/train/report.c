@@ -78,6 +78,7 @@ void train_print_head(const struct train *t)
            d->pipe.info.name, d->pipe.info.model[0] ? ": " : "", d->pipe.info.model, precision(t),
            tensor_cores(t) ? "used" : "not used",
            cli_bytes(mr_net_memory(mr_trainer_get_net(t->trainer)), bytes), st.workers);
+    train_ranks_print(t);
     if (t->info.resumed_step)
         printf("  goes on from %s: after step %" PRIu64 ", in epoch %" PRIu64 "\n",
                t->opts->checkpoint, t->info.resumed_step, t->info.epoch + 1);
@@ -283,6 +284,7 @@ int train_print_json(const struct train *t)
     mr_json_string(json, "model", t->opts->model);
     mr_json_uint(json, "parameters", n_params(t));
     mr_json_uint(json, "activation_bytes", mr_net_memory(mr_trainer_get_net(t->trainer)));
+    train_ranks_json(t, json);
     json_layers(json, t);
     json_times(json, t);
     json_config(json, t);

@@ -52,7 +52,10 @@ static int after_step(struct train *t, bool last)
         rc = last ? end_epoch(t) : train_log_steps(t);
     if (rc < 0)
         return rc;
-    t->end = cli_interrupted() ? TRAIN_INTERRUPTED : (enum train_end)t->info.end;
+    bool together = t->ranks && t->ranks->comm; /* then all ranks end after the same step */
+    if (cli_interrupted() && together)
+        mr_trainer_ask_stop(t->trainer);
+    t->end = cli_interrupted() && !together ? TRAIN_INTERRUPTED : (enum train_end)t->info.end;
     if ((last || t->end != TRAIN_EPOCHS || save_is_due(t)) && save(t) != CLI_OK)
         t->code = CLI_FAILED;
     return 0;
@@ -61,7 +64,8 @@ static int after_step(struct train *t, bool last)
 static int steps(struct train *t)
 {
     const struct mr_loader *ld = mr_trainer_get_loader(t->trainer);
-    uint64_t total = mr_loader_samples(ld) * t->opts->epochs,
+    uint64_t world = t->ranks ? t->ranks->place.world : 1;
+    uint64_t epoch = mr_loader_samples(ld) * world, total = epoch * t->opts->epochs,
              done = t->info.step * t->opts->loader.batch_size;
     int rc, last;
     cli_progress_begin(&t->progress, "train", total, "samples");
@@ -72,7 +76,7 @@ static int steps(struct train *t)
         rc = after_step(t, last);
         if (rc < 0)
             return rc;
-        done = last ? t->info.epoch * mr_loader_samples(ld) : done + t->opts->loader.batch_size;
+        done = last ? t->info.epoch * epoch : done + t->opts->loader.batch_size;
         cli_progress_update(&t->progress, done < total ? done : total);
     }
     return 0;

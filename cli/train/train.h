@@ -30,6 +30,9 @@ struct train_opts {
     double target;
     uint64_t patience, max_steps;
     int on_nan;
+    /* ranks */
+    int comm;
+    uint64_t leaves, comm_timeout;
     char *checkpoint, *checkpoint_every;
     int resume, force;
     char *log, *plot;
@@ -37,12 +40,15 @@ struct train_opts {
 };
 
 extern const struct mr_option train_options[];
+extern const char *const train_comms[]; /* "auto", "none", "mpi" */
 extern const char *const train_losses[],
     *const train_amps[]; /* by enum mr_loss, enum mr_precision; end with NULL */
 
+struct train_ranks;
 struct train_data {
     const struct train_opts *opts;
-    struct cli_pipeline pipe; /* the device and the training set; the trainer has the rest */
+    const struct train_ranks *ranks; /* set behind train_data_open(); NULL: alone */
+    struct cli_pipeline pipe;        /* the device and the training set; the trainer has the rest */
     struct mr_dataset *test;
     const char *chain_text, *test_chain_text; /* "": none */
     char *test_uri, *own_test_uri;            /* NULL: none; the second is freed */
@@ -52,7 +58,7 @@ struct train_data {
     uint64_t start_ns; /* when opening began */
 };
 
-/* The first four as enum mr_trainer_end. */
+/* The first five as enum mr_trainer_end. */
 enum train_end {
     TRAIN_EPOCHS,
     TRAIN_TARGET,
@@ -62,8 +68,16 @@ enum train_end {
     TRAIN_FAILED
 };
 
+/* ranks.c: the processes that train together. comm NULL: this one is alone. */
+struct train_ranks {
+    struct mr_comm *comm;
+    struct mr_place place;
+    int errors; /* standard error, of ranks that print nothing; -1: it is where it was */
+};
+
 struct train {
     struct train_data *data;
+    const struct train_ranks *ranks; /* NULL: alone */
     const struct train_opts *opts;
     struct mr_trainer *trainer;
     struct mr_trainer_info info; /* as of the last step */
@@ -76,14 +90,26 @@ struct train {
     uint64_t start_ns, saved_ns;
     uint64_t every_steps, every_ns; /* checkpoints */
     struct cli_progress progress;
-    void *log;  /* struct log */
-    bool saved; /* the checkpoint is as --checkpoint's file has it */
-    int code;   /* of files that could not be written */
+    void *log;   /* struct log */
+    bool broken; /* it ended before its end, on this rank alone perhaps */
+    bool saved;  /* the checkpoint is as --checkpoint's file has it */
+    int code;    /* of files that could not be written */
 };
 
 /* data.c. dataset: URI. Returns 0 or an error (mr_last_error()); close in either case. */
 int train_data_open(struct train_data *data, const char *dataset, const struct train_opts *opts);
 void train_data_close(struct train_data *data);
+
+/* Joins the ranks that a launcher started, as --comm says. All but rank 0 print nothing from here
+ * on. Returns an exit code; it has printed the error. */
+int train_ranks_open(struct train_ranks *r, const struct train_opts *o, const char *dataset);
+/* Ends all ranks where this one failed during training; else leaves them. Returns the code. */
+int train_ranks_close(struct train_ranks *r, int code, bool running);
+/* Before the first step: do all ranks begin, and with the same parameters? code: of this one. t:
+ * its trainer, or NULL. Returns the code of all; rank 0 prints the others' errors. */
+int train_ranks_agree(struct train_ranks *r, int code, const struct train *t);
+void train_ranks_print(const struct train *t);
+void train_ranks_json(const struct train *t, struct mr_json *json);
 
 /* open.c: one net on the data. from: the checkpoint to go on from, or NULL. The data's options must
  * stay. */

@@ -48,7 +48,8 @@ extern "C" {
     X(MR_EBADSAMPLES, -10011, "too many bad samples")                                              \
     X(MR_ECALLBACK, -10012, "a user's callback failed")                                            \
     X(MR_EMISUSE, -10013, "the call is not allowed here")                                          \
-    X(MR_END, -10014, "there are no more samples")
+    X(MR_END, -10014, "there are no more samples")                                                 \
+    X(MR_EPEER, -10015, "another rank is missing")
 
 enum mr_error {
 #define X(name, code, text) name = code,

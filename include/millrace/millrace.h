@@ -19,9 +19,9 @@
  *   dlpack.h     batches as other libraries' tensors  shm.h   memory that processes share
  *   budget.h     threads and memory that loaders share
  *   iterable.h   data sets of unknown length        workers.h   samples made by other processes
- *   serve.h      one loader for several trainers
+ *   serve.h      one loader for several trainers  comm.h      sums over ranks
  *
- * nn.h, optim.h, train.h and checkpoint.h are in libmillrace-train, profile.h is in
+ * nn.h, optim.h, train.h, checkpoint.h and comm.h are in libmillrace-train, profile.h is in
  * libmillrace-profile, the others are in libmillrace.
  *
  * Start with examples/feed_mnist.c. A program needs a data set, a loader, and a loop over batches;
@@ -61,6 +61,7 @@
 #include <millrace/callback.h>
 #include <millrace/checkpoint.h>
 #include <millrace/collate.h>
+#include <millrace/comm.h>
 #include <millrace/dataset.h>
 #include <millrace/device.h>
 #include <millrace/dlpack.h>

@@ -25,6 +25,7 @@
 #define MILLRACE_TRAIN_H
 
 #include <millrace/checkpoint.h>
+#include <millrace/comm.h>
 #include <millrace/loader.h>
 #include <millrace/nn.h>
 #include <millrace/optim.h>
@@ -67,7 +68,7 @@ struct mr_trainer_opts {
     uint32_t threads;      /* on "cpu"; 0 (default): all that this process may use */
     int graph;             /* GPUs: 1 (default): a step is one graph */
     /* Of the loaders; NULL (default): their defaults. The trainer sets batch_size, epochs, seed and
-     * state; it has no use for drop_last, rank, world, remainder, collate and bad. Both loaders
+     * state; it sets rank, world and remainder, too, and has no use for drop_last, collate and bad. Both loaders
      * share one budget of `workers` threads, or the one that is given. */
     const struct mr_loader_opts *loader;
     const struct mr_checkpoint *resume; /* continue from it; NULL (default): start a new run */
@@ -75,6 +76,15 @@ struct mr_trainer_opts {
     const char *config;
     /* mr_time_ns() at the start of the run, from which seconds count; 0 (default): now. */
     uint64_t start_ns;
+    /* The ranks that train together, on "cpu"; it must outlive the trainer. NULL (default): this
+     * process alone. batch_size is then of all ranks together, and every rank creates the same
+     * trainer, and makes the same calls. mr_trainer_save() writes on rank 0 alone. */
+    struct mr_comm *comm;
+    /* Parts of a batch, each with a pass of its own, whose gradients are added up by a fixed tree: a
+     * power of two up to 1,024 that divides batch_size. On "cpu" the parameters then have the same
+     * bits for any number of ranks that divides it. 0 (default): as many as ranks, added up as is
+     * fastest. Batch-norm has the statistics of a part. */
+    uint32_t leaves;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_trainer_opts_init(); see millrace.h. */
@@ -124,9 +134,14 @@ struct mr_train_epoch {
  * Trains on one batch.
  * [out] last: 1 if it was the epoch's last batch; call mr_trainer_end_epoch() next.
  * Returns 1, 0 (the run is over; mr_trainer_info.end says why), MR_EFORMAT (labels out of range),
- * MR_EMISUSE (a loss that is not finite), or an error of the loader.
+ * MR_EMISUSE (a loss that is not finite), MR_EPEER (a rank is missing: comm.h), or an error of the
+ * loader.
  */
 MR_API int mr_trainer_step(struct mr_trainer *t, int *last);
+
+/* Ends the run after the next step, on all ranks. One rank asks, for all: a step's sum tells the
+ * others. Returns 0, MR_EMISUSE. */
+MR_API int mr_trainer_ask_stop(struct mr_trainer *t);
 
 /* Ends an epoch: runs the test set if there is one, adds the epoch to the history, and decides
  * whether the run is over. [out] out: on success; may be NULL. Returns 0, or an error as
@@ -151,7 +166,13 @@ MR_API int mr_trainer_test(struct mr_trainer *t, struct mr_train_sums *out);
 MR_API int mr_trainer_save(struct mr_trainer *t, const char *path);
 
 /* Why the run ended; MR_TRAINER_EPOCHS also while it is running. */
-enum mr_trainer_end { MR_TRAINER_EPOCHS, MR_TRAINER_TARGET, MR_TRAINER_PATIENCE, MR_TRAINER_STEPS };
+enum mr_trainer_end {
+    MR_TRAINER_EPOCHS,
+    MR_TRAINER_TARGET,
+    MR_TRAINER_PATIENCE,
+    MR_TRAINER_STEPS,
+    MR_TRAINER_STOPPED /* mr_trainer_ask_stop() */
+};
 
 struct mr_trainer_info {
     size_t size;          /* set it to sizeof; no more is written */

@@ -16,8 +16,6 @@ static const struct mr_rule *const families[] = {mr_rules_data, mr_rules_copy, m
 struct mr_advice {
     char summary[2048];
     enum mr_bound bound;
-    struct mr_place place;
-    bool has_place;
     struct mr_finding *finding;
     struct mr_judgement *judged; /* the findings' texts */
     uint32_t n;
@@ -441,10 +439,6 @@ int mr_analyze_seen(struct mr_recording *recording, const struct mr_advice_opts 
         ranks.slow = MR_NONE;
     if (!rc)
         choose_place(&ranks, places, n_places);
-    if (!rc && n_places > 0) {
-        advice->place = places[0];
-        advice->has_place = true;
-    }
     if (!rc)
         rc = n_places > 0 ? look_and_judge(recording, &places[0], &all, viewer, advice)
                           : judge_host(recording, &all, advice);
@@ -476,11 +470,6 @@ const char *mr_advice_summary(const struct mr_advice *advice)
 enum mr_bound mr_advice_bound(const struct mr_advice *advice)
 {
     return advice->bound;
-}
-
-const struct mr_place *mr_advice_place(const struct mr_advice *advice)
-{
-    return advice->has_place ? &advice->place : NULL;
 }
 
 uint32_t mr_advice_count(const struct mr_advice *advice)

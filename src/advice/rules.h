@@ -89,8 +89,6 @@ int mr_analyze_seen(struct mr_recording *recording, const struct mr_advice_opts 
 /* Of the advice's first line. */
 enum mr_bound { MR_BOUND_UNKNOWN, MR_BOUND_DATA, MR_BOUND_OTHER };
 enum mr_bound mr_advice_bound(const struct mr_advice *advice);
-/* What was looked at; NULL: no device work. */
-const struct mr_place *mr_advice_place(const struct mr_advice *advice);
 
 /* bytes/ns one way that PCIe and the like reach in practice, by the device's name; 0: not known. */
 /* Of a recording without device work: the driving thread's time split between its loader, its own

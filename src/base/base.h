@@ -143,15 +143,15 @@ struct mr_process {
     uint32_t forks;
     int pid;
 };
-void mr_process_note(struct mr_process *out);
-bool mr_process_is(const struct mr_process *noted);
-int mr_process_check(const struct mr_process *noted, const char *what);
+MR_PRIVATE void mr_process_note(struct mr_process *out);
+MR_PRIVATE bool mr_process_is(const struct mr_process *noted);
+MR_PRIVATE int mr_process_check(const struct mr_process *noted, const char *what);
 
 /* A condition variable on CLOCK_MONOTONIC. */
-int mr_cond_init(pthread_cond_t *cond);
+MR_PRIVATE int mr_cond_init(pthread_cond_t *cond);
 /* Waits until the condition is signalled or time_ns (on mr_time_ns()'s clock) is reached. Returns
  * true if signalled. */
-bool mr_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t time_ns);
+MR_PRIVATE bool mr_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t time_ns);
 
 /* Bounded queue of pointers, many producers, many consumers. */
 struct mr_queue;

@@ -55,6 +55,8 @@ bool mr_train_is_over(struct mr_trainer *t)
 {
     if (t->opts.max_steps && t->step >= t->opts.max_steps && t->end == MR_TRAINER_EPOCHS)
         t->end = MR_TRAINER_STEPS;
+    if (t->stopping && t->end == MR_TRAINER_EPOCHS)
+        t->end = MR_TRAINER_STOPPED;
     return t->end != MR_TRAINER_EPOCHS;
 }
 

@@ -17,7 +17,7 @@ int mr_train_label_field(const struct mr_dataset *ds)
 
 uint64_t mr_train_batch_size(const struct mr_trainer *t)
 {
-    return MR_MIN(t->opts.batch_size, mr_dataset_length(t->ds));
+    return MR_MIN(t->opts.batch_size, mr_round_up(mr_dataset_length(t->ds), t->n_leaves));
 }
 
 static uint32_t clip(uint64_t v)
@@ -194,7 +194,11 @@ int mr_train_open_loader(struct mr_trainer *t, bool test, const char *state, str
     int rc = loader_opts(o->loader, &lo);
     if (rc < 0)
         return rc;
-    lo.batch_size = mr_train_batch_size(t); /* the net is made for batches of at most that */
+    lo.batch_size = mr_train_batch_size(t) / t->world;
+    lo.rank = t->rank;
+    lo.world = t->world;
+    if (t->leaves) /* as many batches on each rank; leaves.c leaves out what was padded */
+        lo.remainder = MR_REMAINDER_PAD;
     lo.epochs = test ? 0 : o->epochs;
     lo.seed = o->seed;
     if (lo.prefetch == 0 && o->graph && !test &&

@@ -118,6 +118,7 @@ int mr_train_describe(const struct mr_trainer *t, struct mr_train_common out[MR_
         {"precision", "precision", format("%s", precisions[o->precision])},
         {"seed", "seed", format("%" PRIu64, o->seed)},
         {"order", "order", format("%s", o->shuffle ? "shuffled" : "sequential")},
+        {"leaves", "leaves", format("%u", o->leaves)},
     };
     bool whole = true;
     memcpy(out, all, sizeof all);
@@ -285,6 +286,9 @@ int mr_trainer_save(struct mr_trainer *t, const char *path)
     if (!t || !path)
         return mr_error_set(MR_EMISUSE, "mr_trainer_save: t or path is NULL");
     uint64_t start = mr_time_ns();
+    if (t->rank > 0) /* all ranks have the same */
+        return 0;
+    mr_train_phase(t, "writes a checkpoint");
     struct copies copies = {0};
     struct mr_checkpoint *c = calloc(1, sizeof *c);
     int rc = c ? set_keys(c, t) : mr_error_nomem("checkpoint", sizeof *c);

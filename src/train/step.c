@@ -38,41 +38,55 @@ static int bad_labels(struct mr_trainer *t, uint64_t n)
                         n, n == 1 ? "" : "s", n == 1 ? "is" : "are", most, looked_at, low, high);
 }
 
+void mr_train_find_bad(struct mr_trainer *t)
+{
+    int layer = mr_net_find_bad(t->net, t->stream, &t->bad_what);
+    t->bad_layer = layer >= 0 ? mr_net_layer_get(t->net, (uint32_t)layer) : NULL;
+    t->looked = true;
+}
+
 /* step: the net's count, which is ours. */
 static int not_finite(struct mr_trainer *t, uint64_t step)
 {
-    const char *what = "";
-    int layer = mr_net_find_bad(t->net, t->stream, &what);
-    const struct mr_net_layer *l = layer >= 0 ? mr_net_layer_get(t->net, (uint32_t)layer) : NULL;
+    bool elsewhere = t->leaves && !t->looked;
+    if (!t->leaves)
+        mr_train_find_bad(t);
+    const struct mr_net_layer *l = t->bad_layer;
     return mr_error_set(
         MR_EMISUSE,
         "the loss is not finite (NaN or infinite) at step %" PRIu64 " of epoch %" PRIu64
-        ": first in %s%s%s%s%s; a lower lr, clip_norm=1, or leaving such steps out may help",
+        ": first in %s%s%s%s%s%s; a lower lr, clip_norm=1, or leaving such steps out may help",
         step + 1, t->epoch + 1, l ? "layer " : "the loss", l ? l->name : "", l ? " (" : "",
-        l ? what : "", l ? ")" : "");
+        l ? t->bad_what : "", l ? ")" : "", elsewhere ? ", on another rank" : "");
 }
 
 int mr_train_take_totals(struct mr_trainer *t)
 {
     struct mr_net_totals now = {.size = sizeof now};
+    if (t->leaves) /* each step has them */
+        return 0;
     int rc = mr_net_query_totals(t->net, t->stream, &now);
     if (rc < 0)
         return rc;
     rc = mr_net_zero_totals(t->net, t->stream);
-    if (rc < 0)
-        return rc;
-    if (now.n_bad_labels)
-        return bad_labels(t, now.n_bad_labels);
-    if (now.n_not_finite == 0) {
-        t->sums.loss += now.loss;
-        t->sums.n_right += now.n_right;
-        t->sums.n_samples += now.n_samples;
+    return rc < 0 ? rc : mr_train_judge_totals(t, &now);
+}
+
+int mr_train_judge_totals(struct mr_trainer *t, const struct mr_net_totals *now)
+{
+    if (now->n_bad_labels)
+        return bad_labels(t, now->n_bad_labels);
+    if (now->n_not_finite == 0) {
+        t->sums.loss += now->loss;
+        t->sums.n_right += now->n_right;
+        t->sums.n_samples += now->n_samples;
         t->skipped_in_row =
-            now.n_samples ? 0 : t->skipped_in_row; /* at an epoch's end nothing is left to take */
+            now->n_samples ? 0 : t->skipped_in_row; /* at an epoch's end nothing is left to take */
         return 0;
     }
     if (t->opts.on_nan == MR_ON_NAN_STOP || ++t->skipped_in_row > SKIP_MOST)
-        return not_finite(t, now.first_not_finite == UINT64_MAX ? t->step : now.first_not_finite);
+        return not_finite(t, now->first_not_finite == UINT64_MAX ? t->step : now->first_not_finite);
+    t->looked = false;
     t->skipped++;
     return 1;
 }
@@ -172,6 +186,8 @@ static int step_on(struct mr_trainer *t, const struct mr_batch *b)
     int rc = mr_optim_follow(t->optim, t->schedule, t->step, b->epoch);
     if (rc < 0)
         return rc;
+    if (t->leaves)
+        return mr_train_leaves_step(t, b, &batch);
     if (t->info.unified || t->opts.on_nan == MR_ON_NAN_SKIP)
         return careful_step(t, &batch, params, grads);
     bool graphs = t->opts.graph && mr_optim_options(t->optim, 0)->accumulate == 1;
@@ -227,6 +243,7 @@ double mr_train_stretch_waited(const struct mr_trainer *t, struct mr_train_stret
 static int one_step(struct mr_trainer *t, int *last)
 {
     struct mr_batch b = {.size = sizeof b};
+    mr_train_phase(t, "waits for data");
     int rc = mr_loader_next(t->ld, t->stream, &b);
     if (rc <= 0)
         return rc;
@@ -260,13 +277,15 @@ int mr_trainer_step(struct mr_trainer *t, int *last)
     return rc;
 }
 
-static int test_sums(struct mr_trainer *t, struct mr_train_sums *out)
+/* sums: of leaves; NULL: the net has them. */
+static int test_sums(struct mr_trainer *t, double *leaves, struct mr_train_sums *out)
 {
     struct mr_net_totals totals = {.size = sizeof totals};
-    int rc = mr_net_query_totals(t->net, t->stream, &totals);
+    int rc = leaves ? mr_train_leaves_test_end(t, leaves, &totals)
+                    : mr_net_query_totals(t->net, t->stream, &totals);
     if (rc < 0)
         return rc;
-    rc = mr_net_zero_totals(t->net, t->stream);
+    rc = leaves ? 0 : mr_net_zero_totals(t->net, t->stream);
     if (rc < 0)
         return rc;
     if (totals.n_bad_labels)
@@ -283,23 +302,30 @@ static int test_sums(struct mr_trainer *t, struct mr_train_sums *out)
 int mr_trainer_test(struct mr_trainer *t, struct mr_train_sums *out)
 {
     struct mr_batch b = {.size = sizeof b};
+    double *sums = NULL;
     if (!t || !out || !t->test_loader)
         return mr_error_set(MR_EMISUSE,
                             "mr_trainer_test: expected a trainer that has a test set, and out");
     int rc = mr_info_check("train_sums", out, sizeof *out);
     if (rc < 0)
         return rc;
+    if (t->leaves && !(sums = calloc(t->n_leaves, 4 * sizeof *sums)))
+        return mr_error_nomem("trainer", t->n_leaves * 4 * sizeof *sums);
     rc = mr_train_take_totals(t);
-    while (rc >= 0 && !b.last) { /* a part of the set is no measure */
+    mr_train_phase(t, "tests");
+    for (uint64_t i = 0; rc >= 0 && !b.last; i++) { /* a part of the set is no measure */
         rc = mr_loader_next(t->test_loader, t->stream, &b);
         if (rc <= 0)
             break;
         struct mr_net_batch batch = net_batch(t, &b);
-        rc = mr_net_eval(t->net, &batch, NULL, t->stream);
+        rc = sums ? mr_train_leaves_test(t, &b, &batch, i, sums)
+                  : mr_net_eval(t->net, &batch, NULL, t->stream);
         int released = mr_loader_release(t->test_loader, &b, t->stream);
         rc = rc < 0 ? rc : released;
     }
-    return rc < 0 ? rc : test_sums(t, out);
+    rc = rc < 0 ? rc : test_sums(t, sums, out);
+    free(sums);
+    return rc;
 }
 
 int mr_trainer_sums(struct mr_trainer *t, struct mr_train_sums *out)

@@ -33,7 +33,7 @@ static int open_net(struct mr_trainer *t)
     no.loss = t->opts.loss;
     no.dtype = dtype_of(t);
     no.tf32 = t->opts.precision == MR_PRECISION_TF32;
-    no.max_batch = (uint32_t)mr_train_batch_size(t);
+    no.max_batch = (uint32_t)mr_train_batch_size(t) / t->n_leaves;
     no.seed = t->opts.seed;
     no.threads = t->opts.threads;
     int rc = mr_net_create(t->dev, &no, &t->net);
@@ -160,8 +160,9 @@ static int open_device(struct mr_trainer *t)
 
 static int open_parts(struct mr_trainer *t)
 {
-    int (*const parts[])(struct mr_trainer *) = {open_device, mr_train_open_data, open_schedule,
-                                                 open_net, open_optim};
+    int (*const parts[])(struct mr_trainer *) = {
+        open_device, mr_train_leaves_open,    mr_train_open_data, open_schedule,
+        open_net,    mr_train_leaves_prepare, open_optim};
     for (size_t i = 0; i < MR_COUNT(parts); i++) {
         int rc = parts[i](t);
         if (rc < 0)
@@ -260,6 +261,7 @@ int mr_trainer_create(struct mr_device *device, struct mr_dataset *ds, struct mr
     t->test = test;
     t->seconds_to_target = NAN;
     t->best_test_loss = INFINITY;
+    t->world = t->n_leaves = 1;
     mr_net_opts_init(&t->sample);
     int rc = take_opts(opts, &t->opts);
     if (rc < 0)
@@ -295,6 +297,7 @@ void mr_trainer_destroy(struct mr_trainer *t)
     mr_optim_destroy(t->optim);
     mr_net_destroy(t->net);
     mr_schedule_destroy(t->schedule);
+    mr_train_leaves_destroy(t->leaves);
     if (t->sampler)
         mr_sampler_destroy(t->sampler);
     if (t->chain)

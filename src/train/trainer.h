@@ -4,7 +4,8 @@
  *
  * trainer.c opens and closes it; step.c is what is repeated for each batch; epochs.c what is done
  * at an epoch's end, and why a run ends; sample.c says how samples and labels must look; state.c
- * writes what a run is to a checkpoint, and resume.c reads it. On a GPU a step only enqueues: the
+ * writes what a run is to a checkpoint, and resume.c reads it; leaves.c is a step over several ranks,
+ * or parts of a batch. On a GPU a step only enqueues: the
  * net adds up loss and right answers in the device's memory, and mr_train_take_totals() fetches
  * them every 256 steps, at an epoch's end, and whenever a caller asks.
  */
@@ -12,6 +13,7 @@
 #define MR_TRAIN_TRAINER_H
 
 #include "train/checkpoint.h"
+#include <millrace/comm.h>
 #include <millrace/sampler.h>
 #include <millrace/train.h>
 #include <millrace/transform.h>
@@ -66,6 +68,12 @@ struct mr_trainer {
     uint64_t pass_steps;                  /* of this epoch, in this process */
     uint64_t skipped;                     /* steps left out for a loss that was not finite */
     uint32_t skipped_in_row;
+    struct mr_train_leaves *leaves; /* of leaves.c; NULL: a batch is one pass of this process */
+    uint32_t rank, world, n_leaves; /* 0 of 1, and 1, without */
+    bool stopping;                  /* mr_trainer_ask_stop(), as all ranks have heard */
+    bool looked;                    /* of the loss that was not finite: bad_layer was looked for */
+    const struct mr_net_layer *bad_layer; /* NULL: none here */
+    const char *bad_what;
     bool started;
     /* in this process: the net's low precision copy, which the optimizer writes, holds the
      * parameters */
@@ -83,10 +91,23 @@ struct mr_trainer {
     double waiting, stepping, testing, saving; /* seconds, of this process */
 };
 
+/* leaves.c. open: as options and device say; prepare: with the net. */
+int mr_train_leaves_open(struct mr_trainer *t);
+int mr_train_leaves_prepare(struct mr_trainer *t);
+void mr_train_leaves_destroy(struct mr_train_leaves *l);
+int mr_train_leaves_step(struct mr_trainer *t, const struct mr_batch *b,
+                         const struct mr_net_batch *batch);
+/* sums: 4 doubles for each of this rank's leaves, of which there are t->n_leaves over
+ * the world. index: of the batch in the test set. */
+int mr_train_leaves_test(struct mr_trainer *t, const struct mr_batch *b,
+                         const struct mr_net_batch *batch, uint64_t index, double *sums);
+int mr_train_leaves_test_end(struct mr_trainer *t, double *sums, struct mr_net_totals *out);
+void mr_train_phase(const struct mr_trainer *t, const char *what); /* for errors on other ranks */
+
 /* options.c. NULL: a net without layers. */
 const struct mr_net_layer *mr_train_last_layer(const struct mr_net *net);
 
-/* sample.c. At most the data set's length. */
+/* sample.c. Of all ranks together; at most the data set's length, rounded up to whole leaves. */
 uint64_t mr_train_batch_size(const struct mr_trainer *t);
 /* Label, classes, chains, shape; the test set's loader. */
 int mr_train_open_data(struct mr_trainer *t);
@@ -100,6 +121,10 @@ void mr_train_label_range(const struct mr_trainer *t, int64_t *low, int64_t *hig
 /* step.c. Takes the net's totals into t->sums; looks for what is wrong: labels, losses that are not
  * finite. Blocks. Returns 0, 1 where a step was left out, or an error. */
 int mr_train_take_totals(struct mr_trainer *t);
+/* The same for totals that somebody else took. */
+int mr_train_judge_totals(struct mr_trainer *t, const struct mr_net_totals *now);
+/* Looks where the pass that was just done first went wrong. Blocks. */
+void mr_train_find_bad(struct mr_trainer *t);
 /* The share of the stretch's time that the device (or, on cpu, the step's thread) had no batch. */
 void mr_train_stretch_begin(struct mr_trainer *t, struct mr_train_stretch *s);
 double mr_train_stretch_waited(const struct mr_trainer *t, struct mr_train_stretch *s,
@@ -115,7 +140,7 @@ bool mr_train_is_over(struct mr_trainer *t);
 
 /* state.c, resume.c. What a checkpoint must have in common with the run that goes on from it; said
  * in this order. */
-#define MR_TRAIN_COMMON 12
+#define MR_TRAIN_COMMON 13
 struct mr_train_common {
     const char *key, *what;
     char *text;

@@ -1,0 +1,238 @@
+/* The processes that train one net together: who they are, whether they agree, how they end. */
+#include "train/train.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { COMM_AUTO, COMM_NONE, COMM_MPI };
+
+/* Options that ranks may have of their own: they change no result. */
+static bool is_own(const char *name, size_t bytes)
+{
+    static const char *const own[] = {"workers", "threads",   "json",      "quiet",     "progress",
+                                      "log",     "log_every", "plot",      "log_level", "prefetch",
+                                      "force",   "resume",    "checkpoint"};
+    for (size_t i = 0; i < CLI_COUNT(own); i++)
+        if (strlen(own[i]) == bytes && strncmp(own[i], name, bytes) == 0)
+            return true;
+    return false;
+}
+
+/* Lines `  "name": value,` as lines "name=value". */
+static void write_config(FILE *to, const char *json)
+{
+    for (const char *line = json; *line;) {
+        size_t bytes = strcspn(line, "\n");
+        const char *name = memchr(line, '"', bytes);
+        const char *end = name ? strstr(name, "\": ") : NULL;
+        if (end && end < line + bytes && !is_own(name + 1, (size_t)(end - name - 1))) {
+            size_t value = (size_t)(line + bytes - end - 3);
+            value -= value && end[3 + value - 1] == ',';
+            fprintf(to, "%.*s=%.*s\n", (int)(end - name - 1), name + 1, (int)value, end + 3);
+        }
+        line += bytes + (line[bytes] == '\n');
+    }
+}
+
+/* What must be the same on all ranks. To be freed; NULL: no memory. */
+static char *make_config(const struct train_opts *o, const char *dataset)
+{
+    const char *written;
+    char *text = NULL;
+    size_t bytes;
+    struct mr_json *json = mr_json_create(2);
+    FILE *to = json ? open_memstream(&text, &bytes) : NULL;
+    if (to) {
+        mr_json_object(json, NULL);
+        mr_json_string(json, "dataset", dataset);
+        mr_options_json(cli_options(train_options), o, json);
+        mr_json_object_end(json);
+        if (mr_json_finish(json, &written) > 0)
+            write_config(to, written);
+        if (fclose(to) != 0) {
+            free(text);
+            text = NULL;
+        }
+    }
+    mr_json_destroy(json);
+    return text;
+}
+
+/* Ranks but the first print nothing; their errors are told by rank 0, or by who is left. */
+static void be_quiet(struct train_ranks *r)
+{
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (null < 0)
+        return;
+    fflush(NULL);
+    r->errors = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    dup2(null, STDOUT_FILENO);
+    if (r->errors >= 0)
+        dup2(null, STDERR_FILENO);
+    close(null);
+    cli.progress = 0;
+}
+
+static void be_loud(struct train_ranks *r)
+{
+    if (r->errors < 0)
+        return;
+    fflush(stderr);
+    dup2(r->errors, STDERR_FILENO);
+    close(r->errors);
+    r->errors = -1;
+}
+
+static bool starts_mpi(const struct mr_place *place)
+{
+    return strcmp(place->launcher, "torchrun") != 0 && strcmp(place->launcher, "env") != 0;
+}
+
+static int open_comm(struct train_ranks *r, const struct train_opts *o, const char *dataset)
+{
+    struct mr_comm_opts opts;
+    mr_comm_opts_init(&opts);
+    opts.engine = o->comm == COMM_MPI ? "mpi" : "auto";
+    opts.place = r->place;
+    opts.timeout_ns = o->comm_timeout;
+    char *config = make_config(o, dataset);
+    if (!config)
+        return cli_fail("out of memory");
+    opts.config = config;
+    int rc = mr_comm_open(&opts, &r->comm);
+    free(config);
+    if (rc == MR_EOPTION && r->place.rank > 0) /* rank 0 has the same error */
+        return CLI_MISUSED;
+    return rc < 0 ? cli_error(rc) : CLI_OK;
+}
+
+int train_ranks_open(struct train_ranks *r, const struct train_opts *o, const char *dataset)
+{
+    *r = (struct train_ranks){.place = {.size = sizeof r->place, .world = 1}, .errors = -1};
+    if (o->comm == COMM_NONE)
+        return CLI_OK;
+    int rc = mr_place_query(&r->place);
+    if (rc < 0)
+        return cli_error(rc);
+    if (r->place.world == 1 && o->comm == COMM_AUTO)
+        return CLI_OK;
+    if (!starts_mpi(&r->place))
+        return cli_misuse("rank %u of %u by %s, whose ranks have no MPI: start ranks on cpu with "
+                          "mpirun or srun, or train in each alone with --comm none",
+                          r->place.rank, r->place.world, r->place.launcher);
+    int code = open_comm(r, o, dataset);
+    if (code == CLI_OK && r->place.rank > 0)
+        be_quiet(r);
+    return code;
+}
+
+/* FNV-1a of the parameters: those that a rank begins with come from the seed, or a checkpoint. */
+static uint64_t hash(const struct train *t)
+{
+    void *params;
+    uint64_t h = 14695981039346656037u;
+    struct mr_net *net = mr_trainer_get_net(t->trainer);
+    mr_net_flat(net, &params, NULL, NULL);
+    const uint32_t *words = params;
+    for (uint64_t i = 0; i < mr_net_n_params(net); i++)
+        h = (h ^ words[i]) * 1099511628211u;
+    return h;
+}
+
+/* Rank 0's look at what all have. Returns whether something is wrong. */
+static bool look(char *const *texts, uint32_t world)
+{
+    uint32_t told = 0;
+    bool first_failed = texts[0][0] != '=';
+    for (uint32_t r = 1; r < world && told < 3; r++) {
+        if (strcmp(texts[r], texts[0]) == 0)
+            continue;
+        if (texts[r][0] != '=')
+            cli_fail("rank %u: %s", r, texts[r]);
+        else if (!first_failed)
+            cli_fail("rank %u begins with%s, rank 0 with%s: expected the same parameters at the "
+                     "same step: do all ranks see the same checkpoint?",
+                     r, texts[r] + 1, texts[0] + 1);
+        told++;
+    }
+    return told > 0;
+}
+
+int train_ranks_agree(struct train_ranks *r, int code, const struct train *t)
+{
+    char mine[1100], **texts;
+    double failed[2] = {code != CLI_OK, code == CLI_MISUSED};
+    if (!r->comm)
+        return code;
+    if (code == CLI_OK)
+        snprintf(mine, sizeof mine, "= %016" PRIx64 " at step %" PRIu64, hash(t), t->info.step);
+    else
+        snprintf(mine, sizeof mine, "%s", cli_first_error());
+    int rc = mr_comm_collect(r->comm, mine, 0, &texts);
+    if (rc == 0 && texts) {
+        failed[0] += look(texts, r->place.world);
+        free(texts);
+    }
+    if (rc == 0)
+        rc = mr_comm_sum(r->comm, failed, failed, 2, MR_F64, MR_SUM_FAST);
+    if (rc < 0)
+        return train_ranks_close(r, CLI_PEER, true);
+    return failed[1] > 0 ? CLI_MISUSED : failed[0] > 0 ? CLI_FAILED : CLI_OK;
+}
+
+int train_ranks_close(struct train_ranks *r, int code, bool running)
+{
+    struct mr_comm_stats stats = {.size = sizeof stats};
+    if (!r->comm)
+        return code;
+    int rc = mr_comm_check(r->comm);
+    if (rc == 0 && !running) {
+        mr_comm_close(r->comm);
+        r->comm = NULL;
+        return code;
+    }
+    mr_comm_stats(r->comm, &stats);
+    bool silent = r->errors >= 0;
+    if (rc == 0 && silent) /* rank 0 may have the same error, and then ends this process */
+        sleep(3);
+    be_loud(r);
+    if (rc == 0 && silent)
+        cli_fail("rank %u: %s", r->place.rank, cli_first_error());
+    else if (rc < 0 && silent && stats.rank == stats.speaker)
+        cli_error(rc);
+    mr_comm_abort(r->comm, rc < 0 ? CLI_PEER : code);
+    return code;
+}
+
+void train_ranks_print(const struct train *t)
+{
+    struct mr_comm_stats s = {.size = sizeof s};
+    if (t->ranks && t->ranks->comm && mr_comm_stats(t->ranks->comm, &s) == 0) {
+        printf("  %u rank%s by %s: %s", s.world, s.world == 1 ? "" : "s",
+               t->ranks->place.launcher[0] ? t->ranks->place.launcher : "no launcher", s.library);
+        if (t->opts->leaves)
+            printf("; gradients of %" PRIu64 " parts of a batch by a fixed tree", t->opts->leaves);
+        printf("\n");
+    } else if (t->opts->leaves > 1)
+        printf("  gradients of %" PRIu64 " parts of a batch by a fixed tree\n", t->opts->leaves);
+}
+
+void train_ranks_json(const struct train *t, struct mr_json *json)
+{
+    struct mr_comm_stats s = {.size = sizeof s, .world = 1};
+    bool together = t->ranks && t->ranks->comm && mr_comm_stats(t->ranks->comm, &s) == 0;
+    const char *launcher = t->ranks ? t->ranks->place.launcher : "";
+    mr_json_uint(json, "world", s.world);
+    mr_json_string(json, "launcher", launcher[0] ? launcher : NULL);
+    mr_json_string(json, "engine", together ? s.engine : "alone");
+    mr_json_uint(json, "leaves", t->opts->leaves ? t->opts->leaves : s.world);
+    mr_json_object(json, "comm");
+    mr_json_string(json, "library", together ? s.library : NULL);
+    mr_json_uint(json, "sums", s.sums);
+    mr_json_uint(json, "bytes", s.bytes);
+    mr_json_double(json, "seconds", s.seconds);
+    mr_json_object_end(json);
+}

@@ -1,0 +1,134 @@
+/*
+ * Sums over the ranks of a run, with a time limit: no rank waits for ever.
+ *
+ *     struct mr_comm_opts opts;
+ *     mr_comm_opts_init(&opts);
+ *     if (mr_place_query(&opts.place) < 0)          // place.h: what mpirun or srun said
+ *         return fail(mr_last_error());
+ *     opts.config = "batch_size=256\nmodel=mlp\n";  // must be the same on all ranks
+ *     mr_comm_open(&opts, &comm);
+ *     mr_comm_sum(comm, grads, grads, n, MR_F32, MR_SUM_TREE);
+ *     mr_comm_close(comm);
+ *
+ * Engines: "mpi" talks to Open MPI or MPICH (also Intel MPI and others of MPICH's ABI), which is
+ * opened when it is needed and is no dependency of the library; "alone" is one rank. MILLRACE_MPI
+ * names another MPI library. All memory is the host's.
+ *
+ * Collective calls (open, close, sum, collect) are made by all ranks in the same order. One that
+ * lasts longer than the time limit ends in MR_EPEER on every rank that waits; the text names the
+ * ranks that did not come and what they did last (mr_comm_phase()). After that, and after any other
+ * failed collective call, all calls return the same error again: end the process with
+ * mr_comm_abort().
+ *
+ * With MPI: one communicator a process, and once: MPI cannot be initialized again. A program that
+ * uses MPI itself keeps off the tags 7701 to 7704 of MPI_COMM_WORLD and initializes MPI with
+ * MPI_THREAD_SERIALIZED; the library then leaves MPI_Finalize() to it.
+ *
+ * Threads: one at a time. fork: the child cannot use it. This is part of libmillrace-train.
+ */
+#ifndef MILLRACE_COMM_H
+#define MILLRACE_COMM_H
+
+#include <millrace/error.h>
+#include <millrace/place.h>
+#include <millrace/tensor.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct mr_comm;
+
+struct mr_comm_opts {
+    size_t size;         /* of this struct, set by mr_comm_opts_init() */
+    const char *engine;  /* "auto" (default): mpi if place.world is above 1; "mpi", "alone" */
+    uint64_t timeout_ns; /* of a collective call: 1 ms to 1 day; default 5 minutes */
+    /* Lines "name=value", the same on all ranks, at most 64 KiB; NULL (default): none. */
+    const char *config;
+    struct mr_place place; /* default: alone, 0 of 1 */
+};
+
+/* Sets opts to the defaults. C and C++ call mr_comm_opts_init(); see millrace.h. */
+MR_API void mr_comm_opts_fill(struct mr_comm_opts *opts, size_t size);
+static inline void mr_comm_opts_init(struct mr_comm_opts *opts)
+{
+    mr_comm_opts_fill(opts, sizeof *opts);
+}
+
+/*
+ * Joins the other ranks and compares `config`. Collective; blocks.
+ * opts: used only during this call.
+ * [out] out: on success; free it with mr_comm_close().
+ * Returns 0, MR_EOPTION (on every rank: the ranks' configurations differ, with the differences of
+ * the first three ranks that have some; or on this one: no such engine, a wrong time limit, a
+ * malformed config), MR_EUNSUPPORTED (no MPI library, with the names that were tried; or the
+ * library that was found does not know of the launcher's ranks), MR_EPEER (a rank did not come),
+ * MR_EMISUSE (NULL, a wrong size, a second communicator), -ENOMEM.
+ */
+MR_API int mr_comm_open(const struct mr_comm_opts *opts, struct mr_comm **out);
+
+/* Leaves the other ranks. Collective; blocks for at most the time limit. NULL is allowed. */
+MR_API void mr_comm_close(struct mr_comm *comm);
+
+enum mr_sum_order {
+    MR_SUM_FAST, /* as the engine likes: the same bits on all ranks, others for another world */
+    /* A fixed binary tree: rank r and r + world / 2 first, then a quarter, ... With the same tree
+     * over what each rank adds up itself, the bits do not depend on the number of ranks. The world
+     * is a power of two. */
+    MR_SUM_TREE
+};
+
+/*
+ * Adds arrays up, element by element, over all ranks; each gets the sums. Collective; blocks.
+ * in, out: n elements of this rank's; they may be the same, or must not overlap.
+ * dtype: MR_F32 or MR_F64.
+ * Returns 0, MR_EPEER, MR_EMISUSE (NULL, another dtype, MR_SUM_TREE in a world that is no power of
+ * two), -ENOMEM.
+ */
+MR_API int mr_comm_sum(struct mr_comm *comm, const void *in, void *out, uint64_t n,
+                       enum mr_dtype dtype, enum mr_sum_order order);
+
+/*
+ * Brings each rank's text to one rank. Collective; blocks. For reports: it is not fast.
+ * mine: at most 1 MiB. root: 0 to world - 1.
+ * [out] texts: on the root the texts by rank, to be freed with free(), which frees all; elsewhere
+ * NULL.
+ * Returns 0, MR_EPEER, MR_EMISUSE (NULL, a root or text beyond that), -ENOMEM.
+ */
+MR_API int mr_comm_collect(struct mr_comm *comm, const char *mine, uint32_t root, char ***texts);
+
+/* Says what this rank does now, for errors on other ranks: "waits for data". Cheap.
+ * what: constant text, at most 47 bytes of it are used. */
+MR_API void mr_comm_phase(struct mr_comm *comm, const char *what);
+
+/* Does it still work? Does not block. Returns 0, or the error that a collective call had. */
+MR_API int mr_comm_check(struct mr_comm *comm);
+
+struct mr_comm_stats {
+    size_t size; /* of this struct, set by the caller */
+    uint32_t rank, world;
+    char engine[16];  /* "mpi", "alone" */
+    char library[64]; /* "Open MPI v4.1.4"; "": none */
+    uint64_t sums;    /* calls of mr_comm_sum() */
+    uint64_t bytes;   /* that these added up, on this rank */
+    double seconds;   /* in mr_comm_sum(), waiting for other ranks included */
+    uint32_t speaker; /* the rank that should tell people: 0, after MR_EPEER the lowest that came */
+    uint32_t reserved; /* 0 */
+};
+
+/* Reads the statistics. [out] out: on success, all but size. Returns 0, MR_EMISUSE. */
+MR_API int mr_comm_stats(const struct mr_comm *comm, struct mr_comm_stats *out);
+
+/*
+ * Ends the processes of all ranks, for a rank that cannot go on: the launcher is told, and this
+ * call does not return. Ranks other than the speaker wait a second first, so that it can print what
+ * is wrong.
+ * status: exit status, 1 to 125. comm: after "alone" or NULL this process alone exits.
+ */
+MR_API void mr_comm_abort(struct mr_comm *comm, int status);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

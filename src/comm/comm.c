@@ -1,0 +1,285 @@
+/* What all engines share. */
+#include "comm/comm.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MINUTE_NS   60000000000u
+#define LEAST_NS    1000000u
+#define MOST_NS     (1440 * MINUTE_NS)
+#define CONFIG_MOST 65536u
+#define TEXT_MOST   (1u << 20)
+
+static const struct mr_comm_engine *const engines[] = {&mr_comm_mpi, &mr_comm_alone};
+
+void mr_comm_opts_fill(struct mr_comm_opts *opts, size_t size)
+{
+    const struct mr_comm_opts full = {
+        .engine = "auto",
+        .timeout_ns = 5 * MINUTE_NS,
+        .place = {.size = sizeof(struct mr_place), .world = 1},
+    };
+    mr_opts_copy(opts, size, &full, sizeof full);
+}
+
+void mr_comm_add(void *x, const void *y, uint64_t n, enum mr_dtype dtype)
+{
+    if (dtype == MR_F32) {
+        float *to = x;
+        const float *from = y;
+        for (uint64_t i = 0; i < n; i++)
+            to[i] += from[i];
+    } else {
+        double *to = x;
+        const double *from = y;
+        for (uint64_t i = 0; i < n; i++)
+            to[i] += from[i];
+    }
+}
+
+static int choose(struct mr_comm *c)
+{
+    const char *name = c->opts.engine ? c->opts.engine : "auto";
+    if (strcmp(name, "auto") == 0)
+        name = c->opts.place.world > 1 ? "mpi" : "alone";
+    for (size_t i = 0; i < MR_COUNT(engines); i++)
+        if (strcmp(engines[i]->name, name) == 0)
+            c->engine = engines[i];
+    return c->engine
+               ? 0
+               : mr_error_set(MR_EOPTION, "comm: engine %.40s: expected auto, mpi or alone", name);
+}
+
+static int check(const struct mr_comm_opts *o)
+{
+    const struct mr_place *p = &o->place;
+    if (p->world < 1 || p->rank >= p->world)
+        return mr_error_set(MR_EMISUSE, "comm: rank %u of %u: expected a rank below the world",
+                            p->rank, p->world);
+    if (o->timeout_ns < LEAST_NS || o->timeout_ns > MOST_NS)
+        return mr_error_set(MR_EOPTION,
+                            "comm: a time limit of %" PRIu64 " ns: expected 1 ms to 1 day",
+                            o->timeout_ns);
+    if (o->config && strlen(o->config) > CONFIG_MOST)
+        return mr_error_set(MR_EOPTION, "comm: config of %zu bytes: expected at most %u",
+                            strlen(o->config), CONFIG_MOST);
+    return o->config ? mr_comm_check_config(o->config) : 0;
+}
+
+/* Before a collective call. */
+static int enter(struct mr_comm *c, const char *call)
+{
+    int rc = mr_process_check(&c->process, "this communicator");
+    if (rc < 0)
+        return rc;
+    if (c->failed)
+        return mr_error_put(c->error);
+    c->call = call;
+    c->sequence++;
+    return 0;
+}
+
+/* After it: the first error stays. */
+static int leave(struct mr_comm *c, int rc)
+{
+    if (rc < 0 && !c->failed) {
+        c->failed = rc;
+        mr_error_keep(rc, c->error);
+    }
+    return rc;
+}
+
+/* [out] texts: on the root, one allocation. */
+static int collect(struct mr_comm *c, const char *mine, uint32_t root, char ***texts)
+{
+    uint64_t bytes = strlen(mine) + 1, most = 0;
+    uint64_t *each = calloc(c->world, sizeof *each);
+    char *padded = NULL, *all = NULL;
+    int rc = each ? c->engine->gather(c, &bytes, sizeof bytes, root, each)
+                  : mr_error_nomem("comm", c->world * sizeof *each);
+    if (rc < 0)
+        goto end;
+    for (uint32_t r = 0; r < c->world; r++)
+        most = MR_MAX(most, each[r]);
+    rc = c->engine->spread(c, &most, sizeof most, root);
+    if (rc < 0)
+        goto end;
+    const uint64_t slot = sizeof(char *) + most;
+    padded = calloc(1, most);
+    if (c->rank == root)
+        all = malloc(c->world * slot);
+    if (!padded || (c->rank == root && !all)) {
+        rc = mr_error_nomem("comm", c->world * most);
+        goto end;
+    }
+    memcpy(padded, mine, bytes);
+    char *at = all ? all + c->world * sizeof(char *) : NULL;
+    rc = c->engine->gather(c, padded, most, root, at);
+    if (rc < 0 || !all)
+        goto end;
+    *texts = (char **)(void *)all;
+    for (uint32_t r = 0; r < c->world; r++)
+        (*texts)[r] = at + r * most;
+    all = NULL;
+end:
+    free(each);
+    free(padded);
+    free(all);
+    return rc;
+}
+
+/* All ranks come to the same end. */
+static int compare_configs(struct mr_comm *c)
+{
+    char **texts = NULL, *differ = NULL, verdict[512] = "";
+    int rc = collect(c, c->opts.config ? c->opts.config : "", 0, &texts);
+    if (rc < 0)
+        return rc;
+    if (texts) {
+        differ = mr_comm_differences(texts, c->world);
+        snprintf(verdict, sizeof verdict, "%s", differ ? differ : "(no memory to compare)");
+    }
+    free(differ);
+    free(texts);
+    rc = c->engine->spread(c, verdict, sizeof verdict, 0);
+    if (rc < 0 || !verdict[0])
+        return rc;
+    return mr_error_set(MR_EOPTION, "comm: the ranks' configurations differ: %s", verdict);
+}
+
+int mr_comm_open(const struct mr_comm_opts *opts, struct mr_comm **out)
+{
+    if (!opts || !out)
+        return mr_error_set(MR_EMISUSE, "mr_comm_open: opts or out is NULL");
+    struct mr_comm *c = calloc(1, sizeof *c);
+    if (!c)
+        return mr_error_nomem("comm", sizeof *c);
+    mr_comm_opts_init(&c->opts);
+    int rc = mr_opts_take("comm_opts", opts, &c->opts, sizeof c->opts);
+    if (rc < 0)
+        goto fail;
+    rc = check(&c->opts);
+    if (rc < 0)
+        goto fail;
+    rc = choose(c);
+    if (rc < 0)
+        goto fail;
+    c->error = calloc(1, sizeof *c->error);
+    if (!c->error) {
+        rc = mr_error_nomem("comm", sizeof *c->error);
+        goto fail;
+    }
+    c->rank = c->opts.place.rank;
+    c->world = c->opts.place.world;
+    mr_process_note(&c->process);
+    c->call = "open";
+    rc = c->engine->open(c);
+    if (rc < 0)
+        goto fail;
+    rc = compare_configs(c);
+    if (rc < 0 && rc != MR_EOPTION) /* that all ranks have alike, and leave together */
+        leave(c, rc);
+    if (rc < 0)
+        goto fail;
+    c->opts.config = c->opts.engine = NULL;
+    *out = c;
+    return 0;
+fail:
+    mr_comm_close(c);
+    return rc;
+}
+
+void mr_comm_close(struct mr_comm *c)
+{
+    if (!c)
+        return;
+    struct mr_error_kept kept;
+    mr_error_keep(0, &kept);
+    c->call = "close";
+    c->sequence++;
+    if (c->engine && mr_process_is(&c->process))
+        c->engine->close(c, c->failed == 0);
+    mr_error_put(&kept);
+    free(c->error);
+    free(c);
+}
+
+static bool is_power_of_two(uint32_t n)
+{
+    return n && (n & (n - 1)) == 0;
+}
+
+int mr_comm_sum(struct mr_comm *c, const void *in, void *out, uint64_t n, enum mr_dtype dtype,
+                enum mr_sum_order order)
+{
+    if (!c || (n && (!in || !out)) || (dtype != MR_F32 && dtype != MR_F64))
+        return mr_error_set(MR_EMISUSE, "mr_comm_sum: expected a communicator, in, out, and f32 "
+                                        "or f64");
+    if (order == MR_SUM_TREE && !is_power_of_two(c->world))
+        return mr_error_set(MR_EMISUSE,
+                            "mr_comm_sum: %u ranks: expected a power of two for a sum by a tree",
+                            c->world);
+    int rc = enter(c, "sum");
+    if (rc < 0)
+        return rc;
+    uint64_t start = mr_time_ns(), bytes = n * mr_dtype_size(dtype);
+    if (in != out && n)
+        memcpy(out, in, bytes);
+    rc = c->engine->sum(c, out, n, dtype, order);
+    c->sums++;
+    c->bytes += bytes;
+    c->ns += mr_time_ns() - start;
+    return leave(c, rc);
+}
+
+int mr_comm_collect(struct mr_comm *c, const char *mine, uint32_t root, char ***texts)
+{
+    if (!c || !mine || !texts || root >= c->world || strlen(mine) > TEXT_MOST)
+        return mr_error_set(MR_EMISUSE, "mr_comm_collect: expected a communicator, a text of at "
+                                        "most 1 MiB, a root among the ranks, and texts");
+    *texts = NULL;
+    int rc = enter(c, "collect");
+    return rc < 0 ? rc : leave(c, collect(c, mine, root, texts));
+}
+
+void mr_comm_phase(struct mr_comm *c, const char *what)
+{
+    if (c && what && !c->failed && mr_process_is(&c->process))
+        c->engine->phase(c, what);
+}
+
+int mr_comm_check(struct mr_comm *c)
+{
+    if (!c)
+        return mr_error_set(MR_EMISUSE, "mr_comm_check: comm is NULL");
+    return c->failed ? mr_error_put(c->error) : 0;
+}
+
+int mr_comm_stats(const struct mr_comm *c, struct mr_comm_stats *out)
+{
+    if (!c)
+        return mr_error_set(MR_EMISUSE, "mr_comm_stats: comm is NULL");
+    struct mr_comm_stats full = {.rank = c->rank,
+                                 .world = c->world,
+                                 .sums = c->sums,
+                                 .bytes = c->bytes,
+                                 .seconds = (double)c->ns * 1e-9,
+                                 .speaker = c->speaker};
+    snprintf(full.engine, sizeof full.engine, "%s", c->engine->name);
+    snprintf(full.library, sizeof full.library, "%s", c->library);
+    return mr_info_give("comm_stats", out, &full, sizeof full);
+}
+
+void mr_comm_abort(struct mr_comm *c, int status)
+{
+    if (!c)
+        exit(status);
+    fflush(NULL);
+    if (c->rank != c->speaker)
+        sleep(1);
+    c->engine->abort(c, status);
+}

@@ -1,0 +1,60 @@
+/*
+ * Sums over ranks. comm.c is what all engines share: options, the comparison of configurations,
+ * statistics, the first error. An engine moves bytes.
+ *
+ * A new engine is one file with a const struct mr_comm_engine, and one line in the table of
+ * comm.c.
+ */
+#ifndef MR_COMM_COMM_H
+#define MR_COMM_COMM_H
+
+#include "base/base.h"
+#include <millrace/comm.h>
+
+#define MR_COMM_PHASE 48 /* bytes of mr_comm_phase()'s text */
+
+struct mr_comm_engine {
+    const char *name;
+    /* Joins the ranks; sets impl and library. */
+    int (*open)(struct mr_comm *c);
+    /* clean: no call failed, so the other ranks leave, too. impl may be NULL. */
+    void (*close)(struct mr_comm *c, bool clean);
+    /* In place. The order is one that fits the world. */
+    int (*sum)(struct mr_comm *c, void *data, uint64_t n, enum mr_dtype dtype,
+               enum mr_sum_order order);
+    /* Blocks of `bytes` from every rank to the root. [out] all: there, world blocks. */
+    int (*gather)(struct mr_comm *c, const void *mine, uint64_t bytes, uint32_t root, void *all);
+    /* A block from the root to every rank. */
+    int (*spread)(struct mr_comm *c, void *data, uint64_t bytes, uint32_t root);
+    void (*phase)(struct mr_comm *c, const char *what);
+    void (*abort)(struct mr_comm *c, int status);
+};
+
+extern const struct mr_comm_engine mr_comm_alone, mr_comm_mpi;
+
+struct mr_comm {
+    const struct mr_comm_engine *engine;
+    void *impl; /* the engine's */
+    struct mr_comm_opts opts;
+    struct mr_process process;
+    uint32_t rank, world;
+    uint64_t sequence; /* collective calls begun */
+    const char *call;  /* the one that runs, for errors: "sum" */
+    char library[64];
+    uint64_t sums, bytes, ns;
+    uint32_t speaker;
+    int failed; /* the first error; 0: none */
+    struct mr_error_kept *error;
+};
+
+/* x += y. */
+void mr_comm_add(void *x, const void *y, uint64_t n, enum mr_dtype dtype);
+
+/* config.c. What differs between rank 0's lines "name=value" and those of others, for at most three
+ * ranks that differ. texts: by rank. Returns a text to be freed, "": nothing differs; NULL: no
+ * memory. */
+char *mr_comm_differences(char *const *texts, uint32_t world);
+/* Returns 0 or MR_EOPTION: a line without "=". */
+int mr_comm_check_config(const char *text);
+
+#endif

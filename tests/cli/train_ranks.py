@@ -1,0 +1,179 @@
+"""millrace train on several ranks, under Open MPI and MPICH: the same bits for any number of ranks,
+exact remainders, resumes in another world, and ranks that die, stand still or disagree.
+
+usage: ranks.py PROGRAM
+"""
+import hashlib
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+PROGRAM = os.path.abspath(sys.argv[1])
+SAMPLES, TESTS = 203, 61  # no batch size divides them
+LAUNCHERS = {
+    "openmpi": ["mpirun.openmpi", "-q", "--oversubscribe", "--bind-to", "none"],
+    "mpich": ["mpiexec.mpich"],
+}
+LIMIT = 120  # seconds: for what hangs
+
+for name in list(os.environ):  # nor is this test a rank of something
+    if name.startswith(("OMPI_", "PMI", "SLURM_", "TORCHELASTIC_", "RANK", "WORLD_SIZE")):
+        del os.environ[name]
+os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", LC_ALL="C")
+
+
+def command(mpi, world, *args):
+    own = [PROGRAM, "train", "d", "-q", "-d", "cpu", "--threads", "1", "--seed", "3", *args]
+    return own if mpi is None else [*LAUNCHERS[mpi], "-n", str(world), *own]
+
+
+def run(mpi, world, *args, want=0):
+    done = subprocess.run(command(mpi, world, *args), capture_output=True, text=True, timeout=LIMIT)
+    assert done.returncode == want, (mpi, world, args, done)
+    return done
+
+
+def tensors(path):
+    """A hash of a checkpoint's tensors: parameters, running statistics, the optimizer's state."""
+    with open(path, "rb") as file:
+        head = struct.unpack("<Q", file.read(8))[0]
+        file.seek(8 + head)
+        return hashlib.sha256(file.read()).hexdigest()[:16]
+
+
+def pids(variable, rank):
+    """The processes of our program that are this rank."""
+    wanted = f"{variable}={rank}".encode()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                mine = wanted in file.read().split(b"\0")
+            if mine and os.readlink(f"/proc/{pid}/exe") == os.path.realpath(PROGRAM):
+                yield int(pid)
+        except OSError:
+            pass  # it ended
+
+
+def wait_for(condition):
+    until = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def same_bits(found):
+    for model, steps, worlds in (
+        ("mlp:30s", 12, ((None, 1), ("openmpi", 1), ("openmpi", 2), ("openmpi", 4), ("mpich", 2),
+                         ("mpich", 4))),
+        ("mnist-cnn", 5, ((None, 1), ("openmpi", 4), ("mpich", 2))),
+        ("resnet20", 3, ((None, 1), ("openmpi", 2), ("mpich", 4))),
+    ):
+        seen = {}
+        for mpi, world in worlds:
+            if mpi is None or mpi in found:
+                args = ["-m", model, "-b", "64", "--leaves", "4", "--max-steps", str(steps),
+                        "--clip-norm", "1", "-c", "x.st", "-f", "--json"]
+                out = json.loads(run(mpi, world, *args).stdout)
+                assert out["world"] == world and out["leaves"] == 4, out
+                epochs = [*out["epochs"], out["unfinished_epoch"] or {}]
+                for epoch in epochs:
+                    for name in ("seconds", "test_seconds", "samples_per_s", "data_wait"):
+                        epoch.pop(name, None)
+                text = json.dumps(epochs)
+                seen[(mpi, world)] = (tensors("x.st"), text)
+        assert len(set(seen.values())) == 1, (model, seen)
+
+
+def exact_remainders(mpi):
+    """Each sample once, in training and tests: the accuracies are whole numbers of samples."""
+    out = json.loads(run(mpi, 3, "-m", "softmax", "-b", "30", "-e", "2", "--json").stdout)
+    assert out["world"] == 3 and out["engine"] == "mpi" and out["comm"]["sums"] > 14, out
+    for epoch in out["epochs"]:
+        for share, n in ((epoch["accuracy"], SAMPLES), (epoch["test_accuracy"], TESTS)):
+            assert abs(share * n - round(share * n)) < 1e-6, (share, n)
+
+
+def rank_0_alone_prints(mpi):
+    text = run(mpi, 2, "-m", "softmax", "-b", "64", "-e", "2").stdout
+    assert text.count("epoch  1/2") == 1 and "2 ranks by" in text, text
+
+
+def misuse(mpi):
+    done = run(mpi, 3, "-m", "softmax", "-b", "64", want=2)
+    assert "64 samples in 3 parts (3 ranks)" in done.stderr, done
+    assert done.stderr.count("millrace train:") == 1, done
+    done = run(mpi, 2, "-m", "softmax", "-b", "64", "--leaves", "3", want=2)
+    assert "3 leaves: expected a power of two" in done.stderr, done
+    two = command(mpi, 1, "-m", "softmax", "-b", "64")
+    other = ["-n", "1", *command(None, 1, "-m", "softmax", "-b", "32", "--lr", "0.5")]
+    done = subprocess.run([*two, ":", *other], capture_output=True, text=True, timeout=LIMIT)
+    assert done.returncode == 2, done
+    for part in ("rank 1 has", "lr 0.5 where rank 0 has -1", "batch_size 32 where rank 0 has 64"):
+        assert part in done.stderr, (part, done)
+
+
+def killed_and_resumed(mpi, variable, other):
+    args = ["-m", "mlp:30s", "-b", "64", "--leaves", "4", "-e", "400", "-c", "k.st"]
+    run(None, 1, *args[:-1], "whole.st")
+    process = subprocess.Popen(command(mpi, 4, *args, "--checkpoint-every", "3"),
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(lambda: os.path.exists("k.st"))
+    for pid in pids(variable, 2):
+        os.kill(pid, signal.SIGKILL)
+    assert process.wait(LIMIT) != 0
+    text = run(other, 2, *args, "--resume").stdout
+    assert "goes on from k.st" in text, text
+    assert tensors("k.st") == tensors("whole.st")
+
+
+def stands_still(mpi, variable, rank):
+    """Exit status 4, and an error that names the rank and what it did. Returns the seconds."""
+    args = ["-m", "mlp:300s", "-b", "63", "-e", "1000000", "--comm-timeout", "2s",
+            "-c", f"{mpi}{rank}.st"]
+    process = subprocess.Popen(command(mpi, 3, *args, "--checkpoint-every", "1"),
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: os.path.exists(f"{mpi}{rank}.st"))
+    for pid in pids(variable, rank):
+        os.kill(pid, signal.SIGSTOP)
+    start = time.monotonic()
+    _, errors = process.communicate(timeout=LIMIT)
+    assert process.returncode == 4, (process.returncode, errors)
+    assert f"rank {rank} (" in errors and "did not come; the last that it said" in errors, errors
+    return time.monotonic() - start
+
+
+def main():
+    found = [mpi for mpi, words in LAUNCHERS.items() if shutil.which(words[0])]
+    if not found:
+        print("SKIP: neither mpirun.openmpi nor mpiexec.mpich is here: packages openmpi-bin, mpich")
+        return 77
+    synth = ["synth", "digits", "d", "-n", str(SAMPLES), "--n-test", str(TESTS), "-q"]
+    subprocess.run([PROGRAM, *synth], check=True, stdout=subprocess.DEVNULL)
+    same_bits(found)
+    variables = {"openmpi": "OMPI_COMM_WORLD_RANK", "mpich": "PMI_RANK"}
+    for mpi in found:
+        exact_remainders(mpi)
+        rank_0_alone_prints(mpi)
+        misuse(mpi)
+        seconds = stands_still(mpi, variables[mpi], 1)
+        print(f"{mpi}: a rank that stood still ended the run after {seconds:.1f} s (limit 2 s)")
+    killed_and_resumed(found[0], variables[found[0]], found[-1])
+    stands_still(found[-1], variables[found[-1]], 0)
+    return 0
+
+
+if __name__ == "__main__":
+    folder = tempfile.mkdtemp(prefix="millrace-ranks.")
+    os.chdir(folder)
+    try:
+        code = main()
+    finally:
+        os.chdir("/")
+        shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(code)

@@ -1,0 +1,333 @@
+/* Sums over ranks, and the trainer's parts of a batch. White-box: the comparison of configurations.
+ * Under mpirun this program is a rank, which it starts itself where there is an MPI. */
+#include "unit.h"
+
+#include "comm/comm.h"
+#include <math.h>
+#include <millrace/train.h>
+#include <unistd.h>
+
+#define must(call) assert_int_equal((call), 0)
+
+static int open_alone(struct mr_comm **out)
+{
+    struct mr_comm_opts opts;
+    mr_comm_opts_init(&opts);
+    return mr_comm_open(&opts, out);
+}
+
+static void one_rank_adds_nothing(void **state)
+{
+    (void)state;
+    struct mr_comm *comm;
+    struct mr_comm_stats stats = {.size = sizeof stats};
+    float in[3] = {1, -2, 3}, out[3] = {0};
+    double d = 0.1;
+    char **texts;
+    must(open_alone(&comm));
+    must(mr_comm_sum(comm, in, out, 3, MR_F32, MR_SUM_TREE));
+    assert_memory_equal(in, out, sizeof in);
+    must(mr_comm_sum(comm, &d, &d, 1, MR_F64, MR_SUM_FAST));
+    assert_true(d == 0.1);
+    must(mr_comm_collect(comm, "mine", 0, &texts));
+    assert_string_equal(texts[0], "mine");
+    free(texts);
+    mr_comm_phase(comm, "rests");
+    must(mr_comm_check(comm));
+    must(mr_comm_stats(comm, &stats));
+    assert_true(stats.world == 1 && stats.rank == 0 && stats.sums == 2 && stats.bytes == 20);
+    assert_string_equal(stats.engine, "alone");
+    mr_comm_close(comm);
+    mr_comm_close(NULL);
+}
+
+static void misuse_is_told(void **state)
+{
+    (void)state;
+    struct mr_comm *comm = NULL;
+    struct mr_comm_opts opts;
+    char **texts;
+    float x = 1;
+    const struct {
+        const char *engine, *config;
+        uint64_t timeout_ns;
+        uint32_t rank, world;
+        int rc;
+        const char *says;
+    } cases[] = {
+        {"gloo", NULL, 1000000000, 0, 1, MR_EOPTION, "expected auto, mpi or alone"},
+        {"auto", "a=1\nnonsense", 1000000000, 0, 1, MR_EOPTION, "\"nonsense\""},
+        {"auto", NULL, 0, 0, 1, MR_EOPTION, "expected 1 ms to 1 day"},
+        {"auto", NULL, 1000000000, 1, 1, MR_EMISUSE, "a rank below the world"},
+        {"alone", NULL, 1000000000, 1, 2, MR_EMISUSE, "expected 0 of 1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        mr_comm_opts_init(&opts);
+        opts.engine = cases[i].engine;
+        opts.config = cases[i].config;
+        opts.timeout_ns = cases[i].timeout_ns;
+        opts.place.rank = cases[i].rank;
+        opts.place.world = cases[i].world;
+        int rc = mr_comm_open(&opts, &comm);
+        if (rc != cases[i].rc || !strstr(mr_last_error(), cases[i].says) || comm)
+            fail_msg("case %zu: %d \"%s\"", i, rc, mr_last_error());
+    }
+    assert_int_equal(mr_comm_open(NULL, &comm), MR_EMISUSE);
+    must(open_alone(&comm));
+    assert_int_equal(mr_comm_sum(comm, NULL, &x, 1, MR_F32, MR_SUM_FAST), MR_EMISUSE);
+    assert_int_equal(mr_comm_sum(comm, &x, &x, 1, MR_I32, MR_SUM_FAST), MR_EMISUSE);
+    assert_int_equal(mr_comm_collect(comm, "x", 1, &texts), MR_EMISUSE);
+    must(mr_comm_check(comm)); /* none of these ends it */
+    mr_comm_close(comm);
+}
+
+static void no_library_is_told(void **state)
+{
+    (void)state;
+    struct mr_comm *comm = NULL;
+    struct mr_comm_opts opts;
+    mr_comm_opts_init(&opts);
+    opts.place.world = 2;
+    setenv("MILLRACE_MPI", "/nowhere/libmpi.so", 1);
+    assert_int_equal(mr_comm_open(&opts, &comm), MR_EUNSUPPORTED);
+    assert_non_null(strstr(mr_last_error(), "/nowhere/libmpi.so"));
+    unsetenv("MILLRACE_MPI");
+}
+
+static void differences_are_listed(void **state)
+{
+    (void)state;
+    char same[] = "a=1\nb=two\n", one[] = "a=1\nb=three\n", two[] = "a=2\nb=two\nc=4\n",
+         less[] = "a=1\n";
+    const struct {
+        char *texts[6];
+        uint32_t world;
+        const char *want;
+    } cases[] = {
+        {{same, same, same}, 3, ""},
+        {{same, one, same}, 3, "rank 1 has b three where rank 0 has two"},
+        {{same, same, two}, 3, "rank 2 has a 2 where rank 0 has 1, c 4 where rank 0 has (none)"},
+        {{same, less}, 2, "rank 1 has b (none) where rank 0 has two"},
+        {{same, one, less, same, one, one},
+         6,
+         "rank 1 has b three where rank 0 has two; rank 2 has b (none) where rank 0 has two; "
+         "rank 4 has b three where rank 0 has two; and 1 more ranks differ"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *got = mr_comm_differences(cases[i].texts, cases[i].world);
+        assert_non_null(got);
+        assert_string_equal(got, cases[i].want);
+        free(got);
+    }
+}
+
+/* ---- parts of a batch, in one process ---- */
+
+static struct mr_trainer *train(struct mr_device *device, struct mr_dataset *ds,
+                                struct mr_dataset *test, struct mr_comm *comm, uint32_t leaves,
+                                struct mr_train_epoch *e)
+{
+    struct mr_trainer_opts o;
+    struct mr_trainer *t = NULL;
+    mr_trainer_opts_init(&o);
+    o.model = "linear:9,tanh,linear:4";
+    o.optimizer = "sgd:lr=0.1,momentum=0.9";
+    o.classes = 4;
+    o.batch_size = 16;
+    o.epochs = 3;
+    o.threads = 1;
+    o.comm = comm;
+    o.leaves = leaves;
+    int rc = mr_trainer_create(device, ds, test, &o, &t);
+    if (rc < 0)
+        fail_msg("%s", mr_last_error());
+    while ((rc = mr_trainer_epoch(t, e)) > 0)
+        ;
+    must(rc);
+    return t;
+}
+
+/* A mean over parts is the mean, also of the epoch's last 11 samples, in which parts differ. */
+static void leaves_add_up_to_the_batch(void **state)
+{
+    (void)state;
+    struct mr_device *device;
+    struct mr_dataset *ds, *test;
+    struct mr_train_epoch e[2] = {{.size = sizeof e[0]}, {.size = sizeof e[1]}};
+    void *p[2];
+    must(mr_device_open("cpu", &device));
+    must(mr_dataset_open("synthetic:n=203,shape=6,dtype=f32,classes=4", &ds));
+    must(mr_dataset_open("synthetic:n=51,shape=6,dtype=f32,classes=4", &test));
+    for (uint32_t leaves = 2; leaves <= 16; leaves *= 2) {
+        struct mr_comm *comm = NULL;
+        if (leaves == 4)
+            must(open_alone(&comm));
+        struct mr_trainer *plain = train(device, ds, test, NULL, 0, &e[0]),
+                          *parts = train(device, ds, test, comm, leaves, &e[1]);
+        mr_net_flat(mr_trainer_get_net(plain), &p[0], NULL, NULL);
+        mr_net_flat(mr_trainer_get_net(parts), &p[1], NULL, NULL);
+        for (uint64_t i = 0; i < mr_net_n_params(mr_trainer_get_net(plain)); i++)
+            assert_true(fabsf(((float *)p[0])[i] - ((float *)p[1])[i]) < 1e-4F);
+        assert_true(fabs(e[0].loss - e[1].loss) < 1e-4 && e[0].steps == e[1].steps);
+        assert_true(fabs(e[0].test_loss - e[1].test_loss) < 1e-4);
+        assert_true(fabs(e[1].accuracy * 203 - round(e[1].accuracy * 203)) < 1e-9);
+        mr_trainer_destroy(plain);
+        mr_trainer_destroy(parts);
+        mr_comm_close(comm);
+    }
+    mr_dataset_close(ds);
+    mr_dataset_close(test);
+    mr_device_close(device);
+}
+
+static void asked_to_stop(void **state)
+{
+    (void)state;
+    struct mr_device *device;
+    struct mr_dataset *ds;
+    must(mr_device_open("cpu", &device));
+    must(mr_dataset_open("synthetic:n=203,shape=6,dtype=f32,classes=4", &ds));
+    for (uint32_t leaves = 0; leaves <= 2; leaves += 2) {
+        struct mr_trainer_opts o;
+        struct mr_trainer *t;
+        struct mr_trainer_info info = {.size = sizeof info};
+        int last;
+        mr_trainer_opts_init(&o);
+        o.model = "linear:4";
+        o.classes = 4;
+        o.leaves = leaves;
+        must(mr_trainer_create(device, ds, NULL, &o, &t));
+        assert_int_equal(mr_trainer_step(t, &last), 1);
+        must(mr_trainer_ask_stop(t));
+        while (mr_trainer_step(t, &last) > 0)
+            assert_false(last);
+        must(mr_trainer_query(t, &info));
+        assert_int_equal(info.end, MR_TRAINER_STOPPED);
+        assert_int_equal(info.step, leaves ? 2 : 1); /* a step's sum tells it */
+        mr_trainer_destroy(t);
+    }
+    mr_dataset_close(ds);
+    mr_device_close(device);
+}
+
+/* ---- as ranks ---- */
+
+/* Values that no other order of additions gives the same sum of. */
+static float value(uint32_t rank, uint32_t i)
+{
+    return sinf((float)(rank * 7919 + i)) * powf(2, (float)((rank * 31 + i) % 23) - 11);
+}
+
+static void check_tree(struct mr_comm *comm, uint32_t rank, uint32_t world)
+{
+    enum { N = 1000 };
+    static float x[N], all[8][N];
+    for (uint32_t i = 0; i < N; i++)
+        x[i] = value(rank, i);
+    for (uint32_t r = 0; r < world; r++)
+        for (uint32_t i = 0; i < N; i++)
+            all[r][i] = value(r, i);
+    for (uint32_t h = world / 2; h >= 1; h /= 2)
+        for (uint32_t r = 0; r < h; r++)
+            mr_comm_add(all[r], all[r + h], N, MR_F32);
+    must(mr_comm_sum(comm, x, x, N, MR_F32, MR_SUM_TREE));
+    assert_memory_equal(x, all[0], sizeof x);
+}
+
+static void check_rank(struct mr_comm *comm, uint32_t rank, uint32_t world)
+{
+    char text[32], **texts;
+    double d[2] = {rank, 1};
+    if ((world & (world - 1)) == 0)
+        check_tree(comm, rank, world);
+    else
+        assert_int_equal(mr_comm_sum(comm, d, d, 2, MR_F64, MR_SUM_TREE), MR_EMISUSE);
+    must(mr_comm_sum(comm, d, d, 2, MR_F64, MR_SUM_FAST));
+    assert_true(d[0] == world * (world - 1) / 2.0 && d[1] == world);
+    snprintf(text, sizeof text, "%.*s%u", (int)rank, "----------", rank); /* of other lengths */
+    must(mr_comm_collect(comm, text, world - 1, &texts));
+    assert_int_equal(texts != NULL, rank == world - 1);
+    for (uint32_t r = 0; texts && r < world; r++) {
+        snprintf(text, sizeof text, "%.*s%u", (int)r, "----------", r);
+        assert_string_equal(texts[r], text);
+    }
+    free(texts);
+}
+
+static int be_rank(const struct mr_place *place)
+{
+    struct mr_comm *comm;
+    struct mr_comm_opts opts;
+    mr_comm_opts_init(&opts);
+    opts.place = *place;
+    opts.config = "same=1\n";
+    opts.timeout_ns = 60000000000u;
+    if (mr_comm_open(&opts, &comm) < 0) {
+        fprintf(stderr, "%s\n", mr_last_error());
+        return 1;
+    }
+    check_rank(comm, place->rank, place->world);
+    mr_comm_close(comm);
+    printf("rank done\n");
+    return 0;
+}
+
+static const char *program;
+
+static void check_world(const char *launcher, const char *options, int world)
+{
+    char command[4600], line[256];
+    int done = 0;
+    snprintf(command, sizeof command,
+             "command -v %s >/dev/null || exit 0; OMPI_ALLOW_RUN_AS_ROOT=1 "
+             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 120 %s %s -n %d %s 2>&1 || echo failed",
+             launcher, launcher, options, world, program);
+    FILE *from = popen(command, "r");
+    assert_non_null(from);
+    bool any = false;
+    while (fgets(line, sizeof line, from)) {
+        any = true;
+        done += strcmp(line, "rank done\n") == 0;
+        if (strcmp(line, "rank done\n") != 0)
+            print_message("%s", line);
+    }
+    pclose(from);
+    if (any)
+        assert_int_equal(done, world);
+    else
+        print_message("no %s here: not tried\n", launcher);
+}
+
+static void ranks_add_up(void **state)
+{
+    (void)state;
+    if (getenv("SANITIZED")) {
+        print_message("ranks are not tried under sanitizers: MPI libraries leak and race\n");
+        return;
+    }
+    for (int world = 2; world <= 4; world++) {
+        check_world("mpirun.openmpi", "-q --oversubscribe --bind-to none", world);
+        check_world("mpiexec.mpich", "", world);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static char self[4096];
+    struct mr_place place = {.size = sizeof place};
+    (void)argc;
+    (void)argv;
+    program = readlink("/proc/self/exe", self, sizeof self - 1) > 0 ? self : "";
+    if (mr_place_query(&place) == 0 && place.world > 1)
+        return be_rank(&place);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_rank_adds_nothing),
+        cmocka_unit_test(misuse_is_told),
+        cmocka_unit_test(no_library_is_told),
+        cmocka_unit_test(differences_are_listed),
+        cmocka_unit_test(leaves_add_up_to_the_batch),
+        cmocka_unit_test(asked_to_stop),
+        cmocka_unit_test(ranks_add_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
