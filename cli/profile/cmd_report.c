@@ -422,7 +422,7 @@ static int compare(struct options *o, char **paths)
     return code;
 }
 
-static int report(struct options *o, char **args)
+static int report(struct options *o, int n_args, char **args)
 {
     struct mr_recording *recording;
     if (o->diff)
@@ -460,7 +460,7 @@ static int report_to(struct options *o, int n_args, char **args)
     if (code != CLI_OK)
         return code;
     o->out = out.file;
-    code = report(o, args);
+    code = report(o, n_args, args);
     int committed = CLI_OK;
     if (code == CLI_OK || o->slower)
         committed = cli_output_commit(&out);
@@ -480,7 +480,7 @@ static int run(void *options, int n_args, char **args)
     if (n_args == 0)
         return cli_misuse("expected a recording, as `millrace profile` or `nsys export --type "
                           "sqlite` makes it");
-    return o->output ? report_to(o, n_args, args) : report(o, args);
+    return o->output ? report_to(o, n_args, args) : report(o, n_args, args);
 }
 
 static const struct cli_note json[] = {

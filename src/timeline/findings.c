@@ -12,7 +12,7 @@ static void put_cell(const struct mr_table *table, uint64_t r, uint32_t c, struc
         return;
     }
     if (cell.type != MR_CELL_EMPTY)
-        mr_table_human(mr_table_column(table, c), &cell, text);
+        mr_table_human(mr_table_column(table, c), MR_TIME_AUTO, &cell, text);
     mr_json_string(json, NULL, text);
 }
 

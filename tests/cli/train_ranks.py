@@ -1,7 +1,7 @@
 """millrace train on several ranks, under Open MPI and MPICH: the same bits for any number of ranks,
 exact remainders, resumes in another world, and ranks that die, stand still or disagree.
 
-usage: ranks.py PROGRAM
+usage: train_ranks.py PROGRAM
 """
 import hashlib
 import json
