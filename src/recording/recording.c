@@ -50,6 +50,8 @@ static void cannot_look(struct mr_recording *recording)
 
 bool mr_recording_has(struct mr_recording *recording, const char *table, const char *column)
 {
+    if (!recording->db) /* made in memory */
+        return false;
     int code = sqlite3_table_column_metadata(recording->db, NULL, table, column, NULL, NULL, NULL,
                                              NULL, NULL);
     if (code != SQLITE_OK && code != SQLITE_ERROR) /* the latter: not there */

@@ -476,7 +476,7 @@ static bool holds_work(const struct search *s, const uint32_t *ops, uint64_t n_o
         all += op->end_ns - op->start_ns;
         held += end > start ? end - start : 0;
     }
-    return (double)held >= MIN_COVER * (double)all;
+    return held == 0 || (double)held >= MIN_COVER * (double)all;
 }
 
 /* Steps of a range, unless the device works after them: then by its period, if it has one. */

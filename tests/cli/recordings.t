@@ -231,5 +231,5 @@ waiting for the loader,3621424.8,19
 waiting for the loader,3621424.8,19
 waiting for the loader,168821.1,19
 $ millrace report mnist_w2.sqlite -r idle_breakdown --loader nowhere
-millrace report: range nowhere: the process that uses the device has no NVTX range of this name; leave it out, or see the names in the report nvtx_sum
+millrace report: range nowhere: the process that is looked at has no NVTX range of this name; leave it out, or see the names in the report nvtx_sum
 [2]

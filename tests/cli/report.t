@@ -158,4 +158,4 @@ millrace report: text.sqlite: is not a recording: it is neither a SQLite databas
 $ head -c 40000 run.sqlite >cut.sqlite; millrace report cut.sqlite 2>&1 | grep -c .
 1
 $ millrace report --list | grep -c '^[a-z_]*_\(sum\|trace\|ops\)  *[A-Z]'
-24
+22

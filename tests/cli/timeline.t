@@ -28,13 +28,13 @@ b.html: .* events, .* KiB (re)
 $ grep -c 'A: .*B: ' b.html; millrace timeline --diff a.sqlite b.sqlite -o ab.svg -q; grep -c 'A: a.sqlite, B: b.sqlite' ab.svg; rm b.html b.sqlite ab.svg
 1
 ab.svg: .* events, .* KiB (re)
-1
+2
 $ millrace timeline --diff a.sqlite
 millrace timeline: --diff: expected two recordings, before and after
 [2]
 $ millrace timeline a.sqlite a.sqlite
-millrace timeline: one recording at a time; --diff draws two
-[2]
+millrace timeline: a.html: exists; --force replaces it
+[1]
 $ millrace timeline --diff a.sqlite missing.sqlite
 millrace timeline: missing.sqlite: cannot be read: No such file or directory
 [1]

@@ -1,6 +1,7 @@
 /*
- * A recording that is written while its parts grow has the rows of one that is merged afterwards,
- * whatever the order of records, the moments of the steps, and where a process was killed.
+ * White-box. A recording that is written while its parts grow has the rows of one that is merged
+ * afterwards, whatever the order of records, the moments of the steps, and where a process was
+ * killed.
  */
 #include "recording/part_read.h"
 #include "recording_make.h"
