@@ -67,8 +67,8 @@ struct mr_trainer_opts {
     enum mr_on_nan on_nan; /* default MR_ON_NAN_STOP */
     uint32_t threads;      /* on "cpu"; 0 (default): all that this process may use */
     int graph;             /* GPUs: 1 (default): a step is one graph */
-    /* Of the loaders; NULL (default): their defaults. The trainer sets batch_size, epochs, seed and
-     * state; it sets rank, world and remainder, too, and has no use for drop_last, collate and bad. Both loaders
+    /* Of the loaders; NULL (default): their defaults. The trainer sets batch_size, epochs, seed,
+     * state, rank, world and remainder; it has no use for drop_last, collate and bad. Both loaders
      * share one budget of `workers` threads, or the one that is given. */
     const struct mr_loader_opts *loader;
     const struct mr_checkpoint *resume; /* continue from it; NULL (default): start a new run */
@@ -80,8 +80,8 @@ struct mr_trainer_opts {
      * process alone. batch_size is then of all ranks together, and every rank creates the same
      * trainer, and makes the same calls. mr_trainer_save() writes on rank 0 alone. */
     struct mr_comm *comm;
-    /* Parts of a batch, each with a pass of its own, whose gradients are added up by a fixed tree: a
-     * power of two up to 1,024 that divides batch_size. On "cpu" the parameters then have the same
+    /* Parts of a batch, each with a pass of its own, whose gradients are added up by a fixed tree:
+     * a power of two up to 1,024 that divides batch_size. On "cpu" the parameters then have the same
      * bits for any number of ranks that divides it. 0 (default): as many as ranks, added up as is
      * fastest. Batch-norm has the statistics of a part. */
     uint32_t leaves;

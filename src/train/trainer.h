@@ -4,10 +4,10 @@
  *
  * trainer.c opens and closes it; step.c is what is repeated for each batch; epochs.c what is done
  * at an epoch's end, and why a run ends; sample.c says how samples and labels must look; state.c
- * writes what a run is to a checkpoint, and resume.c reads it; leaves.c is a step over several ranks,
- * or parts of a batch. On a GPU a step only enqueues: the
- * net adds up loss and right answers in the device's memory, and mr_train_take_totals() fetches
- * them every 256 steps, at an epoch's end, and whenever a caller asks.
+ * writes what a run is to a checkpoint, and resume.c reads it; leaves.c is a step over several
+ * ranks, or parts of a batch. On a GPU a step only enqueues: the net adds up loss and right answers
+ * in the device's memory, and mr_train_take_totals() fetches them every 256 steps, at an epoch's
+ * end, and whenever a caller asks.
  */
 #ifndef MR_TRAIN_TRAINER_H
 #define MR_TRAIN_TRAINER_H
