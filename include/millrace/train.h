@@ -81,9 +81,9 @@ struct mr_trainer_opts {
      * trainer, and makes the same calls. mr_trainer_save() writes on rank 0 alone. */
     struct mr_comm *comm;
     /* Parts of a batch, each with a pass of its own, whose gradients are added up by a fixed tree:
-     * a power of two up to 1,024 that divides batch_size. On "cpu" the parameters then have the same
-     * bits for any number of ranks that divides it. 0 (default): as many as ranks, added up as is
-     * fastest. Batch-norm has the statistics of a part. */
+     * a power of two up to 1,024 that divides batch_size. On "cpu" the parameters then have the
+     * same bits for any number of ranks that divides it. 0 (default): as many as ranks, added up as
+     * is fastest. Batch-norm has the statistics of a part. */
     uint32_t leaves;
 };
 
