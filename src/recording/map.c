@@ -198,7 +198,7 @@ int mr_texts_add(struct mr_texts *texts, const char *text, size_t bytes, uint32_
     size_t good = clean_bytes(text, bytes);
     if (good == bytes)
         return texts_add_clean(texts, text, bytes, out, out_new);
-    char *clean = malloc(bytes);
+    char *clean = malloc(bytes + 1);
     if (!clean)
         return mr_error_nomem("a recording's name", bytes);
     memcpy(clean, text, bytes);

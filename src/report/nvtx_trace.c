@@ -28,7 +28,7 @@ static bool is_push_pop(const struct mr_rec_range *range)
 /* ":1:7:12": the ranges around this one, and itself. */
 static void write_stack(const struct mr_recording *rec, uint32_t i, char *buf, size_t cap)
 {
-    uint32_t stack[DEEPEST], n = 0;
+    uint32_t stack[DEEPEST] = {0}, n = 0;
     size_t used = 0;
     for (uint32_t at = i; at != MR_NONE && n < DEEPEST; at = rec->ranges[at].parent)
         stack[n++] = at;

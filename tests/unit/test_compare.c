@@ -71,7 +71,8 @@ static bool alarms(const double *a, uint64_t n_a, const double *b, uint64_t n_b)
 
 #define PAIRS_EACH 250
 
-static const uint64_t lengths[][2] = {{20, 20}, {40, 60}, {100, 50}, {300, 300}};
+enum { N_LENGTHS = 4 };
+static const uint64_t lengths[N_LENGTHS][2] = {{20, 20}, {40, 60}, {100, 50}, {300, 300}};
 
 /* Of n that are called different with the stated probability, this many with a chance of one in a
  * thousand. */
@@ -88,19 +89,19 @@ static void false_alarms_stay_under_their_rate(void **state)
     for (int kind = 0; kind < N_CHANCE; kind++) {
         uint32_t n = 0;
         /* what drifts is not over within a block of few steps */
-        size_t from = kind == DRIFTING ? 2 : 0;
-        for (size_t k = from; k < MR_COUNT(lengths); k++)
+        int from = kind == DRIFTING ? 2 : 0;
+        for (int k = from; k < N_LENGTHS; k++)
             for (int i = 0; i < PAIRS_EACH; i++) {
                 draw((enum chance)kind, a, lengths[k][0]);
                 draw((enum chance)kind, b, lengths[k][1]);
                 n += alarms(a, lengths[k][0], b, lengths[k][1]);
             }
-        double limit = most_of(PAIRS_EACH * (double)(MR_COUNT(lengths) - from));
+        double limit = most_of(PAIRS_EACH * (N_LENGTHS - from));
         if (n > limit)
             fail_msg("%u false alarms of kind %d, more than %g", n, kind, limit);
         n_all += n;
     }
-    assert_true(n_all <= most_of(PAIRS_EACH * (6.0 * MR_COUNT(lengths) - 2)));
+    assert_true(n_all <= most_of(PAIRS_EACH * (6 * N_LENGTHS - 2)));
     assert_true(n_all > 0); /* a test that never alarms finds nothing */
 }
 
