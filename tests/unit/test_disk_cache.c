@@ -274,6 +274,33 @@ static void a_block_order_fetches_chunks_once(void **state)
     assert_true(server_count("body_bytes") - before <= (long)(PASSES * BIG_BYTES));
 }
 
+/* A random order through a set that is twice, or little, larger than the cache: what was stored
+ * first stays, and no more is fetched for a read than its bytes. */
+static void a_random_order_keeps_what_it_has(void **state)
+{
+    enum { READS = 3000, BYTES = 4096, CHUNKS = 16 };
+    test_write("huge.bin", big, 1);
+    assert_int_equal(truncate(test_path("huge.bin"), CHUNKS * (off_t)MR_DISK_CHUNK), 0);
+    for (uint64_t fits = CHUNKS / 2; fits < CHUNKS; fits += 7) {
+        uint8_t got[BYTES];
+        quick_options(3, cache_dir, (fits + 1) * (MR_DISK_CHUNK + MR_DISK_CHUNK / 8));
+        struct mr_files *files = mr_files_create();
+        int id = add(files, url("ok/huge.bin"));
+        long fetched[3];
+        for (uint32_t pass = 0; pass < 3; pass++) {
+            long before = server_count("body_bytes");
+            for (uint32_t r = 0; r < READS; r++) {
+                uint64_t at = test_random(pass * READS + r) % (CHUNKS * MR_DISK_CHUNK - BYTES);
+                test_works(mr_files_read(files, id, at, got, BYTES));
+            }
+            fetched[pass] = server_count("body_bytes") - before;
+        }
+        mr_files_destroy(files);
+        assert_true(fetched[2] <= (long)READS * BYTES);
+        fresh(state);
+    }
+}
+
 static void no_folder_only_costs_speed(void **state)
 {
     (void)state;
@@ -565,6 +592,7 @@ int main(void)
         cmocka_unit_test_setup(readers_of_one_chunk_fetch_it_once, fresh),
         cmocka_unit_test_setup(what_cannot_be_stored_is_not_fetched_whole, fresh),
         cmocka_unit_test_setup(a_block_order_fetches_chunks_once, fresh),
+        cmocka_unit_test_setup(a_random_order_keeps_what_it_has, fresh),
         cmocka_unit_test_setup(what_was_read_is_not_fetched_again, fresh),
         cmocka_unit_test_setup(what_nothing_tells_apart_is_not_kept, fresh),
         cmocka_unit_test_setup(a_new_object_is_fetched, fresh),

@@ -193,7 +193,7 @@ bool mr_disk_cache_get(struct mr_disk_cache *c, const struct mr_disk_key *key, u
         read_head(fd, key, chunk_bytes, &h, later) && read_blocks(fd, &h, at, to, bytes, later);
     if (fine) {
         touch(fd);
-        atomic_fetch_add(&c->hit_bytes, bytes);
+        mr_disk_worth_hit(c, key, bytes);
     } else if (!later || !*later) {
         discard(c, fd, name);
     }
@@ -266,16 +266,17 @@ static int write_file(struct mr_disk_cache *c, const char *name, const void *hea
     return errnum;
 }
 
-static void put_file(struct mr_disk_cache *c, const char *name, const void *head, uint64_t n_head,
+/* true: it is there. */
+static bool put_file(struct mr_disk_cache *c, const char *name, const void *head, uint64_t n_head,
                      const void *data, uint64_t bytes)
 {
     uint64_t all = n_head + bytes, replaced = 0;
     int held = mr_disk_cache_reserve(c, all);
     if (held == -ENOSPC) /* the cache is at its limit; the disk is fine */
-        return;
+        return false;
     if (held < 0) {
         mr_disk_cache_failed(c, -held);
-        return;
+        return false;
     }
     int errnum = write_file(c, name, head, n_head, data, bytes, &replaced);
     uint64_t gone = errnum ? all : replaced;
@@ -283,11 +284,12 @@ static void put_file(struct mr_disk_cache *c, const char *name, const void *head
     close(held);
     if (errnum) {
         mr_disk_cache_failed(c, errnum);
-        return;
+        return false;
     }
     if (atomic_load(&c->retry_ns) > 1)
         atomic_store(&c->retry_ns, 1);
     mr_remote_count(&mr_remote_counts.cache_stored_bytes, all);
+    return true;
 }
 
 void mr_disk_cache_put(struct mr_disk_cache *c, const struct mr_disk_key *key, const void *data,
@@ -303,8 +305,8 @@ void mr_disk_cache_put(struct mr_disk_cache *c, const struct mr_disk_key *key, c
                                 MR_MIN(BLOCK_BYTES, bytes - b * BLOCK_BYTES));
     h.head.sum = head_sum(&h, n_blocks(bytes));
     name_of(key, "", name);
-    put_file(c, name, &h, head_bytes(bytes), data, bytes);
-    atomic_fetch_add(&c->stored_bytes, bytes);
+    if (put_file(c, name, &h, head_bytes(bytes), data, bytes))
+        mr_disk_worth_stored(c, key, bytes);
 }
 
 /* ---- the object of a URL ---- */
@@ -397,6 +399,7 @@ static int open_all(struct mr_disk_cache *c, const char *dir)
     if (c->fd < 0)
         return mr_error_errno(errno, "disk cache %s: cannot be opened", dir);
     rc = map_used(c);
+    rc = rc ? rc : mr_disk_worth_open(c);
     return rc ? rc : mr_disk_cache_survey(c);
 }
 
@@ -431,6 +434,7 @@ void mr_disk_cache_close(struct mr_disk_cache *c)
         close(c->fd);
     pthread_cond_destroy(&c->ended);
     pthread_mutex_destroy(&c->lock);
+    free((void *)c->stored);
     free(c->dir);
     free(c);
 }

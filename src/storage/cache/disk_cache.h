@@ -19,8 +19,10 @@ struct mr_disk_cache {
     struct mr_disk_fetch *fetches; /* chunks that are being fetched */
     int64_t opened_ns;             /* wall clock, as files have it */
     _Atomic bool outgrown;         /* files that were used since then have been evicted */
-    /* bytes of chunks stored, and read from chunks, by this process; of late: see pays() */
-    _Atomic uint64_t stored_bytes, hit_bytes;
+    /* Of this process, and of late: see disk_cache_worth.c. */
+    _Atomic uint64_t stored_bytes, hit_bytes, n_hits, age_sum, n_stored;
+    _Atomic uint64_t *stored; /* when a chunk was stored: by its key, 2^stored_bits of them */
+    unsigned stored_bits;
 };
 
 /*
@@ -37,6 +39,12 @@ int mr_disk_cache_lock(struct mr_disk_cache *cache);
 int mr_disk_cache_reserve(struct mr_disk_cache *cache, uint64_t bytes);
 /* Notes that a write failed: for a while nothing is stored. Readers get no error. */
 void mr_disk_cache_failed(struct mr_disk_cache *cache, int errnum);
+/* Whether whole chunks are worth their fetch. disk_cache_worth.c. */
+int mr_disk_worth_open(struct mr_disk_cache *cache);
+void mr_disk_worth_stored(struct mr_disk_cache *cache, const struct mr_disk_key *key,
+                          uint64_t bytes);
+void mr_disk_worth_hit(struct mr_disk_cache *cache, const struct mr_disk_key *key, uint64_t bytes);
+bool mr_disk_worth_it(struct mr_disk_cache *cache);
 /* Counts all files and removes abandoned temporary ones. 0 or the error. */
 int mr_disk_cache_survey(struct mr_disk_cache *cache);
 

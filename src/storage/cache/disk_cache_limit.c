@@ -196,30 +196,19 @@ static bool disk_has(const struct mr_disk_cache *c, uint64_t bytes)
     return !mr_mul(fs.f_bavail, fs.f_frsize, &free_bytes) || free_bytes >= bytes;
 }
 
-/* Is most of what is stored read again? Counts of long ago count less; a count that is lost when
- * two threads halve them does no harm. */
-static bool pays(struct mr_disk_cache *c)
-{
-    uint64_t stored = atomic_load(&c->stored_bytes), hit = atomic_load(&c->hit_bytes);
-    if (stored > 2 * c->limit) {
-        atomic_store(&c->stored_bytes, stored / 2);
-        atomic_store(&c->hit_bytes, hit / 2);
-    }
-    return hit / 3 >= stored / 8;
-}
-
 /*
  * Removing chunks in use, to store others of which only a part is wanted, would fetch whole
  * chunks for ever: an epoch in random order through a set larger than the limit comes back to each
- * chunk long after it was removed. An order by blocks (of the random sampler) is done with a chunk
- * by then. What this process did not use yet, of earlier runs, may go.
+ * chunk long after it was removed. In other orders it may pay. What this process did not use yet, of
+ * earlier runs, may go.
  */
 bool mr_disk_cache_takes(struct mr_disk_cache *c, uint64_t bytes, bool part)
 {
     uint64_t all = bytes + MR_DISK_HEAD;
     if (all > c->limit - c->limit / 10)
         return false;
-    if (part && atomic_load(&c->outgrown) && atomic_load(c->used) + all > c->limit && !pays(c))
+    if (part && atomic_load(&c->outgrown) && atomic_load(c->used) + all > c->limit &&
+        !mr_disk_worth_it(c))
         return false;
     if (paused(c))
         return false;

@@ -169,7 +169,7 @@ bool mr_disk_cache_get(struct mr_disk_cache *cache, const struct mr_disk_key *ke
  * part of it: a chunk that cannot be stored would be fetched again for the next part. false: the
  * limit is too small, the disk is full, or a write failed a short while ago. part: only a part is
  * wanted; then it is false, too, when chunks that this process used itself would be removed, and
- * little was read again of those it stored.
+ * these are as good as new ones: disk_cache_worth.c.
  */
 bool mr_disk_cache_takes(struct mr_disk_cache *cache, uint64_t bytes, bool part);
 /* Stores a whole chunk, if it fits below the limit. */
