@@ -199,8 +199,8 @@ static bool disk_has(const struct mr_disk_cache *c, uint64_t bytes)
 /*
  * Removing chunks in use, to store others of which only a part is wanted, would fetch whole
  * chunks for ever: an epoch in random order through a set larger than the limit comes back to each
- * chunk long after it was removed. In other orders it may pay. What this process did not use yet, of
- * earlier runs, may go.
+ * chunk long after it was removed. In other orders it may pay. What this process did not use yet,
+ * of earlier runs, may go.
  */
 bool mr_disk_cache_takes(struct mr_disk_cache *c, uint64_t bytes, bool part)
 {
