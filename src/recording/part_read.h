@@ -16,7 +16,7 @@ struct mr_part_reader {
     uint64_t offset; /* of the next byte that is taken */
     char *buffer;    /* what of the file comes next: [at, have) */
     size_t at, have;
-    uint64_t buffer_at; /* where in the file the buffer begins */
+    uint64_t buffer_at;         /* where in the file the buffer begins */
     struct mr_part_chunk chunk; /* the present one */
     uint64_t chunk_end;
     uint64_t chunk_at;  /* where it begins */
