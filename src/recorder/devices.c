@@ -18,6 +18,7 @@ static bool wants(void)
  * pid. */
 static void make_uuid(uint32_t device, uint8_t uuid[16])
 {
+    static const uint8_t kind[6] = {'m', 'r', '-', 's', 'i', 'm'};
     static atomic_uint_fast64_t first_ns; /* of the process */
     struct timespec now = {0};
     uint16_t number = (uint16_t)device;
@@ -26,7 +27,7 @@ static void make_uuid(uint32_t device, uint8_t uuid[16])
     atomic_compare_exchange_strong(&first_ns, &none,
                                    (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
     uint64_t process = atomic_load(&first_ns) ^ (uint64_t)getpid() * 0x9e3779b97f4a7c15ull;
-    memcpy(uuid, "mr-sim", 6);
+    memcpy(uuid, kind, sizeof kind);
     memcpy(uuid + 6, &number, sizeof number);
     memcpy(uuid + 8, &process, sizeof process);
 }

@@ -178,7 +178,8 @@ static int parts_read(struct mr_merge *merge, bool last)
     struct stat st;
     for (uint64_t i = 0; i < merge->n_parts; i++) {
         struct mr_merge_part *part = &merge->parts[i];
-        if (!last && (stat(part->path, &st) != 0 || (uint64_t)st.st_size <= part->size))
+        if (!last && (part->process->has_exit || stat(part->path, &st) != 0 ||
+                      (uint64_t)st.st_size <= part->size))
             continue;
         int rc = mr_merge_part_read(merge, part, last);
         if (rc < 0)
