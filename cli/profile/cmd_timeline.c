@@ -87,6 +87,10 @@ static int tell(const struct options *o, const char *path, int format, uint64_t 
 {
     struct stat status;
     uint64_t bytes = stat(path, &status) == 0 ? (uint64_t)status.st_size : 0;
+    if (format == FOLDED && events == 0)
+        cli_warn("%s: is empty: no Python stacks were sampled (millrace profile "
+                 "--python-sampling), or none within --from and --to",
+                 path);
     if (cli.json) {
         struct mr_json *json = cli_json_begin("timeline");
         if (!json)

@@ -147,30 +147,6 @@ static int check_folder(const char *path)
     return CLI_OK;
 }
 
-/*
- * Two files in the parts' folder: "begin" says when the recording's time is 0, here and if the
- * parts are merged again; "running" is locked as long as this process lives, and stays if it is
- * killed.
- */
-static int make_marks(struct profile_run *run)
-{
-    char path[4300];
-    struct timespec now;
-    uint64_t begin_ns = mr_time_ns();
-    clock_gettime(CLOCK_REALTIME, &now);
-    snprintf(path, sizeof path, "%s/running", run->parts);
-    run->running = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (run->running < 0 || flock(run->running, LOCK_EX | LOCK_NB) != 0)
-        return cli_fail("%s: %s", path, strerror(errno));
-    snprintf(path, sizeof path, "%s/begin", run->parts);
-    FILE *file = fopen(path, "wxe");
-    bool ok = file && fprintf(file, "%llu %llu\n", (unsigned long long)begin_ns,
-                              (unsigned long long)now.tv_sec * 1000000000ull +
-                                  (unsigned long long)now.tv_nsec) > 0;
-    ok = file && fclose(file) == 0 && ok;
-    return ok ? CLI_OK : cli_fail("%s: %s", path, strerror(errno));
-}
-
 void profile_unmark_parts(struct profile_run *run)
 {
     char path[4300];
@@ -180,6 +156,32 @@ void profile_unmark_parts(struct profile_run *run)
     unlink(path);
     close(run->running);
     run->running = -1;
+}
+
+/*
+ * Two files in the parts' folder: "begin" says when the recording's time is 0, here and if the
+ * parts are merged again; "running" is locked as long as this process lives, and stays if it is
+ * killed. Where files cannot be locked (some network file systems) nobody is told of it later.
+ */
+static int make_marks(struct profile_run *run)
+{
+    char path[4300];
+    struct timespec now;
+    uint64_t begin_ns = mr_time_ns();
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(path, sizeof path, "%s/running", run->parts);
+    run->running = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (run->running < 0)
+        return cli_fail("%s: %s", path, strerror(errno));
+    if (flock(run->running, LOCK_EX | LOCK_NB) != 0)
+        profile_unmark_parts(run);
+    snprintf(path, sizeof path, "%s/begin", run->parts);
+    FILE *file = fopen(path, "wxe");
+    bool ok = file && fprintf(file, "%llu %llu\n", (unsigned long long)begin_ns,
+                              (unsigned long long)now.tv_sec * 1000000000ull +
+                                  (unsigned long long)now.tv_nsec) > 0;
+    ok = file && fclose(file) == 0 && ok;
+    return ok ? CLI_OK : cli_fail("%s: %s", path, strerror(errno));
 }
 
 /* Does a process hold the lock of this folder? A folder without one was left on purpose. */
@@ -343,28 +345,31 @@ static bool preload(const struct profile_run *run)
     return set_front("LD_PRELOAD", run->module);
 }
 
-/* Each Python of the program runs the sitecustomize that it finds first (recorder/python). */
-static bool hook_python(void)
+static bool has_python_ranges(const struct profile_run *run)
 {
+    return run->traced & TRACE_NVTX && run->options->python_ranges == PROFILE_RANGES_ON;
+}
+
+/* Each Python of the program runs the sitecustomize that it finds first (recorder/python). */
+static bool hook_python(const struct profile_run *run)
+{
+    bool ranges = has_python_ranges(run), stacks = run->traced & TRACE_STACKS;
+    const char *missing = ranges && stacks ? "automatic ranges and no sampled stacks"
+                          : ranges         ? "automatic ranges"
+                                           : "sampled stacks";
     char path[4200];
     if (!find_own(PYTHON_HOOK, path, sizeof path)) {
-        cli_warn("Python programs have no automatic ranges: " PYTHON_HOOK
-                 " was not found beside the recorder");
+        cli_warn("Python programs have no %s: " PYTHON_HOOK " was not found beside the recorder",
+                 missing);
         return true;
     }
     *strrchr(path, '/') = 0;
     if (strchr(path, ':')) {
-        cli_warn("Python programs have no automatic ranges: PYTHONPATH cannot hold %s, which has "
-                 "a colon",
-                 path);
+        cli_warn("Python programs have no %s: PYTHONPATH cannot hold %s, which has a colon",
+                 missing, path);
         return true;
     }
     return set_front("PYTHONPATH", path);
-}
-
-static bool has_python_ranges(const struct profile_run *run)
-{
-    return run->traced & TRACE_NVTX && run->options->python_ranges == PROFILE_RANGES_ON;
 }
 
 int profile_environment(struct profile_run *run)
@@ -391,7 +396,7 @@ int profile_environment(struct profile_run *run)
     if (ok && (run->traced & TRACE_NVTX || strncmp(o->capture_range, "nvtx:", 5) == 0))
         ok = inject_nvtx(run);
     if (ok && (has_python_ranges(run) || run->traced & TRACE_STACKS))
-        ok = hook_python();
+        ok = hook_python(run);
     if (ok && run->traced & TRACE_OSRT)
         ok = preload(run);
     return ok ? CLI_OK : cli_fail("out of memory");

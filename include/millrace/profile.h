@@ -109,6 +109,8 @@ MR_API int mr_recording_merge(const char *parts, const char *path, int overwrite
  *
  * A merge belongs to one thread at a time, and not to a forked child. After an error of a step,
  * close it: mr_recording_merge() of the same folder begins anew, when the processes have ended.
+ * After mr_merge_finish(), whatever it returned but MR_EMISUSE, only mr_merge_close() is allowed;
+ * the other calls, and those with NULL for the merge, return MR_EMISUSE.
  */
 struct mr_merge;
 
@@ -124,13 +126,13 @@ MR_API int mr_merge_open(const char *parts, const char *path, int overwrite, str
  * which says when the program was started (two decimal numbers: ns of CLOCK_MONOTONIC and of
  * CLOCK_REALTIME), there is nothing to count times from, and all is left to mr_merge_finish().
  * Returns 0; -ENOSPC, also when less than 512 MiB are left on the parts' disk, which the program
- * may need; MR_EFORMAT, MR_ELIMIT, -ENOMEM, -errno.
+ * may need; MR_EFORMAT, MR_ELIMIT, -ENOMEM, -errno, MR_EMISUSE.
  */
 MR_API int mr_merge_step(struct mr_merge *merge);
 
 /*
  * Writes what is left and renames the file. Call it once, when the processes have ended. [out]
- * out_stats: as for mr_recording_merge(). Returns as that.
+ * out_stats: as for mr_recording_merge(). Returns as that, and MR_EMISUSE.
  */
 MR_API int mr_merge_finish(struct mr_merge *merge, struct mr_merge_stats *out_stats);
 

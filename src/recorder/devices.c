@@ -2,7 +2,9 @@
 #include "recorder/record.h"
 #include "trace/recorder.h"
 
+#include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define WORK (MR_TRACE_CUDA | MR_TRACE_CUDA_LIGHT)
@@ -12,13 +14,22 @@ static bool wants(void)
     return record_wants(WORK) && !record_is_busy();
 }
 
-/* Another device in each process, whatever its number. */
+/* Another device in each process, whatever its number: those of two containers may have the same
+ * pid. */
 static void make_uuid(uint32_t device, uint8_t uuid[16])
 {
-    uint32_t pid = (uint32_t)getpid();
-    memcpy(uuid, "mr-sim", 7); /* with its NUL */
-    memcpy(uuid + 8, &pid, sizeof pid);
-    memcpy(uuid + 12, &device, sizeof device);
+    static const uint8_t kind[6] = {'m', 'r', '-', 's', 'i', 'm'};
+    static atomic_uint_fast64_t first_ns; /* of the process */
+    struct timespec now = {0};
+    uint16_t number = (uint16_t)device;
+    uint_fast64_t none = 0;
+    clock_gettime(CLOCK_REALTIME, &now);
+    atomic_compare_exchange_strong(&first_ns, &none,
+                                   (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+    uint64_t process = atomic_load(&first_ns) ^ (uint64_t)getpid() * 0x9e3779b97f4a7c15ull;
+    memcpy(uuid, kind, sizeof kind);
+    memcpy(uuid + 6, &number, sizeof number);
+    memcpy(uuid + 8, &process, sizeof process);
 }
 
 static void put_device(uint32_t device, const char *name, uint64_t memory_bytes,

@@ -173,9 +173,11 @@ static bool put(enum mr_part_type type, const void *record, size_t bytes, const 
                 size_t text_bytes)
 {
     size_t whole = bytes + ((text_bytes + 7) & ~(size_t)7);
-    struct record_thread *thread = thread_of_mine();
+    bool fits =
+        bytes && sizeof(struct record_item) + whole <= sizeof((struct record_block *)0)->data;
+    struct record_thread *thread = fits ? thread_of_mine() : NULL;
     struct record_block *block =
-        thread && bytes ? room_for(thread, sizeof(struct record_item) + whole) : NULL;
+        thread ? room_for(thread, sizeof(struct record_item) + whole) : NULL;
     if (!block)
         return false;
     unsigned used = atomic_load_explicit(&block->used, memory_order_relaxed);

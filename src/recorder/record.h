@@ -70,7 +70,7 @@ uint32_t record_string_or_text(const char *text, uint32_t max, uint32_t *out_byt
  * blocks on the disk. */
 void record_put(enum mr_part_type type, const void *record);
 
-/* A range with its text, of at most 64 KiB. */
+/* A range with its text, of at most 32 KiB: with a longer one it is lost, and counted. */
 void record_put_range(const struct mr_part_range *range, const char *text, uint32_t bytes);
 
 /* Appends n records at once, from the writer's own thread or any other (device records out of

@@ -21,6 +21,7 @@
 #define N_PROBES   8u /* places that a name may have */
 #define STACK_SIZE (1024 * 1024)
 
+_Static_assert(GATHERED >= RECORD_BLOCK, "a record of any length that a block holds fits");
 static struct {
     uint32_t n;
     size_t bytes;

@@ -166,6 +166,10 @@ static int notes_put(struct mr_merge *merge)
                     merge->store->n_backwards);
     if (rc < 0)
         return rc;
+    rc = note_count(merge, "%llu Python stacks have a number that came before: left out",
+                    merge->store->n_again);
+    if (rc < 0)
+        return rc;
     return mr_store_meta(merge->store, "n_cut", (int64_t)merge->n_cut);
 }
 
@@ -174,7 +178,8 @@ static int parts_read(struct mr_merge *merge, bool last)
     struct stat st;
     for (uint64_t i = 0; i < merge->n_parts; i++) {
         struct mr_merge_part *part = &merge->parts[i];
-        if (!last && (stat(part->path, &st) != 0 || (uint64_t)st.st_size <= part->size))
+        if (!last && (part->process->has_exit || stat(part->path, &st) != 0 ||
+                      (uint64_t)st.st_size <= part->size))
             continue;
         int rc = mr_merge_part_read(merge, part, last);
         if (rc < 0)
@@ -221,11 +226,21 @@ static int check_room(const struct mr_merge *merge)
                           SPARE_BYTES >> 20);
 }
 
+static int check_open(const struct mr_merge *merge, const char *call)
+{
+    if (!merge)
+        return mr_error_set(MR_EMISUSE, "%s: expected a merge, not NULL", call);
+    return merge->store
+               ? 0
+               : mr_error_set(MR_EMISUSE, "%s: %s: this merge is finished", call, merge->path);
+}
+
 int mr_merge_step(struct mr_merge *merge)
 {
-    if (!merge->has_begin)
-        return 0;
-    int rc = check_room(merge);
+    int rc = check_open(merge, "mr_merge_step");
+    if (rc < 0 || !merge->has_begin)
+        return rc;
+    rc = check_room(merge);
     if (rc < 0)
         return rc;
     rc = parts_find(merge, false);
@@ -245,24 +260,31 @@ static struct mr_merge_stats stats_of(const struct mr_merge *merge)
     };
 }
 
+static int rest_put(struct mr_merge *merge)
+{
+    int rc = parts_find(merge, true);
+    if (rc < 0)
+        return rc;
+    rc = parts_read(merge, true);
+    return rc < 0 ? rc : notes_put(merge);
+}
+
 int mr_merge_finish(struct mr_merge *merge, struct mr_merge_stats *out_stats)
 {
     struct mr_merge_stats stats;
     struct stat st;
-    int rc = out_stats ? mr_info_check("merge_stats", out_stats, sizeof stats) : 0;
+    int rc = check_open(merge, "mr_merge_finish");
     if (rc < 0)
         return rc;
-    rc = parts_find(merge, true);
+    rc = out_stats ? mr_info_check("merge_stats", out_stats, sizeof stats) : 0;
     if (rc < 0)
         return rc;
-    rc = parts_read(merge, true);
-    if (rc < 0)
-        return rc;
-    rc = notes_put(merge);
-    if (rc < 0)
-        return rc;
+    rc = rest_put(merge);
     stats = stats_of(merge);
-    rc = mr_store_finish(merge->store);
+    if (rc == 0)
+        rc = mr_store_finish(merge->store);
+    else
+        mr_store_abandon(merge->store);
     merge->store = NULL;
     if (rc < 0)
         return rc;

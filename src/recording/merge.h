@@ -11,6 +11,7 @@
 struct mr_merge_late {
     uint64_t chunk; /* where it begins */
     uint32_t from;
+    enum mr_part_type type;
 };
 
 struct mr_merge_part {

@@ -62,6 +62,11 @@ static bool names_to_stores(struct look *look, enum mr_part_type type, void *rec
     return true;
 }
 
+static bool may_have_devices(const struct mr_merge_part *part)
+{
+    return part->header.traced & (MR_TRACE_CUDA | MR_TRACE_CUDA_LIGHT);
+}
+
 /* Is there all that this record's row takes from others? */
 static bool is_ready(const struct look *look, enum mr_part_type type, const void *record)
 {
@@ -73,7 +78,7 @@ static bool is_ready(const struct look *look, enum mr_part_type type, const void
         return sync->context == UINT32_MAX ||
                mr_map_find(&look->part->process->contexts, sync->context);
     if (type == MR_PART_METRIC)
-        return metric->device == UINT32_MAX ||
+        return metric->device == UINT32_MAX || !may_have_devices(look->part) ||
                mr_map_find(&look->part->process->gpus, metric->device);
     return true;
 }
@@ -84,7 +89,7 @@ static int wait_for_end(struct look *look, enum mr_part_type type, uint32_t from
     if (mr_grow(part->path, &part->late, &part->late_capacity, part->n_late + 1,
                 sizeof(*part->late)) < 0)
         return -ENOMEM;
-    part->late[part->n_late++] = (struct mr_merge_late){look->reader->chunk_at, from};
+    part->late[part->n_late++] = (struct mr_merge_late){look->reader->chunk_at, from, type};
     part->late_types |= BIT(type) & WHO_TYPES;
     return 0;
 }
@@ -152,7 +157,7 @@ static int chunks_read(struct look *look)
 {
     enum mr_part_type type;
     int rc;
-    while ((rc = mr_part_next(look->reader, UINT32_MAX, &type)) == 1) {
+    while ((rc = mr_part_next(look->reader, &type)) == 1) {
         rc = look->part->late_types & BIT(type) ? wait_for_end(look, type, 0)
                                                 : chunk_read(look, type, 0);
         if (rc < 0)
@@ -166,10 +171,13 @@ static int late_read(struct look *look, uint32_t types)
 {
     enum mr_part_type type;
     for (uint64_t i = 0; i < look->part->n_late; i++) {
-        mr_part_seek(look->reader, look->part->late[i].chunk);
-        int rc = mr_part_next(look->reader, UINT32_MAX, &type);
-        if (rc == 1 && types & BIT(type))
-            rc = chunk_read(look, type, look->part->late[i].from);
+        const struct mr_merge_late *late = &look->part->late[i];
+        if (!(types & BIT(late->type)))
+            continue;
+        mr_part_seek(look->reader, late->chunk);
+        int rc = mr_part_next(look->reader, &type);
+        if (rc == 1 && type == late->type)
+            rc = chunk_read(look, type, late->from);
         if (rc < 0)
             return rc;
     }

@@ -22,6 +22,7 @@ static int64_t take(struct mr_part_reader *reader, void *out, size_t n)
                 break;
             reader->at = 0;
             reader->have = (size_t)got;
+            reader->buffer_at = reader->offset;
         }
         size_t some = MR_MIN(n - done, reader->have - reader->at);
         memcpy((char *)out + done, reader->buffer + reader->at, some);
@@ -34,8 +35,8 @@ static int64_t take(struct mr_part_reader *reader, void *out, size_t n)
 
 static void skip_to(struct mr_part_reader *reader, uint64_t offset)
 {
-    uint64_t ahead = offset - reader->offset;
-    reader->at = ahead <= reader->have - reader->at ? reader->at + ahead : reader->have;
+    bool buffered = offset >= reader->buffer_at && offset - reader->buffer_at < reader->have;
+    reader->at = buffered ? (size_t)(offset - reader->buffer_at) : reader->have;
     reader->offset = offset;
 }
 
@@ -99,7 +100,7 @@ int mr_part_open(const char *path, struct mr_part_reader **out)
     rc = header_read(reader);
     if (rc <= 0)
         goto end;
-    mr_part_rewind(reader);
+    mr_part_seek(reader, reader->header.header_bytes);
     *out = reader;
     return 1;
 end:
@@ -118,19 +119,10 @@ void mr_part_close(struct mr_part_reader *reader)
     free(reader);
 }
 
-void mr_part_rewind(struct mr_part_reader *reader)
-{
-    reader->at = reader->have = 0;
-    reader->offset = reader->chunk_end = reader->header.header_bytes;
-    reader->left = 0;
-    reader->cut = reader->offset > reader->size;
-    reader->n_strange = 0;
-}
-
 void mr_part_seek(struct mr_part_reader *reader, uint64_t offset)
 {
-    reader->at = reader->have = 0;
-    reader->offset = reader->chunk_end = offset;
+    skip_to(reader, offset);
+    reader->chunk_end = offset;
     reader->left = 0;
 }
 
@@ -147,7 +139,7 @@ static int chunk_check(const struct mr_part_reader *reader, uint64_t offset)
     return 0;
 }
 
-int mr_part_next(struct mr_part_reader *reader, uint32_t types, enum mr_part_type *out)
+int mr_part_next(struct mr_part_reader *reader, enum mr_part_type *out)
 {
     static const struct mr_part_chunk nothing;
     for (;;) {
@@ -178,7 +170,7 @@ int mr_part_next(struct mr_part_reader *reader, uint32_t types, enum mr_part_typ
         reader->left = reader->chunk.n;
         bool known = reader->chunk.type != MR_PART_NONE && reader->chunk.type < MR_N_PART_TYPES;
         reader->n_strange += known ? 0 : reader->chunk.n;
-        if (known && (types >> reader->chunk.type & 1)) {
+        if (known) {
             *out = (enum mr_part_type)reader->chunk.type;
             return 1;
         }
@@ -187,7 +179,7 @@ int mr_part_next(struct mr_part_reader *reader, uint32_t types, enum mr_part_typ
 
 int mr_part_record(struct mr_part_reader *reader, struct mr_part_record *out)
 {
-    if (reader->left == 0)
+    if (reader->left == 0 || mr_part_has_text(reader->chunk.type))
         return 0;
     uint64_t next = reader->offset + reader->chunk.record_bytes;
     size_t own = mr_part_bytes(reader->chunk.type);

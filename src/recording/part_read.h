@@ -16,6 +16,7 @@ struct mr_part_reader {
     uint64_t offset; /* of the next byte that is taken */
     char *buffer;    /* what of the file comes next: [at, have) */
     size_t at, have;
+    uint64_t buffer_at;         /* where in the file the buffer begins */
     struct mr_part_chunk chunk; /* the present one */
     uint64_t chunk_end;
     uint64_t chunk_at;  /* where it begins */
@@ -43,18 +44,14 @@ struct mr_part_record {
 int mr_part_open(const char *path, struct mr_part_reader **out);
 void mr_part_close(struct mr_part_reader *reader);
 
-/* Back to the first chunk. */
-void mr_part_rewind(struct mr_part_reader *reader);
-
 /* To a chunk, whose beginning was a chunk_at or a chunk_end. */
 void mr_part_seek(struct mr_part_reader *reader, uint64_t offset);
 
-/* The next chunk whose type's bit is in `types` (1u << type). Returns 1; 0 at the end; MR_EFORMAT
- * or -errno. */
-int mr_part_next(struct mr_part_reader *reader, uint32_t types, enum mr_part_type *out);
+/* The next chunk of a known type. Returns 1; 0 at the end; MR_EFORMAT or -errno. */
+int mr_part_next(struct mr_part_reader *reader, enum mr_part_type *out);
 
-/* The next record of the chunk, not of those with texts. Returns 1; 0 when there is none left or
- * the file was cut; -errno. */
+/* The next record of the chunk. Returns 1; 0 when there is none left, the file was cut, or the
+ * chunk's records have texts; -errno. */
 int mr_part_record(struct mr_part_reader *reader, struct mr_part_record *out);
 
 /* The next string: its number, and its text in `text` of MR_PART_TEXT_BYTES. Returns as

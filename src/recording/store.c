@@ -92,7 +92,10 @@ static const struct mr_store_column *first_seldom(const struct mr_store_table *t
 static int insert_prepare(struct mr_store *store, const struct mr_store_table *table)
 {
     char insert[4096], values[1024];
-    int n = snprintf(insert, sizeof(insert), "INSERT INTO %s (", table->name), v = 0;
+    bool keyed = table->record == MR_PART_STACK; /* by a number of the recorder's */
+    int n = snprintf(insert, sizeof(insert), "INSERT %sINTO %s (", keyed ? "OR IGNORE " : "",
+                     table->name);
+    int v = 0;
     const char *between = "";
     for (const struct mr_store_column *column = table->columns; column->name; column++) {
         if (column == store->seldom[table->record])

@@ -117,6 +117,7 @@ struct mr_store {
     uint32_t *seen; /* inline texts: of each place the last one's mark; NULL: none came */
     uint32_t traced;
     uint64_t n_records, n_lost_timestamps, n_backwards, n_dropped;
+    uint64_t n_again; /* stacks whose number came before: left out */
 };
 
 /* A store in a temporary file (TMPDIR, else /var/tmp) that has no name. path: what is read, for

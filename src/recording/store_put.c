@@ -215,7 +215,10 @@ static int row_put(struct mr_store *store, enum mr_part_type type, const void *r
         if (rc != SQLITE_OK)
             return mr_store_error(store, table->name);
     }
-    return mr_store_step(store, statement);
+    int rc = mr_store_step(store, statement);
+    if (rc == 0 && type == MR_PART_STACK)
+        store->n_again += sqlite3_changes(store->db) == 0;
+    return rc;
 }
 
 /* Rows that say what a domain or a category is called, once for each. */

@@ -59,18 +59,27 @@ static void check_refused(int rc)
         abort();
 }
 
+static int read_one(struct mr_part_reader *reader, enum mr_part_type type)
+{
+    static char text[MR_PART_TEXT_BYTES];
+    struct mr_part_record record;
+    struct mr_part_range range;
+    uint32_t id;
+    size_t bytes;
+    if (type == MR_PART_STRING)
+        return mr_part_string(reader, &id, text, &bytes);
+    if (type == MR_PART_RANGE_TEXT)
+        return mr_part_range_text(reader, &range, text, &bytes);
+    return mr_part_record(reader, &record);
+}
+
 /* [out] n: of its records and strings. Returns 1, 0 or what refused it. */
 static int read_chunks(struct mr_part_reader *reader, uint64_t *n)
 {
-    static char text[MR_PART_TEXT_BYTES];
     enum mr_part_type type;
     int rc;
-    while ((rc = mr_part_next(reader, UINT32_MAX, &type)) == 1) {
-        struct mr_part_record record;
-        uint32_t id;
-        size_t bytes;
-        while ((rc = type == MR_PART_STRING ? mr_part_string(reader, &id, text, &bytes)
-                                            : mr_part_record(reader, &record)) == 1)
+    while ((rc = mr_part_next(reader, &type)) == 1) {
+        while ((rc = read_one(reader, type)) == 1)
             ++*n;
         if (rc < 0)
             return rc;

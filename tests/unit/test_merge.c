@@ -257,6 +257,38 @@ static void test_flipped(void **state)
     free(part.data);
 }
 
+/* A stack whose number came before does not cost the others, nor the rest. */
+static void test_stack_again(void **state)
+{
+    (void)state;
+    struct bytes b = {0};
+    const struct mr_part_stack stacks[] = {
+        {1, 0, 1, 1, 10}, {2, 1, 1, 1, 11}, {0x1000001, 0, 1, 1, 12}, {3, 1, 1, 1, 13}};
+    const struct mr_part_sample sample = {1500, 1600, 0, 3, 70, 1, 0};
+    add_header(&b, 70, 1000);
+    add_string(&b, 1, "f");
+    add_chunk(&b, MR_PART_STACK, stacks, 4, sizeof(stacks[0]));
+    add_chunk(&b, MR_PART_SAMPLE, &sample, 1, sizeof(sample));
+    write_part("a.part", &b);
+    struct mr_recording *r = merged(NULL);
+    assert_int_equal(r->n_notes, 1);
+    assert_non_null(strstr(r->strings[r->notes[0].text], "1 Python stacks"));
+    mr_recording_close(r);
+    sqlite3 *db;
+    sqlite3_stmt *sum;
+    assert_int_equal(sqlite3_open(out, &db), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_prepare_v2(db, "SELECT count(*), sum(line) FROM MILLRACE_STACKS", -1, &sum, NULL),
+        SQLITE_OK);
+    assert_int_equal(sqlite3_step(sum), SQLITE_ROW);
+    assert_int_equal(sqlite3_column_int(sum, 0), 3);
+    assert_int_equal(sqlite3_column_int(sum, 1), 34);
+    sqlite3_finalize(sum);
+    sqlite3_close(db);
+    remove_parts();
+    free(b.data);
+}
+
 static void test_strange(void **state)
 {
     (void)state;
@@ -371,10 +403,11 @@ static void test_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_processes),  cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_damaged),    cmocka_unit_test(test_flipped),
-        cmocka_unit_test(test_strange),    cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_many_names), cmocka_unit_test(test_full),
+        cmocka_unit_test(test_processes),   cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_damaged),     cmocka_unit_test(test_flipped),
+        cmocka_unit_test(test_strange),     cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_many_names),  cmocka_unit_test(test_full),
+        cmocka_unit_test(test_stack_again),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -7,6 +7,7 @@
 #include "recording_make.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <millrace/profile.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
@@ -436,12 +437,38 @@ static void test_damaged(void **state)
     free(part.data);
 }
 
+/* What is finished, whether it went well or not, takes no more. */
+static void test_finished(void **state)
+{
+    (void)state;
+    struct mr_merge *merge;
+    write_begin();
+    for (int bad = 0; bad < 2; bad++) {
+        unlink(live);
+        ok(mr_merge_open(folder, live, 0, &merge));
+        char path[128];
+        part_path(path, 0);
+        if (bad)
+            assert_int_equal(close(creat(path, 0600)) | truncate(path, 100), 0); /* zeros */
+        assert_int_equal(mr_merge_finish(merge, NULL), bad ? MR_EFORMAT : 0);
+        assert_int_equal(mr_merge_step(merge), MR_EMISUSE);
+        assert_non_null(strstr(mr_last_error(), "live.sqlite"));
+        assert_int_equal(mr_merge_finish(merge, NULL), MR_EMISUSE);
+        mr_merge_close(merge);
+        assert_int_equal(access(live, F_OK), bad ? -1 : 0);
+        unlink(path);
+    }
+    assert_int_equal(mr_merge_step(NULL), MR_EMISUSE);
+    assert_int_equal(mr_merge_finish(NULL, NULL), MR_EMISUSE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same),
         cmocka_unit_test(test_texts),
         cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_finished),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -9,11 +9,12 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-/* Beside CUDA in one process: far from the numbers of its GPUs and its calls. */
+/* Beside CUDA in one process, which may come later: far from the numbers of its calls, and of its
+ * GPUs if it is there. */
 #define BEHIND_GPUS  64u
 #define BEHIND_CALLS 0x40000000u
 
-static atomic_uint n_calls, first_call;
+static atomic_uint n_calls;
 
 uint32_t mr_sim_rows_first(void)
 {
@@ -21,7 +22,6 @@ uint32_t mr_sim_rows_first(void)
     if (!cuda)
         return 0;
     dlclose(cuda);
-    atomic_store(&first_call, BEHIND_CALLS);
     return BEHIND_GPUS;
 }
 
@@ -33,8 +33,7 @@ struct sim_call mr_sim_call_begin(const char *name)
         return call;
     call.name = name;
     call.start_ns = mr_time_ns();
-    call.correlation =
-        atomic_load(&first_call) + 1 + atomic_fetch_add(&n_calls, 1) % (BEHIND_CALLS - 1);
+    call.correlation = BEHIND_CALLS + 1 + atomic_fetch_add(&n_calls, 1) % (BEHIND_CALLS - 1);
     return call;
 }
 

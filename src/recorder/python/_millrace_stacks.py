@@ -16,7 +16,7 @@ import time
 
 _LONGEST_NS = 250_000_000  # of a record: a killed process loses at most this much more
 _DEEPEST = 256  # frames of a stack; it loses its outermost ones
-_REMEMBERED = 20_000  # whole stacks that are found at once
+_REMEMBERED = 20_000  # whole stacks that are found at once, and places in code
 _SEVERAL = b"the program has several Python interpreters"
 _sleep, _now, _start = time.sleep, time.monotonic_ns, _thread.start_new_thread
 _cpu_clock, _clock = time.pthread_getcpuclockid, time.clock_gettime_ns
@@ -88,8 +88,9 @@ class _Sampler:
                         self._look(own)
                     elif self._spans:
                         self._end_all()
-        except Exception:  # the program comes first
+        except Exception as error:  # the program comes first
             self._over = True
+            self._recorder.none(f"sampling ended early: {error!r}".encode("utf-8", "replace"))
 
     def finish(self):
         """Writes what is open; at the end of the interpreter."""
@@ -164,9 +165,11 @@ class _Sampler:
             stack = self._stacks.get(at)
             if stack is None:
                 stack = self._stacks[at] = self._recorder.stack(*at)
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        self._known[key] = stack
+        if max(len(self._known), len(self._places)) >= _REMEMBERED:
+            self._known.clear()  # with the places: its keys hold ids of their codes
+            self._places.clear()
+        else:
+            self._known[key] = stack
         return stack
 
 
