@@ -144,7 +144,7 @@ def stands_still(mpi, variable, rank):
     start = time.monotonic()
     _, errors = process.communicate(timeout=LIMIT)
     assert process.returncode == 4, (process.returncode, errors)
-    assert f"rank {rank} (" in errors and "did not come; the last that it said" in errors, errors
+    assert f"rank {rank} (" in errors and "did not come; last report" in errors, errors
     return time.monotonic() - start
 
 
