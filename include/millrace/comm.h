@@ -62,10 +62,10 @@ static inline void mr_comm_opts_init(struct mr_comm_opts *opts)
  * opts: used only during this call.
  * [out] out: on success; free it with mr_comm_close().
  * Returns 0, MR_EOPTION (on every rank: the ranks' configurations differ, with the differences of
- * the first three ranks that have some, 511 bytes of them at most; or on this one: no such engine, a
- * wrong time limit, a malformed config), MR_EUNSUPPORTED (no MPI library, with the names that were
- * tried; or the library that was found does not know of the launcher's ranks), MR_EPEER (a rank did
- * not come), MR_EMISUSE (NULL, a wrong size, a second communicator), -ENOMEM.
+ * the first three ranks that have some, 511 bytes of them at most; or on this one: no such engine,
+ * a wrong time limit, a malformed config), MR_EUNSUPPORTED (no MPI library, with the names that
+ * were tried; or the library that was found does not know of the launcher's ranks), MR_EPEER (a
+ * rank did not come), MR_EMISUSE (NULL, a wrong size, a second communicator), -ENOMEM.
  */
 MR_API int mr_comm_open(const struct mr_comm_opts *opts, struct mr_comm **out);
 

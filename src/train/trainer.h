@@ -102,8 +102,8 @@ void mr_train_leaves_test_begin(struct mr_trainer *t);
 int mr_train_leaves_test(struct mr_trainer *t, const struct mr_batch *b,
                          const struct mr_net_batch *batch, uint64_t index);
 int mr_train_leaves_test_end(struct mr_trainer *t, struct mr_net_totals *out);
-/* Where a loss that all ranks know to be bad came from; all call it. text: what this rank knows, "":
- * nothing. [out] text: on rank 0 what the first rank knows that does. Returns 0 or MR_EPEER. */
+/* Where a loss that all ranks know to be bad came from; all call it. text: what this rank knows,
+ * "": nothing. [out] text: on rank 0 what the first rank knows that does. Returns 0 or MR_EPEER. */
 int mr_train_leaves_where(struct mr_trainer *t, char *text, size_t bytes);
 void mr_train_phase(const struct mr_trainer *t, const char *what); /* for errors on other ranks */
 
