@@ -273,7 +273,7 @@ static const struct cli_note examples[] = {
      "a perceptron, up to a test accuracy"},
     {"millrace train mnist/ --checkpoint run.safetensors --checkpoint-every 30s --resume",
      "starts, or continues after it was killed"},
-    {"mpirun -n 4 millrace train mnist/ --batch-size 256 --leaves 8",
+    {"mpirun -n 4 millrace train mnist/ --batch-size 256 --leaves 8 --device cpu",
      "on four processes; the same parameters as on one, two or eight"},
     {NULL, NULL},
 };

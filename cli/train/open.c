@@ -2,6 +2,7 @@
 #include "train/train.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,19 +85,50 @@ static void warn_of_softmax(const struct train *t)
                  "learn slowly");
 }
 
-/* The processors are for all ranks of this machine. */
-static void share_machine(const struct train_ranks *r, struct mr_trainer_opts *to)
+/* The processors of this machine, and the cgroup's quota, are for all its ranks. A rank that the
+ * launcher bound to processors has these to itself. */
+static uint32_t own_processors(uint32_t ranks)
 {
-    uint32_t threads = (uint32_t)mr_cpu_count();
+    enum { MOST = 512 };
+    struct mr_cpu_info cpu = {.size = sizeof cpu};
+    if (mr_cpu_query(&cpu) < 0)
+        return 1;
+    uint32_t n = (uint32_t)cpu.online / ranks, quota = (uint32_t)ceil(cpu.quota) / ranks;
+    if ((uint32_t)cpu.affinity < n)
+        n = (uint32_t)cpu.affinity;
+    if (cpu.quota > 0 && quota < n)
+        n = quota;
+    return n < 1 ? 1 : n > MOST ? MOST : n;
+}
+
+static void share_machine(const struct train_ranks *r, struct mr_trainer_opts *to,
+                          struct mr_loader_opts *loader)
+{
     to->comm = r->comm;
-    if (r->comm && to->threads == 0 && r->place.local_world > 1)
-        to->threads = threads > r->place.local_world ? threads / r->place.local_world : 1;
+    if (!r->comm || r->place.local_world < 2)
+        return;
+    uint32_t n = own_processors(r->place.local_world);
+    to->threads = to->threads ? to->threads : n;
+    loader->workers = loader->workers ? loader->workers : n;
+}
+
+/* Without leaves each number of ranks has sums of its own. */
+static void warn_of_world(const struct train *t, const struct mr_checkpoint *from)
+{
+    const char *was = from ? mr_checkpoint_get(from, "world") : NULL;
+    uint32_t world = t->ranks ? t->ranks->place.world : 1;
+    if (was && t->opts->leaves <= 1 && strtoul(was, NULL, 10) != world)
+        cli_warn(
+            "%s: written by %s rank%s, and this run has %u: its last bits differ from those of "
+            "a run that never stopped; with --leaves they would not",
+            t->opts->checkpoint, was, strcmp(was, "1") == 0 ? "" : "s", world);
 }
 
 int train_open(struct train *t, struct train_data *data, const struct train_opts *opts,
                const struct mr_checkpoint *from)
 {
     struct mr_trainer_opts to;
+    struct mr_loader_opts loader = opts->loader;
     char *config = NULL;
     *t = (struct train){
         .data = data, .ranks = data->ranks, .opts = opts, .start_ns = data->start_ns};
@@ -116,12 +148,14 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
     to.config = config;
     to.leaves = (uint32_t)opts->leaves;
     if (t->ranks)
-        share_machine(t->ranks, &to);
+        share_machine(t->ranks, &to, &loader);
+    to.loader = &loader;
     rc = mr_trainer_create(data->pipe.dev, data->pipe.ds, data->test, &to, &t->trainer);
     free(config);
     if (rc < 0)
         return rc;
     warn_of_softmax(t);
+    warn_of_world(t, from);
     return mr_trainer_query(t->trainer, &t->info);
 }
 

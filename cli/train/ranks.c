@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { COMM_AUTO, COMM_NONE, COMM_MPI };
@@ -104,14 +105,24 @@ static int open_comm(struct train_ranks *r, const struct train_opts *o, const ch
     opts.config = config;
     int rc = mr_comm_open(&opts, &r->comm);
     free(config);
+    if (rc == MR_EPEER) { /* what MPI does at exit may wait for the others */
+        cli_error(rc);
+        fflush(NULL);
+        _exit(CLI_PEER);
+    }
     if (rc == MR_EOPTION && r->place.rank > 0) /* rank 0 has the same error */
         return CLI_MISUSED;
-    return rc < 0 ? cli_error(rc) : CLI_OK;
+    if (rc < 0)
+        return cli_error(rc);
+    mr_comm_phase(r->comm, "opens its data");
+    return CLI_OK;
 }
 
 int train_ranks_open(struct train_ranks *r, const struct train_opts *o, const char *dataset)
 {
-    *r = (struct train_ranks){.place = {.size = sizeof r->place, .world = 1}, .errors = -1};
+    *r = (struct train_ranks){.place = {.size = sizeof r->place, .world = 1},
+                              .timeout_ns = o->comm_timeout,
+                              .errors = -1};
     if (o->comm == COMM_NONE)
         return CLI_OK;
     int rc = mr_place_query(&r->place);
@@ -163,10 +174,12 @@ static bool look(char *const *texts, uint32_t world)
 
 int train_ranks_agree(struct train_ranks *r, int code, const struct train *t)
 {
+    static double failed[2]; /* stays in use after an error: comm.h */
     char mine[1100], **texts;
-    double failed[2] = {code != CLI_OK, code == CLI_MISUSED};
-    if (!r->comm)
+    if (!r->comm || r->place.world == 1)
         return code;
+    failed[0] = code != CLI_OK;
+    failed[1] = code == CLI_MISUSED;
     if (code == CLI_OK)
         snprintf(mine, sizeof mine, "= %016" PRIx64 " at step %" PRIu64, hash(t), t->info.step);
     else
@@ -179,8 +192,17 @@ int train_ranks_agree(struct train_ranks *r, int code, const struct train *t)
     if (rc == 0)
         rc = mr_comm_sum(r->comm, failed, failed, 2, MR_F64, MR_SUM_FAST);
     if (rc < 0)
-        return train_ranks_close(r, CLI_PEER, true);
+        return train_ranks_close(r, cli_error(rc), true);
     return failed[1] > 0 ? CLI_MISUSED : failed[0] > 0 ? CLI_FAILED : CLI_OK;
+}
+
+/* Rank 0 may have the same error, and then ends this process. */
+static void wait_for_rank_0(uint64_t timeout_ns)
+{
+    const uint64_t second = 1000000000, half = timeout_ns / 2;
+    const uint64_t ns = half < 3 * second ? half : 3 * second;
+    const struct timespec t = {(time_t)(ns / second), (long)(ns % second)};
+    nanosleep(&t, NULL);
 }
 
 int train_ranks_close(struct train_ranks *r, int code, bool running)
@@ -196,14 +218,14 @@ int train_ranks_close(struct train_ranks *r, int code, bool running)
     }
     mr_comm_stats(r->comm, &stats);
     bool silent = r->errors >= 0;
-    if (rc == 0 && silent) /* rank 0 may have the same error, and then ends this process */
-        sleep(3);
+    if (rc != MR_EPEER && silent)
+        wait_for_rank_0(r->timeout_ns);
     be_loud(r);
-    if (rc == 0 && silent)
+    if (rc != MR_EPEER && silent)
         cli_fail("rank %u: %s", r->place.rank, cli_first_error());
-    else if (rc < 0 && silent && stats.rank == stats.speaker)
+    else if (silent && stats.rank == stats.speaker)
         cli_error(rc);
-    mr_comm_abort(r->comm, rc < 0 ? CLI_PEER : code);
+    mr_comm_abort(r->comm, rc == MR_EPEER ? CLI_PEER : code == CLI_OK ? CLI_FAILED : code);
     return code;
 }
 

@@ -52,7 +52,7 @@ static int after_step(struct train *t, bool last)
         rc = last ? end_epoch(t) : train_log_steps(t);
     if (rc < 0)
         return rc;
-    bool together = t->ranks && t->ranks->comm; /* then all ranks end after the same step */
+    bool together = t->ranks && t->ranks->place.world > 1; /* all ranks end after the same step */
     if (cli_interrupted() && together)
         mr_trainer_ask_stop(t->trainer);
     t->end = cli_interrupted() && !together ? TRAIN_INTERRUPTED : (enum train_end)t->info.end;

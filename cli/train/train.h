@@ -72,6 +72,7 @@ enum train_end {
 struct train_ranks {
     struct mr_comm *comm;
     struct mr_place place;
+    uint64_t timeout_ns;
     int errors; /* standard error, of ranks that print nothing; -1: it is where it was */
 };
 

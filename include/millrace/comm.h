@@ -17,8 +17,9 @@
  * Collective calls (open, close, sum, collect) are made by all ranks in the same order. One that
  * lasts longer than the time limit ends in MR_EPEER on every rank that waits; the text names the
  * ranks that did not come and what they did last (mr_comm_phase()). After that, and after any other
- * failed collective call, all calls return the same error again: end the process with
- * mr_comm_abort().
+ * failed collective call, all collective calls and mr_comm_check() return the same error again: end
+ * the process with mr_comm_abort(). After MR_EPEER, in and out stay in use until the process ends:
+ * messages may still be on their way. Do not free them.
  *
  * With MPI: one communicator a process, and once: MPI cannot be initialized again. A program that
  * uses MPI itself keeps off the tags 7701 to 7704 of MPI_COMM_WORLD and initializes MPI with
@@ -61,10 +62,10 @@ static inline void mr_comm_opts_init(struct mr_comm_opts *opts)
  * opts: used only during this call.
  * [out] out: on success; free it with mr_comm_close().
  * Returns 0, MR_EOPTION (on every rank: the ranks' configurations differ, with the differences of
- * the first three ranks that have some; or on this one: no such engine, a wrong time limit, a
- * malformed config), MR_EUNSUPPORTED (no MPI library, with the names that were tried; or the
- * library that was found does not know of the launcher's ranks), MR_EPEER (a rank did not come),
- * MR_EMISUSE (NULL, a wrong size, a second communicator), -ENOMEM.
+ * the first three ranks that have some, 511 bytes of them at most; or on this one: no such engine,
+ * a wrong time limit, a malformed config), MR_EUNSUPPORTED (no MPI library, with the names that
+ * were tried; or the library that was found does not know of the launcher's ranks), MR_EPEER (a
+ * rank did not come), MR_EMISUSE (NULL, a wrong size, a second communicator), -ENOMEM.
  */
 MR_API int mr_comm_open(const struct mr_comm_opts *opts, struct mr_comm **out);
 
@@ -72,7 +73,8 @@ MR_API int mr_comm_open(const struct mr_comm_opts *opts, struct mr_comm **out);
 MR_API void mr_comm_close(struct mr_comm *comm);
 
 enum mr_sum_order {
-    MR_SUM_FAST, /* as the engine likes: the same bits on all ranks, others for another world */
+    /* The engine chooses the order: the same bits on all ranks, others for another world. */
+    MR_SUM_FAST,
     /* A fixed binary tree: rank r and r + world / 2 first, then a quarter, ... With the same tree
      * over what each rank adds up itself, the bits do not depend on the number of ranks. The world
      * is a power of two. */
@@ -102,7 +104,7 @@ MR_API int mr_comm_collect(struct mr_comm *comm, const char *mine, uint32_t root
  * what: constant text, at most 47 bytes of it are used. */
 MR_API void mr_comm_phase(struct mr_comm *comm, const char *what);
 
-/* Does it still work? Does not block. Returns 0, or the error that a collective call had. */
+/* Returns the first error of a collective call, or 0. Does not block. */
 MR_API int mr_comm_check(struct mr_comm *comm);
 
 struct mr_comm_stats {
@@ -122,8 +124,8 @@ MR_API int mr_comm_stats(const struct mr_comm *comm, struct mr_comm_stats *out);
 
 /*
  * Ends the processes of all ranks, for a rank that cannot go on: the launcher is told, and this
- * call does not return. Ranks other than the speaker wait a second first, so that it can print what
- * is wrong.
+ * call does not return. It waits 0.3 s first, so that the launcher passes on what was printed, and
+ * ranks other than the speaker wait a second more.
  * status: exit status, 1 to 125. comm: after "alone" or NULL this process alone exits.
  */
 MR_API void mr_comm_abort(struct mr_comm *comm, int status);

@@ -77,13 +77,15 @@ struct mr_trainer_opts {
     /* mr_time_ns() at the start of the run, from which seconds count; 0 (default): now. */
     uint64_t start_ns;
     /* The ranks that train together, on "cpu"; it must outlive the trainer. NULL (default): this
-     * process alone. batch_size is then of all ranks together, and every rank creates the same
-     * trainer, and makes the same calls. mr_trainer_save() writes on rank 0 alone. */
+     * process alone. batch_size is then of all ranks together. mr_trainer_save() writes on rank 0
+     * alone. The other calls that compute are collective: every rank creates the same trainer, and
+     * makes the same calls of _step, _end_epoch, _epoch, _unfinished and _test. */
     struct mr_comm *comm;
     /* Parts of a batch, each with a pass of its own, whose gradients are added up by a fixed tree:
      * a power of two up to 1,024 that divides batch_size. On "cpu" the parameters then have the
      * same bits for any number of ranks that divides it. 0 (default): as many as ranks, added up as
-     * is fastest. Batch-norm has the statistics of a part. */
+     * is fastest; a checkpoint then goes on with another number of ranks, too, but with other bits.
+     * 1 is 0 with one rank. Batch-norm has the statistics of a part. */
     uint32_t leaves;
 };
 
@@ -95,7 +97,9 @@ static inline void mr_trainer_opts_init(struct mr_trainer_opts *opts)
 }
 
 /*
- * Creates a trainer with its net, optimizer, schedule and loaders, and restores opts->resume.
+ * Creates a trainer with its net, optimizer, schedule and loaders, and restores opts->resume. With
+ * opts->comm every rank does so; a rank where it fails tells the others (mr_comm_collect()), which
+ * else wait for it in their first step, or calls mr_comm_abort().
  * device: "cpu" or "cuda". test: the test set; NULL: none. The device and both data sets must
  * outlive the trainer. opts, its texts and opts->resume are used only during this call.
  * [out] out: on success; free it with mr_trainer_destroy().
@@ -134,13 +138,13 @@ struct mr_train_epoch {
  * Trains on one batch.
  * [out] last: 1 if it was the epoch's last batch; call mr_trainer_end_epoch() next.
  * Returns 1, 0 (the run is over; mr_trainer_info.end says why), MR_EFORMAT (labels out of range),
- * MR_EMISUSE (a loss that is not finite), MR_EPEER (a rank is missing: comm.h), or an error of the
- * loader.
+ * MR_EMISUSE (a loss that is not finite; with ranks, rank 0's text names the layer), MR_EPEER (a
+ * rank is missing: comm.h), or an error of the loader.
  */
 MR_API int mr_trainer_step(struct mr_trainer *t, int *last);
 
-/* Ends the run after the next step, on all ranks. One rank asks, for all: a step's sum tells the
- * others. Returns 0, MR_EMISUSE. */
+/* Ends the run on all ranks, after at most one more step. One rank asks, for all: a step's sum
+ * tells the others. Returns 0, MR_EMISUSE. */
 MR_API int mr_trainer_ask_stop(struct mr_trainer *t);
 
 /* Ends an epoch: runs the test set if there is one, adds the epoch to the history, and decides
@@ -153,12 +157,12 @@ MR_API int mr_trainer_end_epoch(struct mr_trainer *t, struct mr_train_epoch *out
 MR_API int mr_trainer_epoch(struct mr_trainer *t, struct mr_train_epoch *out);
 
 /* Measures the epoch so far without ending it, for a run that stops within an epoch.
- * test: 1: run the test set, if there is one. [out] out: when 1 is returned.
- * Returns 1, 0 (the epoch has no samples yet), or an error as mr_trainer_step(). */
+ * With ranks it is collective. test: 1: run the test set, if there is one. [out] out: when 1 is
+ * returned. Returns 1, 0 (the epoch has no samples yet), or an error as mr_trainer_step(). */
 MR_API int mr_trainer_unfinished(struct mr_trainer *t, int test, struct mr_train_epoch *out);
 
-/* Runs the test set once. [out] out: on success. Returns 0, MR_EMISUSE (there is no test set),
- * MR_EFORMAT, MR_EDEVICE, or an error of the loader. */
+/* Runs the test set once. With ranks it is collective. [out] out: on success. Returns 0, MR_EMISUSE
+ * (there is no test set), MR_EFORMAT, MR_EDEVICE, MR_EPEER, or an error of the loader. */
 MR_API int mr_trainer_test(struct mr_trainer *t, struct mr_train_sums *out);
 
 /* Writes a checkpoint. The file is replaced as a whole or not at all. Returns 0, -errno,

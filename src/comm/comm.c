@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <time.h>
 
 #define MINUTE_NS   60000000000u
 #define LEAST_NS    1000000u
@@ -79,6 +79,7 @@ static int enter(struct mr_comm *c, const char *call)
     if (c->failed)
         return mr_error_put(c->error);
     c->call = call;
+    c->call_ns = mr_time_ns();
     c->sequence++;
     return 0;
 }
@@ -93,22 +94,24 @@ static int leave(struct mr_comm *c, int rc)
     return rc;
 }
 
-/* [out] texts: on the root, one allocation. */
+/* [out] texts: on the root, one allocation. After MR_EPEER nothing is freed: messages may still be
+ * on their way. */
 static int collect(struct mr_comm *c, const char *mine, uint32_t root, char ***texts)
 {
-    uint64_t bytes = strlen(mine) + 1, most = 0;
+    c->mine_bytes = strlen(mine) + 1;
+    c->most_bytes = 0;
     uint64_t *each = calloc(c->world, sizeof *each);
     char *padded = NULL, *all = NULL;
-    int rc = each ? c->engine->gather(c, &bytes, sizeof bytes, root, each)
+    int rc = each ? c->engine->gather(c, &c->mine_bytes, sizeof c->mine_bytes, root, each)
                   : mr_error_nomem("comm", c->world * sizeof *each);
     if (rc < 0)
         goto end;
     for (uint32_t r = 0; r < c->world; r++)
-        most = MR_MAX(most, each[r]);
-    rc = c->engine->spread(c, &most, sizeof most, root);
+        c->most_bytes = MR_MAX(c->most_bytes, each[r]);
+    rc = c->engine->spread(c, &c->most_bytes, sizeof c->most_bytes, root);
     if (rc < 0)
         goto end;
-    const uint64_t slot = sizeof(char *) + most;
+    const uint64_t most = c->most_bytes, slot = sizeof(char *) + most;
     padded = calloc(1, most);
     if (c->rank == root)
         all = malloc(c->world * slot);
@@ -116,7 +119,7 @@ static int collect(struct mr_comm *c, const char *mine, uint32_t root, char ***t
         rc = mr_error_nomem("comm", c->world * most);
         goto end;
     }
-    memcpy(padded, mine, bytes);
+    memcpy(padded, mine, c->mine_bytes);
     char *at = all ? all + c->world * sizeof(char *) : NULL;
     rc = c->engine->gather(c, padded, most, root, at);
     if (rc < 0 || !all)
@@ -126,6 +129,12 @@ static int collect(struct mr_comm *c, const char *mine, uint32_t root, char ***t
         (*texts)[r] = at + r * most;
     all = NULL;
 end:
+    if (rc == MR_EPEER) {
+        c->left[0] = each;
+        c->left[1] = padded;
+        c->left[2] = all;
+        return rc;
+    }
     free(each);
     free(padded);
     free(all);
@@ -135,20 +144,20 @@ end:
 /* All ranks come to the same end. */
 static int compare_configs(struct mr_comm *c)
 {
-    char **texts = NULL, *differ = NULL, verdict[512] = "";
+    char **texts = NULL, *differ = NULL;
     int rc = collect(c, c->opts.config ? c->opts.config : "", 0, &texts);
     if (rc < 0)
         return rc;
     if (texts) {
         differ = mr_comm_differences(texts, c->world);
-        snprintf(verdict, sizeof verdict, "%s", differ ? differ : "(no memory to compare)");
+        snprintf(c->verdict, sizeof c->verdict, "%s", differ ? differ : "(no memory to compare)");
     }
     free(differ);
     free(texts);
-    rc = c->engine->spread(c, verdict, sizeof verdict, 0);
-    if (rc < 0 || !verdict[0])
+    rc = c->engine->spread(c, c->verdict, sizeof c->verdict, 0);
+    if (rc < 0 || !c->verdict[0])
         return rc;
-    return mr_error_set(MR_EOPTION, "comm: the ranks' configurations differ: %s", verdict);
+    return mr_error_set(MR_EOPTION, "comm: the ranks' configurations differ: %s", c->verdict);
 }
 
 int mr_comm_open(const struct mr_comm_opts *opts, struct mr_comm **out)
@@ -177,11 +186,12 @@ int mr_comm_open(const struct mr_comm_opts *opts, struct mr_comm **out)
     c->world = c->opts.place.world;
     mr_process_note(&c->process);
     c->call = "open";
-    rc = c->engine->open(c);
+    c->call_ns = mr_time_ns();
+    rc = leave(c, c->engine->open(c)); /* if it failed, close does not wait for the others again */
     if (rc < 0)
         goto fail;
     rc = compare_configs(c);
-    if (rc < 0 && rc != MR_EOPTION) /* that all ranks have alike, and leave together */
+    if (rc != MR_EOPTION) /* that all ranks have alike, and leave together */
         leave(c, rc);
     if (rc < 0)
         goto fail;
@@ -200,17 +210,15 @@ void mr_comm_close(struct mr_comm *c)
     struct mr_error_kept kept;
     mr_error_keep(0, &kept);
     c->call = "close";
+    c->call_ns = mr_time_ns();
     c->sequence++;
+    bool over = true;
     if (c->engine && mr_process_is(&c->process))
-        c->engine->close(c, c->failed == 0);
+        over = c->engine->close(c, c->failed == 0);
     mr_error_put(&kept);
     free(c->error);
-    free(c);
-}
-
-static bool is_power_of_two(uint32_t n)
-{
-    return n && (n & (n - 1)) == 0;
+    if (over)
+        free(c);
 }
 
 int mr_comm_sum(struct mr_comm *c, const void *in, void *out, uint64_t n, enum mr_dtype dtype,
@@ -219,7 +227,7 @@ int mr_comm_sum(struct mr_comm *c, const void *in, void *out, uint64_t n, enum m
     if (!c || (n && (!in || !out)) || (dtype != MR_F32 && dtype != MR_F64))
         return mr_error_set(MR_EMISUSE, "mr_comm_sum: expected a communicator, in, out, and f32 "
                                         "or f64");
-    if (order == MR_SUM_TREE && !is_power_of_two(c->world))
+    if (order == MR_SUM_TREE && !mr_comm_is_power_of_two(c->world))
         return mr_error_set(MR_EMISUSE,
                             "mr_comm_sum: %u ranks: expected a power of two for a sum by a tree",
                             c->world);
@@ -279,7 +287,9 @@ void mr_comm_abort(struct mr_comm *c, int status)
     if (!c)
         exit(status);
     fflush(NULL);
-    if (c->rank != c->speaker)
-        sleep(1);
+    /* Launchers lose what they have not passed on when a rank aborts. */
+    const struct timespec t = {c->rank != c->speaker, 300000000};
+    if (c->world > 1)
+        nanosleep(&t, NULL);
     c->engine->abort(c, status);
 }

@@ -17,12 +17,14 @@ struct mr_comm_engine {
     const char *name;
     /* Joins the ranks; sets impl and library. */
     int (*open)(struct mr_comm *c);
-    /* clean: no call failed, so the other ranks leave, too. impl may be NULL. */
-    void (*close)(struct mr_comm *c, bool clean);
+    /* clean: no call failed, so the other ranks leave, too. impl may be NULL. Returns false where
+     * messages are still on their way: then c and what it sends stay until the process ends. */
+    bool (*close)(struct mr_comm *c, bool clean);
     /* In place. The order is one that fits the world. */
     int (*sum)(struct mr_comm *c, void *data, uint64_t n, enum mr_dtype dtype,
                enum mr_sum_order order);
-    /* Blocks of `bytes` from every rank to the root. [out] all: there, world blocks. */
+    /* Blocks of `bytes` from every rank to the root. [out] all: there, world blocks. After MR_EPEER
+     * the engine may still read or write what any of these calls was given. */
     int (*gather)(struct mr_comm *c, const void *mine, uint64_t bytes, uint32_t root, void *all);
     /* A block from the root to every rank. */
     int (*spread)(struct mr_comm *c, void *data, uint64_t bytes, uint32_t root);
@@ -40,12 +42,22 @@ struct mr_comm {
     uint32_t rank, world;
     uint64_t sequence; /* collective calls begun */
     const char *call;  /* the one that runs, for errors: "sum" */
+    uint64_t call_ns;  /* when it began: the time limit is for the whole call */
     char library[64];
     uint64_t sums, bytes, ns;
     uint32_t speaker;
     int failed; /* the first error; 0: none */
     struct mr_error_kept *error;
+    /* What collective calls send of their own, not on the stack: see gather. */
+    uint64_t mine_bytes, most_bytes;
+    void *left[3]; /* blocks of a collect() that ended in MR_EPEER */
+    char verdict[512];
 };
+
+static inline bool mr_comm_is_power_of_two(uint64_t n)
+{
+    return n && (n & (n - 1)) == 0;
+}
 
 /* x += y. */
 void mr_comm_add(void *x, const void *y, uint64_t n, enum mr_dtype dtype);

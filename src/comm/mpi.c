@@ -100,15 +100,14 @@ static int take_memory(struct mr_comm *c)
 static int exchange_names(struct mr_comm *c)
 {
     struct mr_mpi_ranks *r = ranks(c);
-    char mine[64] = "";
-    gethostname(mine, sizeof mine - 1);
+    gethostname(r->mine, sizeof r->mine - 1);
     for (uint32_t i = 0; i < c->world; i++)
         snprintf(r->node[i], sizeof r->node[i], "node unknown");
     int rc = mr_mpi_listen(c);
     if (rc < 0)
         return rc;
-    rc = gather(c, mine, sizeof mine, 0, r->node);
-    return rc < 0 ? rc : spread(c, r->node, c->world * sizeof mine, 0);
+    rc = gather(c, r->mine, sizeof r->mine, 0, r->node);
+    return rc < 0 ? rc : spread(c, r->node, c->world * sizeof r->mine, 0);
 }
 
 static int open_mpi(struct mr_comm *c)
@@ -123,11 +122,8 @@ static int open_mpi(struct mr_comm *c)
         return mr_error_set(MR_EMISUSE, "comm: MPI was used by this process before: expected one "
                                         "communicator a process");
     rc = mr_mpi_start(&r->mpi, c->opts.timeout_ns, &r->ours);
-    if (rc < 0) {
-        c->failed = rc; /* MPI may be half started: it is left alone */
-        mr_error_keep(rc, c->error);
+    if (rc < 0) /* MPI may be half started: it is left alone */
         return rc;
-    }
     rc = check_world(c);
     if (rc < 0)
         return rc;
@@ -206,25 +202,36 @@ static void phase(struct mr_comm *c, const char *what)
     mr_mpi_poll_phases(c);
 }
 
-/* All come here first: those that do not must not keep the others in MPI_Finalize(). */
-static void close_mpi(struct mr_comm *c, bool clean)
+/* All come first: those that do not must not keep the others in MPI_Finalize(). Returns whether no
+ * request is open. */
+static bool leave(struct mr_comm *c, bool clean)
 {
     struct mr_mpi_ranks *r = ranks(c);
-    double zero = 0;
+    if (!r->answered) /* nothing was sent yet */
+        return true;
+    if (!clean || reduce(c, &r->zero, 1, MR_F64) < 0)
+        return false;
+    bool over = mr_mpi_deaf(c);
+    if (!r->ours)
+        return over;
+    r->mpi.Finalize();
+    return true;
+}
+
+static bool close_mpi(struct mr_comm *c, bool clean)
+{
+    struct mr_mpi_ranks *r = ranks(c);
     if (!r)
-        return;
-    if (r->answered && clean && reduce(c, &zero, 1, MR_F64) == 0) {
-        if (c->world > 1)
-            mr_mpi_deaf(c);
-        if (r->ours)
-            r->mpi.Finalize();
-    }
+        return true;
+    if (!leave(c, clean)) /* the memory is left: MPI may still read and write it */
+        return false;
     free(r->node);
     free(r->answers);
     free(r->answered);
     free(r->room);
     free(r);
     c->impl = NULL;
+    return true;
 }
 
 static void end(struct mr_comm *c, int status)

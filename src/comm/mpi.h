@@ -13,8 +13,7 @@ typedef uintptr_t mr_mpi_handle;
 
 struct mr_mpi {
     void *so;
-    const char *abi; /* "Open MPI", "MPICH", "MPI 5 ABI" */
-    char name[256];  /* of the file that was opened */
+    char name[256]; /* of the file that was opened */
     mr_mpi_handle world, f32, f64, byte, op_sum, errors_return;
     void *in_place, *status_ignore;
     int any_source, serialized;
@@ -41,7 +40,6 @@ enum { MR_MPI_TAG_DATA = 7701, MR_MPI_TAG_BLOCK, MR_MPI_TAG_PHASE, MR_MPI_TAG_HE
 
 /* What a rank tells the next one of itself. */
 struct mr_mpi_phase {
-    uint64_t sequence; /* collective calls begun */
     char what[MR_COMM_PHASE];
 };
 
@@ -61,8 +59,9 @@ struct mr_mpi_slot {
 
 struct mr_mpi_ranks {
     struct mr_mpi mpi;
-    bool ours; /* MPI is initialized by us, and finalized */
-    char (*node)[64];
+    bool ours;                  /* MPI is initialized by us, and finalized */
+    char mine[64], (*node)[64]; /* hosts: of this rank; of each */
+    double zero;                /* for the sum in which all leave */
     /* Phases: to the next rank, from the one before. */
     struct mr_mpi_slot phase_out, phase_in;
     struct mr_mpi_phase said, heard, before; /* being sent; being received; the latest */
@@ -89,6 +88,7 @@ int mr_mpi_failed(struct mr_comm *c, int code, const char *call);
 void mr_mpi_poll_phases(struct mr_comm *c);
 /* Receives for phases and for who is here. */
 int mr_mpi_listen(struct mr_comm *c);
-void mr_mpi_deaf(struct mr_comm *c); /* takes them back */
+/* Takes them back. Returns whether no request of phases is open. */
+bool mr_mpi_deaf(struct mr_comm *c);
 
 #endif

@@ -19,7 +19,6 @@ static void *get(const struct mr_mpi *m, const char *symbol)
 
 static void set_open_mpi(struct mr_mpi *m)
 {
-    m->abi = "Open MPI";
     m->world = (mr_mpi_handle)get(m, "ompi_mpi_comm_world");
     m->f32 = (mr_mpi_handle)get(m, "ompi_mpi_float");
     m->f64 = (mr_mpi_handle)get(m, "ompi_mpi_double");
@@ -35,7 +34,6 @@ static void set_open_mpi(struct mr_mpi *m)
 /* MPICH, Intel MPI, MVAPICH, Cray MPICH: one ABI since 2014. */
 static void set_mpich(struct mr_mpi *m)
 {
-    m->abi = "MPICH";
     m->world = 0x44000000;
     m->f32 = 0x4c00040a;
     m->f64 = 0x4c00080b;
@@ -48,10 +46,9 @@ static void set_mpich(struct mr_mpi *m)
     m->serialized = 2;
 }
 
-/* MPI 5.0's own, by the MPI Forum's header. No library of it was at hand: this table is untried. */
+/* MPI 5.0's own, by the MPI Forum's header. This is untested: no library of it was at hand. */
 static void set_standard(struct mr_mpi *m)
 {
-    m->abi = "MPI 5 ABI";
     m->world = 0x101;
     m->f32 = 0x210;
     m->f64 = 0x214;
@@ -99,10 +96,13 @@ static int fill(struct mr_mpi *m)
                                 m->name, symbols[i].name);
         memcpy((char *)m + symbols[i].offset, &function, sizeof function);
     }
-    if (get(m, "ompi_mpi_comm_world"))
-        set_open_mpi(m);
-    else if (get(m, "MPI_Abi_get_version") && strstr(m->name, "mpi_abi"))
+    /* By name first: symbols are also found in what the library depends on, which may be an Open
+     * MPI. */
+    const char *slash = strrchr(m->name, '/');
+    if (strstr(slash ? slash : m->name, "mpi_abi") && get(m, "MPI_Abi_get_version"))
         set_standard(m);
+    else if (get(m, "ompi_mpi_comm_world"))
+        set_open_mpi(m);
     else
         set_mpich(m);
     return 0;

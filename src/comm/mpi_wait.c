@@ -31,6 +31,7 @@ int mr_mpi_failed(struct mr_comm *c, int code, const char *call)
     int bytes = 0;
     ranks(c)->mpi.Error_string(code, text, &bytes);
     text[strcspn(text, "\n")] = '\0';
+    c->speaker = c->rank; /* the others may not have it */
     return mr_error_set(MR_EPEER, "comm: %s %" PRIu64 ": %s: %.300s", c->call, c->sequence, call,
                         text);
 }
@@ -79,7 +80,7 @@ int mr_mpi_listen(struct mr_comm *c)
                : mr_error_set(MR_EPEER, "comm: MPI_Irecv failed");
 }
 
-void mr_mpi_deaf(struct mr_comm *c)
+bool mr_mpi_deaf(struct mr_comm *c)
 {
     struct mr_mpi_ranks *r = ranks(c);
     struct mr_mpi_slot *const slots[] = {&r->phase_in, &r->here_in};
@@ -90,6 +91,7 @@ void mr_mpi_deaf(struct mr_comm *c)
         for (int k = 0; k < 1000 && !is_done(r, slots[i]); k++)
             sched_yield();
     }
+    return !r->phase_in.open && !r->here_in.open && is_done(r, &r->phase_out);
 }
 
 void mr_mpi_poll_phases(struct mr_comm *c)
@@ -102,7 +104,6 @@ void mr_mpi_poll_phases(struct mr_comm *c)
     }
     if (!r->next[0] || !is_done(r, &r->phase_out))
         return;
-    r->said.sequence = c->sequence;
     memcpy(r->said.what, r->next, sizeof r->said.what);
     r->next[0] = '\0';
     r->phase_out.request = 0;
@@ -157,8 +158,8 @@ static void tell_missing(const struct mr_comm *c, FILE *to, uint32_t missing)
     if (!witness || witness->before_age_ns == UINT64_MAX)
         fprintf(to, "; what it did last is not known");
     else
-        fprintf(to, "; the last that it said, %.1f s ago: it %s",
-                (double)witness->before_age_ns * 1e-9, witness->before.what);
+        fprintf(to, "; last report, %.1f s ago: %s", (double)witness->before_age_ns * 1e-9,
+                witness->before.what);
 }
 
 /* All answered: which are in another call, or came late? */
@@ -210,10 +211,10 @@ static int say_missing(struct mr_comm *c, double seconds, bool called)
 }
 
 /* called: another rank's time limit passed, not this one's. */
-static int roll_call(struct mr_comm *c, uint64_t start_ns, bool called)
+static int roll_call(struct mr_comm *c, bool called)
 {
     struct mr_mpi_ranks *r = ranks(c);
-    double seconds = (double)(mr_time_ns() - start_ns) * 1e-9;
+    double seconds = (double)(mr_time_ns() - c->call_ns) * 1e-9;
     const uint64_t until = mr_time_ns() + ROLL_CALL_NS;
     mr_mpi_poll_phases(c);
     tell_all(c);
@@ -234,7 +235,6 @@ int mr_mpi_wait(struct mr_comm *c, int code, mr_mpi_handle *request)
 {
     struct mr_mpi_ranks *r = ranks(c);
     int done = 0;
-    uint64_t start = mr_time_ns();
     if (code != 0)
         return mr_mpi_failed(c, code, "MPI");
     for (uint64_t i = 0; !done; i++) {
@@ -249,8 +249,8 @@ int mr_mpi_wait(struct mr_comm *c, int code, mr_mpi_handle *request)
         }
         mr_mpi_poll_phases(c);
         bool called = hear(c);
-        if (called || mr_time_ns() - start > c->opts.timeout_ns)
-            return roll_call(c, start, called);
+        if (called || mr_time_ns() - c->call_ns > c->opts.timeout_ns)
+            return roll_call(c, called);
         nap(NAP_NS);
     }
     return 0;

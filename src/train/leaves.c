@@ -28,15 +28,11 @@ struct mr_train_leaves {
     uint64_t n_params, n_buffers, length; /* length: of a vector: gradients, buffers, totals */
     float *vector;                        /* mine: one for each level of the tree, and one */
     float *buffers;                       /* before the step */
+    double *tests;                        /* 4 sums for each of this rank's leaves */
     char *input, *labels;                 /* of a leaf */
     uint64_t room;
     bool stop; /* this rank asks for the run's end */
 };
-
-static bool is_power_of_two(uint64_t n)
-{
-    return n && (n & (n - 1)) == 0;
-}
 
 /* What ranks and leaves there are. */
 static int count(const struct mr_trainer *t, struct mr_train_leaves *l)
@@ -52,7 +48,7 @@ static int count(const struct mr_trainer *t, struct mr_train_leaves *l)
     l->n = o->leaves ? o->leaves : l->world;
     l->mine = l->n / l->world;
     l->order = o->leaves ? MR_SUM_TREE : MR_SUM_FAST;
-    if (o->leaves && (!is_power_of_two(o->leaves) || o->leaves > LEAVES_MOST))
+    if (o->leaves && (!mr_comm_is_power_of_two(o->leaves) || o->leaves > LEAVES_MOST))
         return mr_error_set(MR_EOPTION, "trainer: %u leaves: expected a power of two, 1..%d",
                             o->leaves, LEAVES_MOST);
     if (l->n % l->world)
@@ -102,15 +98,20 @@ int mr_train_leaves_prepare(struct mr_trainer *t)
         levels++;
     l->vector = malloc(levels * l->length * sizeof(float));
     l->buffers = malloc((l->n_buffers + 1) * sizeof(float));
-    return l->vector && l->buffers ? 0
-                                   : mr_error_nomem("trainer", levels * l->length * sizeof(float));
+    l->tests = malloc(4ull * l->mine * sizeof *l->tests);
+    return l->vector && l->buffers && l->tests
+               ? 0
+               : mr_error_nomem("trainer", levels * l->length * sizeof(float));
 }
 
 void mr_train_leaves_destroy(struct mr_train_leaves *l)
 {
     if (!l)
         return;
-    free(l->vector);
+    if (!l->comm || mr_comm_check(l->comm) != MR_EPEER) { /* else they may be in use: comm.h */
+        free(l->vector);
+        free(l->tests);
+    }
     free(l->buffers);
     free(l->input);
     free(l->labels);
@@ -138,7 +139,7 @@ static struct part part_of(const struct mr_trainer *t, const struct mr_batch *b,
 }
 
 /* Rows of the a-th leaf. The loader pads the epoch's last batch so that all ranks have as many
- * batches: what lies beyond the epoch's end is none of ours. */
+ * batches: padding past the epoch's end is ignored. */
 static uint32_t rows_of(const struct mr_train_leaves *l, const struct part *p, uint32_t a)
 {
     uint32_t n = 0;
@@ -306,11 +307,17 @@ int mr_train_leaves_step(struct mr_trainer *t, const struct mr_batch *b,
     return mr_optim_step(t->optim, params, grads, t->stream);
 }
 
-/* A test batch: sums by leaf, which mr_train_leaves_test_end() adds up. sums: 4 for each leaf. */
+void mr_train_leaves_test_begin(struct mr_trainer *t)
+{
+    memset(t->leaves->tests, 0, 4ull * t->leaves->mine * sizeof(double));
+}
+
+/* A test batch: sums by leaf, which mr_train_leaves_test_end() adds up. */
 int mr_train_leaves_test(struct mr_trainer *t, const struct mr_batch *b,
-                         const struct mr_net_batch *batch, uint64_t index, double *sums)
+                         const struct mr_net_batch *batch, uint64_t index)
 {
     struct mr_train_leaves *l = t->leaves;
+    double *sums = l->tests;
     const struct part p = part_of(t, b, index, mr_dataset_length(t->test));
     for (uint32_t a = 0; a < l->mine; a++) {
         struct mr_net_batch leaf = *batch;
@@ -336,9 +343,10 @@ int mr_train_leaves_test(struct mr_trainer *t, const struct mr_batch *b,
     return 0;
 }
 
-int mr_train_leaves_test_end(struct mr_trainer *t, double *sums, struct mr_net_totals *out)
+int mr_train_leaves_test_end(struct mr_trainer *t, struct mr_net_totals *out)
 {
     struct mr_train_leaves *l = t->leaves;
+    double *sums = l->tests;
     for (uint32_t h = l->mine / 2; h >= 1; h /= 2)
         mr_comm_add(sums, sums + 4ull * h, 4ull * h, MR_F64);
     int rc = l->comm ? mr_comm_sum(l->comm, sums, sums, 4, MR_F64, l->order) : 0;
@@ -349,13 +357,34 @@ int mr_train_leaves_test_end(struct mr_trainer *t, double *sums, struct mr_net_t
     return rc;
 }
 
+int mr_train_leaves_where(struct mr_trainer *t, char *text, size_t bytes)
+{
+    const struct mr_train_leaves *l = t->leaves;
+    char **texts = NULL;
+    if (!l->comm || l->world == 1)
+        return 0;
+    int rc = mr_comm_collect(l->comm, text, 0, &texts);
+    if (rc < 0)
+        return rc;
+    bool found = false;
+    for (uint32_t r = 0; texts && r < l->world && !found; r++) {
+        found = texts[r][0];
+        if (found && r > 0)
+            snprintf(text, bytes, "%.100s, on rank %u", texts[r], r);
+    }
+    free(texts);
+    return 0;
+}
+
 int mr_trainer_ask_stop(struct mr_trainer *t)
 {
     if (!t)
         return mr_error_set(MR_EMISUSE, "mr_trainer_ask_stop: t is NULL");
     if (t->leaves)
         t->leaves->stop = true;
-    else
+    else {
         t->stopping = true;
+        mr_train_is_over(t); /* mr_trainer_info.end says so at once */
+    }
     return 0;
 }

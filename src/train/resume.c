@@ -22,7 +22,7 @@ static const char *identity(const char *data)
 static bool is_same(const struct mr_checkpoint *c, const struct mr_train_common *now)
 {
     const char *was = mr_checkpoint_get(c, now->key);
-    if (!was && strcmp(now->key, "leaves") == 0) /* of earlier versions */
+    if (strcmp(now->key, "leaves") == 0 && (!was || strcmp(was, "1") == 0)) /* as of 0 */
         return strcmp(now->text, "0") == 0;
     if (was && strcmp(now->key, "data") == 0)
         return strcmp(identity(was), identity(now->text)) == 0;

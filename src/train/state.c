@@ -118,7 +118,7 @@ int mr_train_describe(const struct mr_trainer *t, struct mr_train_common out[MR_
         {"precision", "precision", format("%s", precisions[o->precision])},
         {"seed", "seed", format("%" PRIu64, o->seed)},
         {"order", "order", format("%s", o->shuffle ? "shuffled" : "sequential")},
-        {"leaves", "leaves", format("%u", o->leaves)},
+        {"leaves", "leaves", format("%u", o->leaves > 1 ? o->leaves : 0)}, /* 1: one rank */
     };
     bool whole = true;
     memcpy(out, all, sizeof all);
@@ -269,6 +269,10 @@ static int set_keys(struct mr_checkpoint *c, struct mr_trainer *t)
     if (rc < 0)
         return rc;
     rc = set_common(c, t);
+    if (rc < 0)
+        return rc;
+    if (t->opts.leaves <= 1) /* then the results are of so many ranks */
+        rc = mr_checkpoint_set(c, "world", "%u", t->world);
     if (rc < 0)
         return rc;
     rc = mr_checkpoint_set(c, "test_transform", "%s", t->opts.test_transform);

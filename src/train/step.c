@@ -48,16 +48,23 @@ void mr_train_find_bad(struct mr_trainer *t)
 /* step: the net's count, which is ours. */
 static int not_finite(struct mr_trainer *t, uint64_t step)
 {
-    bool elsewhere = t->leaves && !t->looked;
+    char where[160] = "";
     if (!t->leaves)
         mr_train_find_bad(t);
     const struct mr_net_layer *l = t->bad_layer;
-    return mr_error_set(
-        MR_EMISUSE,
-        "the loss is not finite (NaN or infinite) at step %" PRIu64 " of epoch %" PRIu64
-        ": first in %s%s%s%s%s%s; a lower lr, clip_norm=1, or leaving such steps out may help",
-        step + 1, t->epoch + 1, l ? "layer " : "the loss", l ? l->name : "", l ? " (" : "",
-        l ? t->bad_what : "", l ? ")" : "", elsewhere ? ", on another rank" : "");
+    if (t->looked && l)
+        snprintf(where, sizeof where, "layer %.60s (%.60s)", l->name, t->bad_what);
+    else if (t->looked) /* else this rank's losses were finite: bad_layer is of an earlier step */
+        snprintf(where, sizeof where, "the loss");
+    int rc = t->leaves ? mr_train_leaves_where(t, where, sizeof where) : 0;
+    if (rc < 0)
+        return rc;
+    return mr_error_set(MR_EMISUSE,
+                        "the loss is not finite (NaN or infinite) at step %" PRIu64
+                        " of epoch %" PRIu64
+                        ": first in %s; a lower lr, clip_norm=1, or leaving such steps out may "
+                        "help",
+                        step + 1, t->epoch + 1, where[0] ? where : "the part of another rank");
 }
 
 int mr_train_take_totals(struct mr_trainer *t)
@@ -277,15 +284,14 @@ int mr_trainer_step(struct mr_trainer *t, int *last)
     return rc;
 }
 
-/* sums: of leaves; NULL: the net has them. */
-static int test_sums(struct mr_trainer *t, double *leaves, struct mr_train_sums *out)
+static int test_sums(struct mr_trainer *t, struct mr_train_sums *out)
 {
     struct mr_net_totals totals = {.size = sizeof totals};
-    int rc = leaves ? mr_train_leaves_test_end(t, leaves, &totals)
-                    : mr_net_query_totals(t->net, t->stream, &totals);
+    int rc = t->leaves ? mr_train_leaves_test_end(t, &totals)
+                       : mr_net_query_totals(t->net, t->stream, &totals);
     if (rc < 0)
         return rc;
-    rc = leaves ? 0 : mr_net_zero_totals(t->net, t->stream);
+    rc = t->leaves ? 0 : mr_net_zero_totals(t->net, t->stream);
     if (rc < 0)
         return rc;
     if (totals.n_bad_labels)
@@ -302,15 +308,14 @@ static int test_sums(struct mr_trainer *t, double *leaves, struct mr_train_sums 
 int mr_trainer_test(struct mr_trainer *t, struct mr_train_sums *out)
 {
     struct mr_batch b = {.size = sizeof b};
-    double *sums = NULL;
     if (!t || !out || !t->test_loader)
         return mr_error_set(MR_EMISUSE,
                             "mr_trainer_test: expected a trainer that has a test set, and out");
     int rc = mr_info_check("train_sums", out, sizeof *out);
     if (rc < 0)
         return rc;
-    if (t->leaves && !(sums = calloc(t->n_leaves, 4 * sizeof *sums)))
-        return mr_error_nomem("trainer", t->n_leaves * 4 * sizeof *sums);
+    if (t->leaves)
+        mr_train_leaves_test_begin(t);
     rc = mr_train_take_totals(t);
     mr_train_phase(t, "tests");
     for (uint64_t i = 0; rc >= 0 && !b.last; i++) { /* a part of the set is no measure */
@@ -318,14 +323,12 @@ int mr_trainer_test(struct mr_trainer *t, struct mr_train_sums *out)
         if (rc <= 0)
             break;
         struct mr_net_batch batch = net_batch(t, &b);
-        rc = sums ? mr_train_leaves_test(t, &b, &batch, i, sums)
-                  : mr_net_eval(t->net, &batch, NULL, t->stream);
+        rc = t->leaves ? mr_train_leaves_test(t, &b, &batch, i)
+                       : mr_net_eval(t->net, &batch, NULL, t->stream);
         int released = mr_loader_release(t->test_loader, &b, t->stream);
         rc = rc < 0 ? rc : released;
     }
-    rc = rc < 0 ? rc : test_sums(t, sums, out);
-    free(sums);
-    return rc;
+    return rc < 0 ? rc : test_sums(t, out);
 }
 
 int mr_trainer_sums(struct mr_trainer *t, struct mr_train_sums *out)

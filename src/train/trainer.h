@@ -97,11 +97,14 @@ int mr_train_leaves_prepare(struct mr_trainer *t);
 void mr_train_leaves_destroy(struct mr_train_leaves *l);
 int mr_train_leaves_step(struct mr_trainer *t, const struct mr_batch *b,
                          const struct mr_net_batch *batch);
-/* sums: 4 doubles for each of this rank's leaves, of which there are t->n_leaves over
- * the world. index: of the batch in the test set. */
+/* A pass over the test set. index: of the batch in it. */
+void mr_train_leaves_test_begin(struct mr_trainer *t);
 int mr_train_leaves_test(struct mr_trainer *t, const struct mr_batch *b,
-                         const struct mr_net_batch *batch, uint64_t index, double *sums);
-int mr_train_leaves_test_end(struct mr_trainer *t, double *sums, struct mr_net_totals *out);
+                         const struct mr_net_batch *batch, uint64_t index);
+int mr_train_leaves_test_end(struct mr_trainer *t, struct mr_net_totals *out);
+/* Where a loss that all ranks know to be bad came from; all call it. text: what this rank knows,
+ * "": nothing. [out] text: on rank 0 what the first rank knows that does. Returns 0 or MR_EPEER. */
+int mr_train_leaves_where(struct mr_trainer *t, char *text, size_t bytes);
 void mr_train_phase(const struct mr_trainer *t, const char *what); /* for errors on other ranks */
 
 /* options.c. NULL: a net without layers. */

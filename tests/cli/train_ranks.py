@@ -1,8 +1,10 @@
 """millrace train on several ranks, under Open MPI and MPICH: the same bits for any number of ranks,
-exact remainders, resumes in another world, and ranks that die, stand still or disagree.
+exact remainders, resumes in another world, and ranks that die, stand still, hang or disagree.
 
 usage: train_ranks.py PROGRAM
+Environment: RAISE: the module of tests/support/raise_at_open.c
 """
+import contextlib
 import hashlib
 import json
 import os
@@ -33,8 +35,38 @@ def command(mpi, world, *args):
     return own if mpi is None else [*LAUNCHERS[mpi], "-n", str(world), *own]
 
 
+@contextlib.contextmanager
+def started(words):
+    """A launcher with its ranks; whatever happens, none of them is left."""
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True)
+    try:
+        yield process
+    finally:
+        for pid in [process.pid, *session(process.pid)]:  # Hydra's ranks have groups of their own
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+        process.wait()
+
+
+def session(leader):
+    """The process groups of this session."""
+    groups = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if os.getsid(int(pid)) == leader:
+                groups.add(os.getpgid(int(pid)))
+    return groups
+
+
+def finish(words):
+    with started(words) as process:
+        out, errors = process.communicate(timeout=LIMIT)
+        return subprocess.CompletedProcess(words, process.returncode, out, errors)
+
+
 def run(mpi, world, *args, want=0):
-    done = subprocess.run(command(mpi, world, *args), capture_output=True, text=True, timeout=LIMIT)
+    done = finish(command(mpi, world, *args))
     assert done.returncode == want, (mpi, world, args, done)
     return done
 
@@ -112,7 +144,7 @@ def misuse(mpi):
     assert "3 leaves: expected a power of two" in done.stderr, done
     two = command(mpi, 1, "-m", "softmax", "-b", "64")
     other = ["-n", "1", *command(None, 1, "-m", "softmax", "-b", "32", "--lr", "0.5")]
-    done = subprocess.run([*two, ":", *other], capture_output=True, text=True, timeout=LIMIT)
+    done = finish([*two, ":", *other])
     assert done.returncode == 2, done
     for part in ("rank 1 has", "lr 0.5 where rank 0 has -1", "batch_size 32 where rank 0 has 64"):
         assert part in done.stderr, (part, done)
@@ -121,12 +153,12 @@ def misuse(mpi):
 def killed_and_resumed(mpi, variable, other):
     args = ["-m", "mlp:30s", "-b", "64", "--leaves", "4", "-e", "400", "-c", "k.st"]
     run(None, 1, *args[:-1], "whole.st")
-    process = subprocess.Popen(command(mpi, 4, *args, "--checkpoint-every", "3"),
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for(lambda: os.path.exists("k.st"))
-    for pid in pids(variable, 2):
-        os.kill(pid, signal.SIGKILL)
-    assert process.wait(LIMIT) != 0
+    with started(command(mpi, 4, *args, "--checkpoint-every", "3")) as process:
+        wait_for(lambda: os.path.exists("k.st"))
+        for pid in pids(variable, 2):
+            os.kill(pid, signal.SIGKILL)
+        process.communicate(timeout=LIMIT)
+        assert process.returncode != 0
     text = run(other, 2, *args, "--resume").stdout
     assert "goes on from k.st" in text, text
     assert tensors("k.st") == tensors("whole.st")
@@ -134,18 +166,76 @@ def killed_and_resumed(mpi, variable, other):
 
 def stands_still(mpi, variable, rank):
     """Exit status 4, and an error that names the rank and what it did. Returns the seconds."""
-    args = ["-m", "mlp:300s", "-b", "63", "-e", "1000000", "--comm-timeout", "2s",
+    args = ["-m", "mlp:300s", "-b", "63", "-e", "1000000", "--comm-timeout", "4s",
             "-c", f"{mpi}{rank}.st"]
-    process = subprocess.Popen(command(mpi, 3, *args, "--checkpoint-every", "1"),
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: os.path.exists(f"{mpi}{rank}.st"))
-    for pid in pids(variable, rank):
-        os.kill(pid, signal.SIGSTOP)
-    start = time.monotonic()
-    _, errors = process.communicate(timeout=LIMIT)
-    assert process.returncode == 4, (process.returncode, errors)
-    assert f"rank {rank} (" in errors and "did not come; the last that it said" in errors, errors
-    return time.monotonic() - start
+    with started(command(mpi, 3, *args, "--checkpoint-every", "1")) as process:
+        wait_for(lambda: os.path.exists(f"{mpi}{rank}.st"))
+        for pid in pids(variable, rank):
+            os.kill(pid, signal.SIGSTOP)
+        start = time.monotonic()
+        _, errors = process.communicate(timeout=LIMIT)
+        assert process.returncode == 4, (process.returncode, errors)
+        assert f"rank {rank} (" in errors and "did not come; last report" in errors, errors
+        return time.monotonic() - start
+
+
+def hangs_before_the_first_step(mpi, rank):
+    """A rank stops while it opens its data: the others name it."""
+    well = ["-n", "1", *command(None, 1, "-m", "softmax", "-b", "64", "--comm-timeout", "4s")]
+    stops = ["env", f"LD_PRELOAD={os.environ['RAISE']}", "RAISE_AT=train-images-idx3-ubyte",
+             f"RAISE_SIGNAL={int(signal.SIGSTOP)}"]
+    hangs = [*well[:2], *stops, *well[2:]]
+    parts = [hangs, well] if rank == 0 else [well, hangs]
+    done = finish([*LAUNCHERS[mpi], *parts[0], ":", *parts[1]])
+    assert done.returncode == 4, done
+    assert f"rank {rank} (" in done.stderr and "ago: opens its data" in done.stderr, done
+
+
+def interrupted_alone(mpi, variable):
+    """One rank by MPI is interrupted as without."""
+    args = ["-m", "softmax", "-b", "64", "-e", "1000000", "--comm", "mpi", "--json", "-c",
+            f"{mpi}-alone.st"]
+    with started(command(mpi, 1, *args, "--checkpoint-every", "1000000")) as process:
+        wait_for(lambda: os.path.exists(f"{mpi}-alone.st"))  # by the first epoch
+        for pid in pids(variable, 0):
+            os.kill(pid, signal.SIGINT)
+        out, errors = process.communicate(timeout=LIMIT)
+        assert process.returncode == 1, (process.returncode, errors)
+    # Hydra's mpiexec may say something of its own behind it
+    assert '"ended_by": "interrupted"' in out, (out, errors)
+
+
+def bad_loss_elsewhere(mpi):
+    """Rank 0 names the layer that rank 1 found, and rank 1 itself."""
+    def npy(path, kind, shape, data):
+        head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}"
+        with open(path, "wb") as file:
+            file.write(b"\x93NUMPY\1\0" + struct.pack("<H", 118) + head.ljust(117).encode() +
+                       b"\n" + data)
+
+    values = [0.5] * 64 * 4
+    values[33 * 4] = float("nan")  # sample 33: the second batch's second, which is rank 1's
+    npy("bad.npy", "<f4", (64, 4), struct.pack("<256f", *values))
+    npy("bad-labels.npy", "|u1", (64,), bytes(i % 2 for i in range(64)))
+    words = [PROGRAM, "train", "npy:bad.npy,labels=bad-labels.npy", "-q", "-d", "cpu", "-m",
+             "linear:8,tanh,linear:2", "--classes", "2", "-b", "32", "--no-shuffle", "--threads",
+             "1"]
+    done = finish([*LAUNCHERS[mpi], "-n", "2", *words])
+    assert done.returncode == 1, done
+    assert "at step 2 of epoch 1: first in layer" in done.stderr, done
+    assert ", on rank 1;" in done.stderr, done
+
+
+def resumed_without_leaves(mpi):
+    """Other bits: this is said."""
+    args = ["-m", "softmax", "-b", "64", "-c", "w.st"]
+    run(mpi, 2, *args, "-e", "1")
+    words = [word for word in command(None, 1, *args, "-e", "2", "--resume") if word != "-q"]
+    done = finish(words)
+    assert done.returncode == 0, done
+    assert "w.st: written by 2 ranks, and this run has 1" in done.stderr, done
+    done = finish([*words[:-3], "-e", "3", "--resume", "--leaves", "1"])  # 1 is 0, alone
+    assert done.returncode == 0 and "written by" not in done.stderr, done
 
 
 def main():
@@ -162,7 +252,12 @@ def main():
         rank_0_alone_prints(mpi)
         misuse(mpi)
         seconds = stands_still(mpi, variables[mpi], 1)
-        print(f"{mpi}: a rank that stood still ended the run after {seconds:.1f} s (limit 2 s)")
+        print(f"{mpi}: a rank that stood still ended the run after {seconds:.1f} s (limit 4 s)")
+        hangs_before_the_first_step(mpi, 1)
+        interrupted_alone(mpi, variables[mpi])
+    hangs_before_the_first_step(found[0], 0)
+    bad_loss_elsewhere(found[-1])
+    resumed_without_leaves(found[0])
     killed_and_resumed(found[0], variables[found[0]], found[-1])
     stands_still(found[-1], variables[found[-1]], 0)
     return 0
