@@ -375,6 +375,8 @@ static int print_comparison(const struct options *o, const struct mr_comparison 
     if (format_of(o) == MR_TABLE_TEXT) {
         cli_paragraphs(o->out, mr_comparison_summary(made), 0);
         putc('\n', o->out);
+    } else if (format_of(o) == MR_TABLE_MARKDOWN) {
+        fprintf(o->out, "%s\n\n", mr_comparison_summary(made));
     }
     for (uint32_t i = 0; code == CLI_OK && (part = mr_comparison_table(made, i, &name)); i++)
         code = print_next(o, part, name, i == 0);
@@ -412,6 +414,11 @@ static int compare(struct options *o, char **paths)
         return cli_misuse("--sort: with --diff only for --report, which compares row by row");
     if (o->range || o->from || o->to)
         return cli_misuse("--diff compares whole recordings: expected no --range, --from or --to");
+    if (o->by != BY_LAUNCH || o->loader || o->link_gbps > 0)
+        return cli_misuse("--%s: not with --diff, which compares steps and rows as they are",
+                          o->by != BY_LAUNCH ? "by"
+                          : o->loader        ? "loader"
+                                             : "link-gbps");
     int rc = profile_open(paths, 1, &o->choice, &rec[0]);
     rc = rc ? rc : profile_open(paths + 1, 1, &o->choice, &rec[1]);
     int code = rc          ? cli_error(rc)

@@ -69,16 +69,25 @@ static int name_output(const char *file, int format, char **out)
     size_t n = strlen(file);
     while (n > 1 && file[n - 1] == '/') /* a folder */
         n--;
+    char *real = NULL;
+    if (file[n - 1] == '.' &&
+        (n == 1 || file[n - 2] == '/' || (file[n - 2] == '.' && (n == 2 || file[n - 3] == '/')))) {
+        real = realpath(file, NULL); /* "." and ".." have no name of their own */
+        file = real ? real : file;
+        n = strlen(file);
+    }
     for (size_t i = 0; i < CLI_COUNT(own); i++)
         if (cli_ends_in(file, own[i])) {
             n -= strlen(own[i]);
             break;
         }
-    if (asprintf(out, "%.*s%s", (int)n, file,
-                 format == PERFETTO ? ".pftrace"
-                 : format == SVG    ? ".svg"
-                 : format == FOLDED ? ".folded"
-                                    : ".html") < 0)
+    int length = asprintf(out, "%.*s%s", (int)n, file,
+                          format == PERFETTO ? ".pftrace"
+                          : format == SVG    ? ".svg"
+                          : format == FOLDED ? ".folded"
+                                             : ".html");
+    free(real);
+    if (length < 0)
         return cli_fail("out of memory");
     return CLI_OK;
 }
@@ -149,6 +158,8 @@ static int run(void *options, int n_args, char **args)
     }
     if (format == BY_NAME)
         format = HTML;
+    if (o->diff && format == FOLDED)
+        return cli_misuse("--diff: expected html, svg or perfetto: folded lines have no two sides");
     if (!o->output)
         code = name_output(args[n_args - 1], format, &named);
     const char *path = o->output ? o->output : named;

@@ -66,13 +66,14 @@ static inline void mr_recording_opts_init(struct mr_recording_opts *opts)
 /*
  * Opens the recordings of one job as one: a file of each rank, or of each host.
  * paths: n files as mr_recording_open() reads them, or one folder, whose files that end in .sqlite,
- * .json, .json.gz or .nsys-rep are taken. One file is opened as it is, unless a part is chosen.
+ * .sqlite3, .json, .json.gz or .nsys-rep are taken, but for x.nsys-rep beside x.sqlite. One file is
+ * opened as it is, unless a part is chosen.
  * Several become a temporary database. Their clocks are aligned by the time of day of their starts,
  * then by the ends of collectives. opts: NULL: everything.
  * [out] out: on success; close it with mr_recording_close(). Returns 0 or an error as above;
  * MR_EFORMAT: the recordings are not of one run of one job (a rank twice, other numbers of ranks,
- * other times, collectives that do not match); MR_EOPTION: no such rank, process or device, or a
- * folder without recordings.
+ * other times, collectives that do not match); MR_EOPTION: no such rank, process or device, a
+ * folder without recordings, or a file given twice.
  */
 MR_API int mr_recording_open_job(const char *const *paths, uint32_t n,
                                  const struct mr_recording_opts *opts, struct mr_recording **out);

@@ -363,28 +363,6 @@ static void tell_places(const struct mr_recording *rec, const struct mr_place *p
                  n_here > 1 ? "es use" : " uses", device);
 }
 
-static bool communicates(const struct mr_recording *rec)
-{
-    for (uint32_t i = 0; i < rec->n_strings; i++)
-        if (rec->strings[i] && mr_name_communicates(rec->strings[i]))
-            return true;
-    return false;
-}
-
-/* The rank that the others wait for is the one to look at; the one with the most work may be the
- * one that waits, in kernels. */
-static void choose_place(const struct mr_ranks *ranks, struct mr_place *places, uint32_t n)
-{
-    for (uint32_t i = 0; i < n && ranks->slow != MR_NONE; i++) {
-        const struct mr_place *slow = &ranks->at[ranks->slow].place, first = places[0];
-        if (places[i].process != slow->process || places[i].device != slow->device)
-            continue;
-        places[0] = places[i];
-        places[i] = first;
-        return;
-    }
-}
-
 /* Who holds up the job stands first, before what that rank waits for. */
 static void tell_ranks(const struct mr_ranks *ranks, struct mr_advice *advice)
 {
@@ -433,12 +411,7 @@ int mr_analyze_seen(struct mr_recording *recording, const struct mr_advice_opts 
     if (!rc && (!advice || !advice->finding || !advice->judged))
         rc = mr_error_nomem("advice", n_rules * sizeof *advice->judged);
     rc = rc ? rc : mr_places_find(recording, &places, &n_places);
-    if (!rc && (n_places > 1 || communicates(recording)))
-        rc = mr_ranks_find(recording, all.step, &ranks);
-    else
-        ranks.slow = MR_NONE;
-    if (!rc)
-        choose_place(&ranks, places, n_places);
+    rc = rc ? rc : mr_ranks_find_first(recording, all.step, places, n_places, &ranks);
     if (!rc)
         rc = n_places > 0 ? look_and_judge(recording, &places[0], &all, viewer, advice)
                           : judge_host(recording, &all, advice);

@@ -110,16 +110,27 @@ static int count_threads(struct mr_case *c)
     return 0;
 }
 
+/* Of the nearest process with device work that it comes from. Where parents are not known, of the
+ * only one of its file that has some. */
+bool mr_case_works_for(const struct mr_case *c, uint32_t process)
+{
+    const struct mr_recording *rec = c->look->rec;
+    uint32_t own = c->look->place.process, p = process, n = 0;
+    for (uint32_t hops = 0; hops < 64 && p < rec->n_processes; hops++) {
+        if (p == own || c->uses_device[p])
+            return p == own;
+        p = mr_rec_parent(rec, p);
+    }
+    for (p = 0; p < rec->n_processes; p++)
+        n += c->uses_device[p] && rec->processes[p].file == rec->processes[process].file;
+    return own < rec->n_processes && n <= 1 &&
+           rec->processes[own].file == rec->processes[process].file;
+}
+
 /* Processes that never use a device and run the same program: the loader's workers, forked. */
 static int count_workers(struct mr_case *c)
 {
     const struct mr_recording *rec = c->look->rec;
-    bool *works = calloc((size_t)rec->n_processes + 1, sizeof *works);
-    if (!works)
-        return mr_error_nomem("processes", rec->n_processes);
-    for (uint64_t i = 0; i < rec->n_ops; i++)
-        if (rec->ops[i].process < rec->n_processes)
-            works[rec->ops[i].process] = true;
     uint16_t own = c->look->place.process;
     for (uint32_t p = 0; p < rec->n_processes && own < rec->n_processes; p++) {
         const struct mr_rec_process *process = &rec->processes[p], *mine = &rec->processes[own];
@@ -129,14 +140,20 @@ static int count_workers(struct mr_case *c)
         bool during = c->look->in.n > 0 &&
                       process->start_ns < c->look->in.at[c->look->in.n - 1].end_ns &&
                       (process->end_ns == 0 || process->end_ns > c->look->in.at[0].start_ns);
-        c->n_workers += p != own && !works[p] && same && during;
+        c->n_workers += p != own && same && during && mr_case_works_for(c, p);
     }
-    free(works);
     return 0;
 }
 
 int mr_case_count_workers(struct mr_case *c)
 {
+    const struct mr_recording *rec = c->look->rec;
+    c->uses_device = calloc((size_t)rec->n_processes + 1, sizeof *c->uses_device);
+    if (!c->uses_device)
+        return mr_error_nomem("processes", rec->n_processes);
+    for (uint64_t i = 0; i < rec->n_ops; i++)
+        if (rec->ops[i].process < rec->n_processes)
+            c->uses_device[rec->ops[i].process] = true;
     return c->data.millrace ? count_threads(c) : count_workers(c);
 }
 
@@ -319,6 +336,7 @@ int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts, 
 
 void mr_case_free(struct mr_case *c)
 {
+    free(c->uses_device);
     free(c->streams.key);
     free(c->blames.at);
     free(c->after_copy);

@@ -228,6 +228,7 @@ int mr_host_look_make(const struct mr_recording *rec, const struct mr_advice_opt
 
 void mr_host_look_free(struct mr_host_look *host)
 {
+    free(host->c.uses_device);
     mr_data_waits_free(&host->c.data);
     mr_look_free(&host->look);
 }

@@ -59,6 +59,7 @@ struct mr_case {
     const struct mr_stacks *stacks; /* NULL: none are looked at */
     /* threads at once, on average, that did not wait in the system: running or wanting to */
     double cores_wanted;
+    bool *uses_device;  /* of processes */
     uint32_t n_workers; /* processes, or threads of millrace, that may be the loader's */
 };
 
@@ -108,7 +109,9 @@ enum mr_bound mr_host_summarize(const struct mr_host_look *host, char *out, size
 int mr_host_judge(const struct mr_host_look *host, struct mr_judgement *out);
 /* What more workers would do for a loader that is waited for; "" where nothing is known. */
 void mr_suggest_workers(const struct mr_case *c, char *out, size_t cap);
-/* Counts c->n_workers. */
+/* Whether the process is the place's, or one that it started and that uses no device itself. */
+bool mr_case_works_for(const struct mr_case *c, uint32_t process);
+/* Counts c->n_workers, and finds who uses a device. */
 int mr_case_count_workers(struct mr_case *c);
 
 double mr_link_rate_of(const char *device);

@@ -31,7 +31,9 @@ static double loads_itself(const struct mr_case *c)
 void mr_suggest_workers(const struct mr_case *c, char *out, size_t cap)
 {
     const struct mr_look *look = c->look;
-    uint32_t n_cores = c->opts->n_cores ? c->opts->n_cores : look->rec->n_cores;
+    uint16_t own = look->place.process;
+    uint32_t joined = own < look->rec->n_processes ? look->rec->processes[own].n_cores : 0;
+    uint32_t n_cores = c->opts->n_cores ? c->opts->n_cores : joined ? joined : look->rec->n_cores;
     double step = look->n_steps ? (double)look->wall_ns / (double)look->n_steps : 0, wanted = 0;
     double wait = look->n_steps ? (double)c->idle_ns[MR_IDLE_LOADER] / (double)look->n_steps : 0;
     double load = look->n_steps
@@ -75,6 +77,17 @@ void mr_suggest_workers(const struct mr_case *c, char *out, size_t cap)
                  n_cores);
 }
 
+/* Whether a process (globalPid >> 24) is the place's, or one that it started. */
+static bool works_for(const void *state, uint64_t number)
+{
+    const struct mr_case *c = state;
+    const struct mr_recording *rec = c->look->rec;
+    for (uint32_t p = 0; p < rec->n_processes; p++)
+        if (rec->processes[p].number == number)
+            return mr_case_works_for(c, p);
+    return false;
+}
+
 /* " Meanwhile the loader is ..."; "" without samples, or too few to say. */
 static int hottest(const struct mr_case *c, char *out, size_t cap)
 {
@@ -85,8 +98,9 @@ static int hottest(const struct mr_case *c, char *out, size_t cap)
     out[0] = 0;
     if (!c->stacks || c->stacks->n_samples == 0 || thread >= rec->n_threads)
         return 0;
-    uint64_t pid = rec->processes[rec->threads[thread].process].pid;
-    int rc = mr_stacks_loader(c->stacks, &c->data.at, pid << 24 | rec->threads[thread].tid, &hot);
+    uint64_t process = rec->processes[rec->threads[thread].process].number;
+    int rc = mr_stacks_loader(c->stacks, &c->data.at, process << 24 | rec->threads[thread].tid,
+                              works_for, c, &hot);
     if (rc < 0 || hot.place == MR_NONE || hot.n < MIN_SAMPLES)
         return rc;
     const struct mr_stack_place *place = &c->stacks->places[hot.place];

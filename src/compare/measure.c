@@ -1,5 +1,6 @@
 /* Steps and copies of one recording, for a comparison. */
 #include "compare/measure.h"
+#include "recording/ranks.h"
 
 #include <string.h>
 
@@ -108,6 +109,7 @@ static void put_copies(const struct mr_look *look, struct mr_measured *out)
 int mr_measure(struct mr_recording *rec, const char *step, struct mr_measured *out)
 {
     struct mr_place *places = NULL;
+    struct mr_ranks ranks = {0};
     struct mr_look look;
     uint32_t n_places = 0;
     *out = (struct mr_measured){0};
@@ -117,6 +119,9 @@ int mr_measure(struct mr_recording *rec, const char *step, struct mr_measured *o
     rc = mr_places_find(rec, &places, &n_places);
     if (rc < 0 || n_places == 0)
         goto end;
+    rc = mr_ranks_find_first(rec, step, places, n_places, &ranks);
+    if (rc < 0)
+        goto end;
     rc = mr_look_make(rec, &places[0], step, false, &look);
     if (rc < 0)
         goto end;
@@ -125,6 +130,7 @@ int mr_measure(struct mr_recording *rec, const char *step, struct mr_measured *o
     rc = put_steps(&look, out);
     mr_look_free(&look);
 end:
+    mr_ranks_free(&ranks);
     free(places);
     return rc;
 }

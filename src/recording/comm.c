@@ -46,11 +46,6 @@ static int add(struct mr_comms *comms, const char *name, uint64_t start_ns, uint
     return 0;
 }
 
-static const char *text_of(const struct mr_recording *rec, uint32_t string)
-{
-    return string < rec->n_strings && rec->strings[string] ? rec->strings[string] : "";
-}
-
 /* Ranges of MPI that lie in no other one of it: wrappers call each other. */
 static int find_ranges(const struct mr_recording *rec, uint16_t process, struct mr_comms *out)
 {
@@ -58,12 +53,12 @@ static int find_ranges(const struct mr_recording *rec, uint16_t process, struct 
     out->ranges = true;
     for (uint64_t i = 0; i < rec->n_ranges && rc == 0; i++) {
         const struct mr_rec_range *range = &rec->ranges[i];
-        const char *text = text_of(rec, range->text);
+        const char *text = mr_rec_text(rec, range->text);
         if (range->type == MR_RANGE_MARK || range->thread >= rec->n_threads || range->open ||
             rec->threads[range->thread].process != process || strncasecmp(text, "mpi_", 4) != 0)
             continue;
         bool inner = range->parent < rec->n_ranges &&
-                     strncasecmp(text_of(rec, rec->ranges[range->parent].text), "mpi_", 4) == 0;
+                     strncasecmp(mr_rec_text(rec, rec->ranges[range->parent].text), "mpi_", 4) == 0;
         if (!inner)
             rc = add(out, text, range->start_ns, range->end_ns, range->start_ns);
     }
@@ -77,7 +72,7 @@ int mr_comms_find(const struct mr_recording *rec, const struct mr_place *place, 
     *out = (struct mr_comms){0};
     for (uint64_t i = 0; i < n_ops && rc == 0; i++) {
         const struct mr_rec_op *op = &rec->ops[ops[i]];
-        const char *name = text_of(rec, op->name);
+        const char *name = mr_rec_text(rec, op->name);
         if (op->kind == MR_OP_KERNEL && mr_name_communicates(name))
             rc = add(out, name, op->start_ns, op->end_ns,
                      op->api < rec->n_apis ? rec->apis[op->api].start_ns : op->start_ns);

@@ -4,11 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *text_of(const struct mr_recording *rec, uint32_t string)
-{
-    return string < rec->n_strings && rec->strings[string] ? rec->strings[string] : "";
-}
-
 static bool is_loader(const char *text)
 {
     static const char *const parts[] = {
@@ -31,7 +26,8 @@ bool mr_range_loads(const struct mr_recording *rec, const struct mr_rec_range *r
 {
     if (range->type == MR_RANGE_MARK || range->thread >= rec->n_threads)
         return false;
-    return asked ? mr_range_named(rec, range, asked, false) : is_loader(text_of(rec, range->text));
+    return asked ? mr_range_named(rec, range, asked, false)
+                 : is_loader(mr_rec_text(rec, range->text));
 }
 
 static int by_name(const struct mr_look *look, const char *asked, struct mr_data_waits *out)
@@ -42,7 +38,7 @@ static int by_name(const struct mr_look *look, const char *asked, struct mr_data
         if (range->type == MR_RANGE_MARK || range->thread >= rec->n_threads ||
             rec->threads[range->thread].process != look->place.process)
             continue;
-        const char *text = text_of(rec, range->text);
+        const char *text = mr_rec_text(rec, range->text);
         bool ours = !asked && mr_range_named(rec, range, "millrace@wait: batch", false);
         /* the loader's own threads give its device work */
         bool mine = ours || range->thread == look->place.thread;

@@ -53,6 +53,19 @@ static bool keeps_device(const void *state, uint64_t number, uint32_t device)
     return false;
 }
 
+/* A part without device work has counters of all devices. */
+static bool keeps_gpu(const void *state, uint32_t device)
+{
+    const struct choice *c = state;
+    bool any = false;
+    for (uint32_t i = 0; i < c->n_ranks; i++) {
+        any = any || c->chosen[i];
+        if (c->chosen[i] && mr_place_device_id(c->rec, &c->ranks[i].place) == device)
+            return true;
+    }
+    return !any;
+}
+
 /* The place that a process works for: its own, or that of the nearest one that started it. [out]
  * chosen: whether one of its places is. Returns whether there is one. */
 static bool place_of(const struct choice *c, uint32_t process, bool *chosen)
@@ -64,14 +77,9 @@ static bool place_of(const struct choice *c, uint32_t process, bool *chosen)
             any = any || c->ranks[i].place.process == process;
             *chosen = *chosen || (c->chosen[i] && c->ranks[i].place.process == process);
         }
-        uint32_t parent = 0;
-        while (
-            parent < c->rec->n_processes &&
-            (parent == process || c->rec->processes[parent].pid != c->rec->processes[process].ppid))
-            parent++;
-        if (any || c->rec->processes[process].ppid == 0)
+        if (any)
             break;
-        process = parent;
+        process = mr_rec_parent(c->rec, process);
     }
     return any;
 }
@@ -80,12 +88,9 @@ static bool place_of(const struct choice *c, uint32_t process, bool *chosen)
 static bool descends(const struct choice *c, uint32_t process, uint32_t pid)
 {
     for (uint32_t hops = 0; hops < 64 && process < c->rec->n_processes; hops++) {
-        const struct mr_rec_process *p = &c->rec->processes[process];
-        if (p->pid == pid)
+        if (c->rec->processes[process].pid == pid)
             return true;
-        for (process = 0; process < c->rec->n_processes; process++)
-            if (c->rec->processes[process].pid == p->ppid && p->ppid != 0)
-                break;
+        process = mr_rec_parent(c->rec, process);
     }
     return false;
 }
@@ -164,12 +169,16 @@ static uint64_t unix_start(const struct mr_join_file *files, uint32_t n)
     return 1;
 }
 
+/* Instead of one that it has. */
 static int put_note(struct mr_store *store, uint64_t process, const char *name, const char *text,
                     int64_t value)
 {
     uint32_t number, texts;
     int rc = mr_store_text(store, name, strlen(name), &number);
     rc = rc ? rc : mr_store_text(store, text, strlen(text), &texts);
+    if (rc == 0)
+        rc = mr_store_run(store, "DELETE FROM MILLRACE_NOTES WHERE globalPid = ? AND nameId = ?",
+                          "ii", (int64_t)(process << 24), (int64_t)number);
     return rc ? rc
               : mr_store_run(store, "INSERT INTO MILLRACE_NOTES VALUES (?, ?, ?, ?)", "iiii",
                              (int64_t)(process << 24), (int64_t)number, (int64_t)texts, value);
@@ -187,11 +196,27 @@ static int put_ranks(struct mr_join *join, const struct choice *choice)
         const struct mr_rank *r = &choice->ranks[i];
         if (!choice->chosen[i] || r->named || r->rank == MR_NONE)
             continue;
-        uint64_t process =
-            mr_join_process(join, 0, choice->rec->processes[r->place.process].number);
-        rc = process ? put_note(join->store, process, "rank", "", r->rank) : -ENOMEM;
+        uint64_t process;
+        rc = mr_join_process(join, 0, choice->rec->processes[r->place.process].number, &process);
+        if (rc == 0)
+            rc = put_note(join->store, process, "rank", "", r->rank);
         if (rc == 0)
             rc = put_note(join->store, process, "world_size", "", n);
+    }
+    return rc;
+}
+
+/* Pids and cores are of the host that the file was recorded on. */
+static int put_file(struct mr_join *join, const struct mr_join_file *file, uint32_t index)
+{
+    const struct mr_recording *rec = file->recording;
+    int rc = 0;
+    for (uint32_t i = 0; i < rec->n_processes && rc == 0; i++) {
+        uint64_t process;
+        rc = mr_join_process(join, index, rec->processes[i].number, &process);
+        rc = rc ? rc : put_note(join->store, process, "file", file->path, index + 1);
+        if (rc == 0 && rec->n_cores > 0)
+            rc = put_note(join->store, process, "n_cores", "", rec->n_cores);
     }
     return rc;
 }
@@ -199,7 +224,7 @@ static int put_ranks(struct mr_join *join, const struct choice *choice)
 static int join(struct mr_join_file *files, uint32_t n, const char *name,
                 const struct choice *choice, struct mr_recording **out)
 {
-    const struct mr_join_filter filter = {keeps_process, keeps_device, choice};
+    const struct mr_join_filter filter = {keeps_process, keeps_device, keeps_gpu, choice};
     struct mr_join join = {0};
     struct sqlite3 *db = NULL;
     int rc = mr_store_create_unnamed(name, &join.store);
@@ -207,8 +232,12 @@ static int join(struct mr_join_file *files, uint32_t n, const char *name,
         return rc;
     mr_store_origin(join.store, MR_MAX(files[0].recording->origin_ns, (uint64_t)1),
                     unix_start(files, n));
-    for (uint32_t i = 0; i < n && rc == 0; i++)
+    rc = mr_store_widen(join.store, MR_PART_RANGE);
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
         rc = mr_join_copy(&join, &files[i], i, choice ? &filter : NULL);
+        if (rc == 0 && n > 1)
+            rc = put_file(&join, &files[i], i);
+    }
     rc = rc ? rc : put_meta(&join, files, n);
     rc = rc || !choice ? rc : put_ranks(&join, choice);
     if (rc < 0)
@@ -286,6 +315,31 @@ static int paths_add(struct paths *paths, const char *folder, const char *name)
     return 0;
 }
 
+/* nsys' report beside the export of it. */
+static bool is_exported(const struct paths *paths, const char *report)
+{
+    size_t n = strlen(report) - strlen(".nsys-rep");
+    for (uint64_t i = 0; i < paths->n; i++)
+        if (paths->at[i] && strncmp(paths->at[i], report, n) == 0 &&
+            strcmp(paths->at[i] + n, ".sqlite") == 0)
+            return true;
+    return false;
+}
+
+static void leave_out_sources(struct paths *paths)
+{
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < paths->n; i++) /* x.nsys-rep comes before x.sqlite */
+        if (mr_ends_in(paths->at[i], ".nsys-rep") && is_exported(paths, paths->at[i])) {
+            free(paths->at[i]);
+            paths->at[i] = NULL;
+        }
+    for (uint64_t i = 0; i < paths->n; i++)
+        if (paths->at[i])
+            paths->at[n++] = paths->at[i];
+    paths->n = n;
+}
+
 static int list_folder(struct paths *paths, const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -304,7 +358,20 @@ static int list_folder(struct paths *paths, const char *folder)
                           folder);
     if (paths->n > 1)
         qsort(paths->at, paths->n, sizeof *paths->at, by_name);
+    leave_out_sources(paths);
     return rc;
+}
+
+static int check_twice(const struct paths *paths)
+{
+    struct stat a, b;
+    for (uint64_t i = 0; i < paths->n; i++)
+        for (uint64_t k = 0; k < i && stat(paths->at[i], &a) == 0; k++)
+            if (stat(paths->at[k], &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+                return mr_error_set(MR_EOPTION,
+                                    "%s and %s are one file: expected one recording of each rank",
+                                    paths->at[k], paths->at[i]);
+    return 0;
 }
 
 /* By rank, so that the order in which they were given makes no difference. */
@@ -353,6 +420,7 @@ int mr_recording_open_job(const char *const *paths, uint32_t n,
     else
         for (uint32_t i = 0; i < n && rc == 0; i++)
             rc = paths_add(&files, "", paths[i]);
+    rc = rc ? rc : check_twice(&files);
     if (rc == 0)
         rc = files.n == 1 ? mr_recording_open(files.at[0], &whole)
                           : open_files(&files, paths[0], &whole);

@@ -27,11 +27,12 @@ struct mr_join_file {
     struct mr_map gpus;  /* its rows of devices -> the joined ones */
 };
 
-/* What is left out; keep: which process (globalPid >> 24) and device's row of it stays. NULL:
- * all. */
+/* What is left out; keep: which process (globalPid >> 24), device's row of it and whose counters
+ * stay. NULL: all. */
 struct mr_join_filter {
     bool (*keeps_process)(const void *state, uint64_t process);
     bool (*keeps_device)(const void *state, uint64_t process, uint32_t device);
+    bool (*keeps_gpu)(const void *state, uint32_t device);
     const void *state;
 };
 
@@ -49,8 +50,8 @@ void mr_join_file_free(struct mr_join_file *file);
 /* Fills shift_ns and aligned of all; MR_EFORMAT: they are not of one job. */
 int mr_join_align(struct mr_join_file *files, uint32_t n);
 /* The number of a file's process in the store: its pid below, above it how many processes have that
- * pid before it. 0: no memory. */
-uint64_t mr_join_process(struct mr_join *join, uint32_t index, uint64_t process);
+ * pid before it. Returns 0 or -ENOMEM. */
+int mr_join_process(struct mr_join *join, uint32_t index, uint64_t process, uint64_t *out);
 /* Adds a file's rows to the store. index: of the file. */
 int mr_join_copy(struct mr_join *join, struct mr_join_file *file, uint32_t index,
                  const struct mr_join_filter *filter);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define APART_NS  60000000000ull /* by so much clocks of hosts may differ */
+#define LEAST     3              /* collectives in common: less may fit by chance */
 #define SPREAD_NS 100000         /* what ends of one collective differ by, but for the clocks */
 
 /* ---- one file ---- */
@@ -129,6 +130,21 @@ static int check_ranks(const struct mr_join_file *a, const struct mr_join_file *
     return 0;
 }
 
+/* Copies, or a report and its export. */
+static int check_same(const struct mr_join_file *a, const struct mr_join_file *b)
+{
+    bool same = a->unix_ns == b->unix_ns && a->end_ns == b->end_ns && a->comms.n > 0 &&
+                a->comms.n == b->comms.n;
+    for (uint64_t i = 0; i < a->comms.n && same; i++)
+        same = a->comms.at[i].start_ns == b->comms.at[i].start_ns &&
+               a->comms.at[i].end_ns == b->comms.at[i].end_ns;
+    return same ? mr_error_set(MR_EFORMAT,
+                               "%s and %s hold the same collectives at the same times, so they are "
+                               "one recording twice: expected one recording of each rank",
+                               a->path, b->path)
+                : 0;
+}
+
 static int check_times(const struct mr_join_file *a, const struct mr_join_file *b)
 {
     const struct mr_join_file *first = a->unix_ns <= b->unix_ns ? a : b,
@@ -162,7 +178,7 @@ static int match(const struct mr_join_file *a, struct mr_join_file *b, int64_t *
         b->comms.at[i].end_ns += (uint64_t)*shift_ns;
     }
     mr_comm_match(&a->comms, &b->comms, false, &pair);
-    if (pair.n == 0 || pair.spread_ns > SPREAD_NS)
+    if (pair.n < LEAST || pair.spread_ns > SPREAD_NS)
         return mr_error_set(
             MR_EFORMAT,
             "%s and %s: their collectives (%" PRIu64 " and %" PRIu64 ") do not end together in one "
@@ -182,6 +198,7 @@ int mr_join_align(struct mr_join_file *files, uint32_t n)
         rc = check_known(&files[i]);
         for (uint32_t k = 0; k < i && rc == 0; k++) {
             rc = check_ranks(&files[k], &files[i]);
+            rc = rc ? rc : check_same(&files[k], &files[i]);
             rc = rc ? rc : check_times(&files[k], &files[i]);
         }
         if (files[i].comms.n > files[base].comms.n)
@@ -191,7 +208,8 @@ int mr_join_align(struct mr_join_file *files, uint32_t n)
         struct mr_join_file *file = &files[i];
         if (file->unix_ns && files[base].unix_ns)
             file->shift_ns = (int64_t)file->unix_ns - (int64_t)files[base].unix_ns;
-        file->aligned = i != base && file->comms.n > 0;
+        /* a rank that is named needs no collectives */
+        file->aligned = i != base && file->comms.n > (file->n_ranks > 0 ? LEAST - 1 : 0);
         if (file->aligned)
             rc = match(&files[base], file, &file->shift_ns);
         least = MR_MIN(least, file->shift_ns);

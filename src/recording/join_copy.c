@@ -1,12 +1,14 @@
 /* A recording's rows into another database: times moved, texts, processes and devices
  * renumbered. */
+#include "recording/import.h"
 #include "recording/join.h"
 
 #include <errno.h>
 #include <string.h>
 
 /* What a column holds, known by its name: it is the same in all tables. */
-enum kind { PLAIN, TIME, TEXT, GLOBAL, GPU, BARE_PID };
+/* METRIC: a GPU in its low 8 bits; ROW: a number that the store gives. */
+enum kind { PLAIN, TIME, TEXT, GLOBAL, GPU, METRIC, ROW };
 
 static const struct {
     const char *table, *column; /* table NULL: any */
@@ -23,12 +25,19 @@ static const struct {
     {NULL, "jsonTextId", TEXT},
     {NULL, "commandId", TEXT},
     {NULL, "executableId", TEXT},
+    {NULL, "functionId", TEXT},
+    {NULL, "fileId", TEXT},
     {NULL, "globalPid", GLOBAL},
     {NULL, "globalTid", GLOBAL},
     {NULL, "endGlobalTid", GLOBAL},
     {"TARGET_INFO_GPU", "id", GPU},
-    {"GPU_METRICS", "typeId", GPU},
-    {"TARGET_INFO_GPU_METRICS", "typeId", GPU},
+    {"GPU_METRICS", "typeId", METRIC},
+    {"TARGET_INFO_GPU_METRICS", "typeId", METRIC},
+    /* stacks are numbered as threads are, by process */
+    {"MILLRACE_STACKS", "id", GLOBAL},
+    {"MILLRACE_STACKS", "parentId", GLOBAL},
+    {"COMPOSITE_EVENTS", "stackId", GLOBAL},
+    {"COMPOSITE_EVENTS", "id", ROW},
 };
 
 /* Made by the store itself, or copied in their own way. */
@@ -45,8 +54,9 @@ struct table {
     const char *name;
     uint32_t n;
     enum kind kind[COLUMNS];
-    bool there[COLUMNS];                                   /* in the source */
-    int start, end, process, device, uuid, name_id, value; /* columns; -1: none */
+    bool there[COLUMNS];                                           /* in the source */
+    bool must[COLUMNS];                                            /* NOT NULL in ours */
+    int start, end, process, device, uuid, name_id, value, metric; /* columns; -1: none */
     sqlite3_stmt *from, *to;
 };
 
@@ -84,17 +94,18 @@ static int read_texts(struct copy *c)
     return rc;
 }
 
-uint64_t mr_join_process(struct mr_join *join, uint32_t index, uint64_t process)
+int mr_join_process(struct mr_join *join, uint32_t index, uint64_t process, uint64_t *out)
 {
     uint64_t pid = process & 0xffffff, key = mr_mix64(process) + index;
     bool is_new;
     uint32_t *number = mr_map_at(&join->processes, key, 0, &is_new);
     uint32_t *times = number && is_new ? mr_map_at(&join->store->pids, pid, 0, NULL) : NULL;
     if (!number || (is_new && !times))
-        return 0;
+        return -ENOMEM;
     if (is_new)
         *number = (*times)++;
-    return (uint64_t)(*number & 0x7fff) << 24 | pid;
+    *out = (uint64_t)(*number & 0x7fff) << 24 | pid;
+    return 0;
 }
 
 /* A device of a file is that of another one with the same uuid; else it keeps its number where that
@@ -139,7 +150,7 @@ static int declare_device(struct copy *c, uint64_t process, uint32_t id, uint32_
 
 /* ---- tables ---- */
 
-static void learn_column(struct table *t, const char *column, bool there)
+static void learn_column(struct table *t, const char *column, bool there, bool must)
 {
     uint32_t i = t->n++;
     const struct {
@@ -150,6 +161,7 @@ static void learn_column(struct table *t, const char *column, bool there)
                  {"value", &t->value}};
     t->kind[i] = PLAIN;
     t->there[i] = there;
+    t->must[i] = must;
     for (size_t k = 0; k < MR_COUNT(kinds); k++)
         if (strcmp(kinds[k].column, column) == 0 &&
             (!kinds[k].table || strcmp(kinds[k].table, t->name) == 0))
@@ -157,8 +169,11 @@ static void learn_column(struct table *t, const char *column, bool there)
     for (size_t k = 0; k < MR_COUNT(found); k++)
         if (strcmp(found[k].name, column) == 0)
             *found[k].at = (int)i;
-    if (t->process < 0 && strcmp(column, "globalTid") == 0)
+    if (t->process < 0 && (strcmp(column, "globalTid") == 0 ||
+                           (strcmp(column, "id") == 0 && strcmp(t->name, "MILLRACE_STACKS") == 0)))
         t->process = (int)i;
+    if (strcmp(column, "typeId") == 0 && strcmp(t->name, "GPU_METRICS") == 0)
+        t->metric = (int)i;
 }
 
 /* All columns of ours; those that the source lacks are NULL, or 0 where they may not be. */
@@ -179,7 +194,7 @@ static int open_table(struct copy *c, struct table *t)
              there = column && mr_recording_has(rec, t->name, column);
         if (!column)
             continue;
-        learn_column(t, column, there);
+        learn_column(t, column, there, must);
         f += snprintf(from + f, sizeof from - (size_t)f, there ? "%s\"%s\"" : "%s%s", comma,
                       there  ? column
                       : must ? "0"
@@ -218,8 +233,10 @@ static int put_column(struct copy *c, struct table *t, int i, bool timeless)
     const char *uuid;
     uint64_t process;
     uint32_t gpu;
+    if (t->kind[i] == ROW)
+        return sqlite3_bind_null(t->to, i + 1);
     if (sqlite3_column_type(t->from, i) == SQLITE_NULL || !t->there[i])
-        return sqlite3_bind_value(t->to, i + 1, sqlite3_column_value(t->from, i));
+        return t->must[i] ? sqlite3_bind_int64(t->to, i + 1, 0) : sqlite3_bind_null(t->to, i + 1);
     switch (t->kind[i]) {
     case TIME:
         return sqlite3_bind_int64(t->to, i + 1, timeless ? value : moved(c, value));
@@ -229,14 +246,17 @@ static int put_column(struct copy *c, struct table *t, int i, bool timeless)
     case GLOBAL:
         if (value == 0)
             return sqlite3_bind_int64(t->to, i + 1, 0);
-        process = mr_join_process(c->join, c->index, (uint64_t)value >> 24);
-        return process
-                   ? sqlite3_bind_int64(t->to, i + 1, (int64_t)(process << 24 | (value & 0xffffff)))
-                   : SQLITE_NOMEM;
+        if (mr_join_process(c->join, c->index, (uint64_t)value >> 24, &process) < 0)
+            return SQLITE_NOMEM;
+        return sqlite3_bind_int64(t->to, i + 1, (int64_t)(process << 24 | (value & 0xffffff)));
     case GPU:
         uuid = t->uuid >= 0 ? (const char *)sqlite3_column_text(t->from, t->uuid) : NULL;
         gpu = gpu_of(c, (uint32_t)value, uuid);
         return gpu == MR_NONE ? SQLITE_NOMEM : sqlite3_bind_int64(t->to, i + 1, gpu);
+    case METRIC:
+        gpu = gpu_of(c, (uint32_t)value & 0xff, NULL);
+        value = (value & ~(int64_t)0xff) | (gpu & 0xff);
+        return gpu == MR_NONE ? SQLITE_NOMEM : sqlite3_bind_int64(t->to, i + 1, value);
     default:
         break;
     }
@@ -277,14 +297,16 @@ static int takes(struct copy *c, struct table *t, bool *out)
                            ? 0
                            : (uint64_t)sqlite3_column_int64(t->from, t->process) >> 24;
     *out = process == 0 || !c->filter || c->filter->keeps_process(c->filter->state, process);
+    if (c->filter && t->metric >= 0 && t->there[t->metric])
+        *out = c->filter->keeps_gpu(c->filter->state,
+                                    (uint32_t)sqlite3_column_int64(t->from, t->metric) & 0xff);
     if (!*out || process == 0 || t->device < 0 || !t->there[t->device])
         return 0;
     uint32_t id = (uint32_t)sqlite3_column_int64(t->from, t->device);
-    uint64_t key = mr_mix64(mr_mix64(process) + c->index) + id,
-             joined = mr_join_process(c->join, c->index, process);
+    uint64_t key = mr_mix64(mr_mix64(process) + c->index) + id, joined;
     bool is_new;
     uint32_t *gpu = mr_map_at(&c->file->gpus, key | 1ull << 63, 0, &is_new);
-    if (!gpu || !joined)
+    if (!gpu || mr_join_process(c->join, c->index, process, &joined) < 0)
         return -ENOMEM;
     if (is_new) {
         uint32_t own = own_gpu(c, process, id);
@@ -326,8 +348,8 @@ static bool has_row(struct copy *c, struct table *t)
 
 static int copy_table(struct copy *c, const char *name)
 {
-    struct table t = {name,         .start = -1, .end = -1,     .process = -1,
-                      .device = -1, .uuid = -1,  .name_id = -1, .value = -1};
+    struct table t = {name,       .start = -1,   .end = -1,   .process = -1, .device = -1,
+                      .uuid = -1, .name_id = -1, .value = -1, .metric = -1};
     int step = SQLITE_DONE, rc = open_table(c, &t);
     while (rc == 0 && (step = sqlite3_step(t.from)) == SQLITE_ROW) {
         if (!has_row(c, &t)) {
@@ -345,8 +367,11 @@ static int copy_table(struct copy *c, const char *name)
     return rc;
 }
 
-static bool is_copied(const char *name)
+/* nsys' own samples have no stacks of ours, and numbers of their own. */
+static bool is_copied(struct mr_recording *from, const char *name)
 {
+    if (strcmp(name, "COMPOSITE_EVENTS") == 0 && !mr_recording_has(from, name, "stackId"))
+        return false;
     for (int i = 0; not_copied[i]; i++)
         if (strcmp(name, not_copied[i]) == 0)
             return false;
@@ -368,11 +393,22 @@ static int copy_tables(struct copy *c)
         return mr_store_error(c->join->store, "tables");
     while (rc == 0 && sqlite3_step(names) == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(names, 0);
-        if (name && is_copied(name) && strcmp(name, "TARGET_INFO_GPU") != 0 &&
+        if (name && is_copied(c->file->recording, name) && strcmp(name, "TARGET_INFO_GPU") != 0 &&
             mr_recording_has(c->file->recording, name, NULL))
             rc = copy_table(c, name);
     }
     sqlite3_finalize(names);
+    return rc;
+}
+
+/* nsys' own, which are notes where there are ours. */
+static int put_warnings(struct copy *c)
+{
+    const struct mr_recording *rec = c->file->recording;
+    int rc = 0;
+    for (uint32_t i = 0; i < rec->n_notes && !rec->ours && rc == 0; i++)
+        if (strcmp(mr_rec_text(rec, rec->notes[i].name), "warning") == 0)
+            rc = mr_import_note(c->join->store, "warning", mr_rec_text(rec, rec->notes[i].text));
     return rc;
 }
 
@@ -383,6 +419,7 @@ int mr_join_copy(struct mr_join *join, struct mr_join_file *file, uint32_t index
     const struct mr_recording *rec = file->recording;
     int rc = read_texts(&c);
     rc = rc ? rc : copy_tables(&c);
+    rc = rc ? rc : put_warnings(&c);
     join->store->traced |= rec->traced;
     join->store->n_dropped += rec->n_dropped;
     return mr_recording_result(file->recording, rc);

@@ -304,7 +304,17 @@ static int our_note_row(struct mr_load *load, sqlite3_stmt *values)
     if (rc < 0)
         return rc;
     rc = mr_load_text(load, values, 2, &note.text);
-    return rc < 0 ? rc : note_add(load, &note);
+    if (rc < 0)
+        return rc;
+    if (global && note.value > 0 && note.value < MR_NONE) {
+        struct mr_rec_process *of = &load->recording->processes[process];
+        const char *name = load->texts->text[note.name];
+        if (strcmp(name, "file") == 0)
+            of->file = (uint32_t)note.value;
+        else if (strcmp(name, "n_cores") == 0)
+            of->n_cores = (uint32_t)note.value;
+    }
+    return note_add(load, &note);
 }
 
 /* The export's own: from severity 2 on they are warnings and errors. */

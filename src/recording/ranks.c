@@ -24,17 +24,13 @@ struct job {
 
 /* ---- numbers ---- */
 
-static const char *text_of(const struct mr_recording *rec, uint32_t string)
-{
-    return string < rec->n_strings && rec->strings[string] ? rec->strings[string] : "";
-}
-
 /* MR_NONE: the recording has no such note of this process. */
 static uint32_t noted(const struct mr_recording *rec, uint32_t process, const char *name)
 {
     for (uint32_t i = 0; i < rec->n_notes; i++)
         if (rec->notes[i].process == process && rec->notes[i].value >= 0 &&
-            rec->notes[i].value < MR_NONE && strcmp(text_of(rec, rec->notes[i].name), name) == 0)
+            rec->notes[i].value < MR_NONE &&
+            strcmp(mr_rec_text(rec, rec->notes[i].name), name) == 0)
             return (uint32_t)rec->notes[i].value;
     return MR_NONE;
 }
@@ -234,6 +230,7 @@ static int find_steps(struct job *j)
                     j->waits[i] += wait_of(comm_of(j, i, c), last);
             c++;
         } while (c < j->to && comm_of(j, j->base, c)->call_ns < until);
+        end = MR_MAX(end, before);
         if (before > 0 && until > 0)
             rc = put_step(j, &capacity, before, end);
         before = end;
@@ -362,6 +359,30 @@ static int make(struct job *j, const char *step)
         find_slow(j->ranks);
     }
     tell_why(j);
+    return rc;
+}
+
+static bool communicates(const struct mr_recording *rec)
+{
+    for (uint32_t i = 0; i < rec->n_strings; i++)
+        if (mr_name_communicates(mr_rec_text(rec, i)))
+            return true;
+    return false;
+}
+
+int mr_ranks_find_first(const struct mr_recording *rec, const char *step, struct mr_place *places,
+                        uint32_t n, struct mr_ranks *out)
+{
+    *out = (struct mr_ranks){.slow = MR_NONE, .cause = -1};
+    int rc = n > 1 || communicates(rec) ? mr_ranks_find(rec, step, out) : 0;
+    for (uint32_t i = 0; i < n && rc == 0 && out->slow != MR_NONE; i++) {
+        const struct mr_place *slow = &out->at[out->slow].place, first = places[0];
+        if (places[i].process != slow->process || places[i].device != slow->device)
+            continue;
+        places[0] = places[i];
+        places[i] = first;
+        break;
+    }
     return rc;
 }
 

@@ -54,6 +54,10 @@ struct mr_ranks {
 /* step: as in mr_look_make(); places without the range have steps of their own. [out] out: free it
  * with mr_ranks_free(). Returns 0, MR_EOPTION (no place has the range) or -ENOMEM. */
 int mr_ranks_find(const struct mr_recording *rec, const char *step, struct mr_ranks *out);
+/* Puts the place to look at first: that of the rank that the others wait for; the one with the most
+ * work may be the one that waits, in kernels. [out] out, returns: as mr_ranks_find(). */
+int mr_ranks_find_first(const struct mr_recording *rec, const char *step, struct mr_place *places,
+                        uint32_t n, struct mr_ranks *out);
 void mr_ranks_free(struct mr_ranks *ranks);
 
 #endif

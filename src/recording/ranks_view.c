@@ -12,11 +12,6 @@ const char *mr_cause_text(int cause)
                                      : mr_idle_text((enum mr_idle_class)cause);
 }
 
-static const char *text_of(const struct mr_recording *rec, uint32_t string)
-{
-    return string < rec->n_strings && rec->strings[string] ? rec->strings[string] : "";
-}
-
 /* Hidden is what other kernels hide; sets and copies inside the device are over too soon. */
 static int add_up_comm(struct mr_rank *r, const struct mr_look *look, const struct mr_comms *comms)
 {
@@ -26,7 +21,7 @@ static int add_up_comm(struct mr_rank *r, const struct mr_look *look, const stru
         mr_intervals_add(&comm, comms->at[i].start_ns, comms->at[i].end_ns);
     for (uint64_t i = 0; i < look->n_ops; i++) {
         const struct mr_rec_op *op = &rec->ops[look->ops[i]];
-        if (op->kind == MR_OP_KERNEL && !mr_name_communicates(text_of(rec, op->name)))
+        if (op->kind == MR_OP_KERNEL && !mr_name_communicates(mr_rec_text(rec, op->name)))
             mr_intervals_add(&other, op->start_ns, op->end_ns);
     }
     mr_intervals_unite(&comm);
@@ -42,7 +37,7 @@ static int add_up_comm(struct mr_rank *r, const struct mr_look *look, const stru
     return lost ? mr_error_nomem("intervals", look->n_ops * sizeof(struct mr_interval)) : 0;
 }
 
-/* Communication by ranges of MPI is the thread's, and exposed where nothing computes. */
+/* Communication by ranges of MPI is the thread's, and exposed where the device does nothing. */
 static int find_exposed(const struct mr_look *look, const struct mr_comms *comms,
                         struct mr_intervals *out)
 {
@@ -52,7 +47,7 @@ static int find_exposed(const struct mr_look *look, const struct mr_comms *comms
     for (uint64_t i = 0; i < comms->n; i++)
         mr_intervals_add(&comm, comms->at[i].start_ns, comms->at[i].end_ns);
     mr_intervals_unite(&comm);
-    mr_intervals_without(&comm, &look->compute, &alone);
+    mr_intervals_without(&comm, &look->busy, &alone);
     mr_intervals_and(&alone, &look->in, out);
     mr_intervals_free(&comm);
     mr_intervals_free(&alone);
@@ -65,6 +60,12 @@ static void split_steps(const struct mr_rank_view *v, uint64_t ns[MR_N_CAUSES])
     uint64_t compute = mr_intervals_measure(&v->look.compute),
              comm = v->comms.ranges ? 0 : mr_intervals_measure(&v->exposed);
     mr_idle_add_up(&v->idle, 0, UINT64_MAX, ns);
+    for (uint64_t i = 0; v->comms.ranges && i < v->exposed.n; i++) {
+        uint64_t in[MR_N_IDLE] = {0};
+        mr_idle_add_up(&v->idle, v->exposed.at[i].start_ns, v->exposed.at[i].end_ns, in);
+        for (int k = 0; k < MR_N_IDLE; k++)
+            ns[k] -= MR_MIN(ns[k], in[k]);
+    }
     ns[MR_CAUSE_COMPUTE] = compute - MR_MIN(comm, compute);
     ns[MR_CAUSE_COPY] = mr_intervals_measure(&v->look.busy) - compute;
 }
@@ -75,7 +76,7 @@ static int find_work(struct mr_rank_view *v)
     struct mr_intervals comm = {0}, moves = {0}, hiding = {0};
     for (uint64_t i = 0; i < v->look.n_ops; i++) {
         const struct mr_rec_op *op = &rec->ops[v->look.ops[i]];
-        bool is = op->kind == MR_OP_KERNEL && mr_name_communicates(text_of(rec, op->name));
+        bool is = op->kind == MR_OP_KERNEL && mr_name_communicates(mr_rec_text(rec, op->name));
         mr_intervals_add(is                   ? &comm
                          : mr_op_computes(op) ? &v->work
                                               : &moves,
@@ -128,6 +129,8 @@ int mr_rank_view_make(const struct mr_recording *rec, struct mr_rank *r, const c
     r->wall_ns = v->look.wall_ns;
     r->idle_ns = mr_intervals_measure(&v->look.idle);
     r->step_exposed_ns = mr_intervals_measure(&v->exposed);
+    if (v->comms.ranges) /* the device idles meanwhile */
+        r->idle_ns -= MR_MIN(r->idle_ns, r->step_exposed_ns);
     split_steps(v, r->ns);
     mr_comms_keep_collectives(&v->comms);
     return find_work(v);

@@ -272,3 +272,12 @@ void mr_recording_close(struct mr_recording *recording)
     free(recording->source);
     free(whole);
 }
+
+uint32_t mr_rec_parent(const struct mr_recording *rec, uint32_t process)
+{
+    const struct mr_rec_process *of = &rec->processes[process];
+    for (uint32_t i = 0; i < rec->n_processes && of->ppid != 0; i++)
+        if (i != process && rec->processes[i].pid == of->ppid && rec->processes[i].file == of->file)
+            return i;
+    return MR_NONE;
+}

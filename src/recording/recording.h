@@ -121,7 +121,9 @@ struct mr_rec_process {
     uint32_t pid, ppid;     /* ppid 0: not known */
     uint32_t name, command; /* of strings */
     uint64_t start_ns, end_ns;
-    uint8_t killed; /* 1: no orderly end was recorded; 2: not known */
+    uint32_t file;    /* of a job's recording: the one it comes from, from 1 on; 0: this one */
+    uint32_t n_cores; /* of that one's machine; 0: not known */
+    uint8_t killed;   /* 1: no orderly end was recorded; 2: not known */
 };
 
 struct mr_rec_device {
@@ -175,6 +177,16 @@ struct mr_recording {
     struct mr_rec_note *notes;
     uint32_t n_notes;
 };
+
+/* A text by its number; "": there is none. */
+static inline const char *mr_rec_text(const struct mr_recording *rec, uint32_t string)
+{
+    return string < rec->n_strings && rec->strings[string] ? rec->strings[string] : "";
+}
+
+/* The process that started this one; MR_NONE: it is not here. Other files of a job may be of other
+ * hosts, with the same pids. */
+uint32_t mr_rec_parent(const struct mr_recording *rec, uint32_t process);
 
 /* A recording of an open database without a name, which it closes, also on an error. path: what it
  * is called in errors. */

@@ -63,14 +63,15 @@ const char *mr_stack_line(const struct mr_stacks *stacks, uint32_t place, bool w
                           size_t bytes);
 
 /* The line of the program that a loader is in for most of its time in the windows. Loaders are
- * what torch's DataLoader and ours call to fetch samples, in any process; without these, the
- * thread (globalTid) that waits. */
+ * what torch's DataLoader and ours call to fetch samples, in any process that works for the one
+ * looked at (globalTid >> 24; NULL: all do); without these, the thread (globalTid) that waits. */
 struct mr_stack_hottest {
     uint32_t place;             /* of places; MR_NONE: nothing was sampled there */
     uint64_t ns, cpu_ns, of_ns; /* in this line, of it on a processor; of all the loader's time */
     uint64_t n;                 /* samples in all */
 };
 int mr_stacks_loader(const struct mr_stacks *stacks, const struct mr_intervals *windows,
-                     uint64_t global_tid, struct mr_stack_hottest *out);
+                     uint64_t global_tid, bool (*works_for)(const void *state, uint64_t process),
+                     const void *state, struct mr_stack_hottest *out);
 
 #endif

@@ -140,12 +140,6 @@ static uint32_t line_of(const struct mr_stacks *s, uint32_t innermost, bool *loa
     return own != MR_NONE ? own : s->nodes[innermost].place;
 }
 
-/* Process and thread without what the export has above them. */
-static bool is_thread(uint64_t a, uint64_t b)
-{
-    return ((a ^ b) & 0xffffffffffff) == 0;
-}
-
 struct at_line {
     uint64_t ns, cpu_ns;
 };
@@ -161,7 +155,8 @@ static void keep(struct mr_stack_hottest *hot, const struct at_line *at, uint64_
 }
 
 int mr_stacks_loader(const struct mr_stacks *stacks, const struct mr_intervals *windows,
-                     uint64_t global_tid, struct mr_stack_hottest *out)
+                     uint64_t global_tid, bool (*works_for)(const void *state, uint64_t process),
+                     const void *state, struct mr_stack_hottest *out)
 {
     /* of what fetches; of the thread */
     struct mr_stack_hottest hot[2] = {{.place = MR_NONE}, {.place = MR_NONE}};
@@ -172,8 +167,9 @@ int mr_stacks_loader(const struct mr_stacks *stacks, const struct mr_intervals *
             rc = mr_error_nomem("sums", stacks->n_places * sizeof **at);
     for (uint64_t i = 0; i < stacks->n_samples && rc == 0; i++) {
         const struct mr_stack_sample *sample = &stacks->samples[i];
-        bool loads, waits = is_thread(stacks->threads[sample->thread].global_tid, global_tid);
-        uint64_t ns = time_in(sample, windows);
+        uint64_t tid = stacks->threads[sample->thread].global_tid;
+        bool loads, waits = tid == global_tid;
+        uint64_t ns = !works_for || works_for(state, tid >> 24) ? time_in(sample, windows) : 0;
         uint32_t place = ns ? line_of(stacks, sample->node, &loads) : 0;
         for (int k = 0; k < 2 && ns; k++) {
             if (k == 0 ? !loads : !waits)

@@ -13,11 +13,6 @@
 #define MIN_ALIKE   0.5 /* of them, those that launch the same kernels as the one before */
 #define NEARLY      0.9
 
-static const char *text_of(const struct mr_recording *rec, uint32_t string)
-{
-    return string < rec->n_strings && rec->strings[string] ? rec->strings[string] : "";
-}
-
 /* Length without a number at the end and what parts it from the name: "step 12", "ProfilerStep#3",
  * "iter_0007". */
 static size_t base_length(const char *text)
@@ -50,7 +45,7 @@ static bool same_or_base(const char *text, const char *name, size_t n, bool fold
 bool mr_range_named(const struct mr_recording *rec, const struct mr_rec_range *range,
                     const char *name, bool fold)
 {
-    const char *text = text_of(rec, range->text), *domain = text_of(rec, range->domain);
+    const char *text = mr_rec_text(rec, range->text), *domain = mr_rec_text(rec, range->domain);
     const char *first = strchr(name, '@'), *last = strrchr(name, '@');
     if (same_or_base(text, name, strlen(name), fold))
         return true;
@@ -145,7 +140,7 @@ static int by_key(const void *a, const void *b)
 
 static uint64_t key_of(const struct mr_recording *rec, const struct mr_rec_range *range)
 {
-    const char *text = text_of(rec, range->text);
+    const char *text = mr_rec_text(rec, range->text);
     uint64_t h = mr_hash(MR_HASH_START, text, base_length(text));
     return mr_mix64(h ^ mr_mix64((uint64_t)range->domain << 32 | range->thread));
 }
@@ -327,7 +322,7 @@ static bool is_epoch(const struct search *s, const struct group *g)
 static bool may_be_step(const struct search *s, const struct group *g, double *out_cover)
 {
     if (g->n < MIN_REGULAR || g->regular < 0.5 || is_epoch(s, g) ||
-        strcmp(text_of(s->rec, first_of(s, g)->domain), MR_IMPORT_OPS) == 0)
+        strcmp(mr_rec_text(s->rec, first_of(s, g)->domain), MR_IMPORT_OPS) == 0)
         return false;
     struct worth w = weigh(s, g);
     *out_cover = w.cover;
@@ -388,7 +383,7 @@ static void drop_last(struct mr_steps *steps, uint64_t mark_ns)
 
 static void describe_group(const struct search *s, const struct group *g, struct mr_steps *out)
 {
-    const char *text = text_of(s->rec, first_of(s, g)->text);
+    const char *text = mr_rec_text(s->rec, first_of(s, g)->text);
     size_t used =
         (size_t)snprintf(out->how, sizeof out->how, "from one NVTX range \"%.*s\" to the next",
                          (int)MR_MIN(base_length(text), 80u), text);
@@ -425,9 +420,9 @@ end:
 /* The same name on another thread. */
 static bool told_before(const struct search *s, uint64_t at)
 {
-    const char *text = text_of(s->rec, first_of(s, &s->groups[at])->text);
+    const char *text = mr_rec_text(s->rec, first_of(s, &s->groups[at])->text);
     for (uint64_t i = 0; i < at; i++) {
-        const char *other = text_of(s->rec, first_of(s, &s->groups[i])->text);
+        const char *other = mr_rec_text(s->rec, first_of(s, &s->groups[i])->text);
         if (base_length(other) == base_length(text) && strncmp(other, text, base_length(text)) == 0)
             return true;
     }
@@ -440,7 +435,7 @@ static int no_such_range(const struct search *s, const char *name)
     size_t used = 0;
     uint64_t last = 0;
     for (uint64_t i = 0, told = 0; i < s->n_groups && told < 8; i++) {
-        const char *text = text_of(s->rec, first_of(s, &s->groups[i])->text);
+        const char *text = mr_rec_text(s->rec, first_of(s, &s->groups[i])->text);
         if (told_before(s, i))
             continue;
         int n = snprintf(list + used, sizeof list - used, "%s\"%.*s\"", told ? ", " : "",

@@ -6,7 +6,7 @@
 #include <sqlite3.h>
 #include <string.h>
 
-enum { SQL_START, SQL_DEVICE, SQL_ADDRESS, SQL_BYTES, SQL_KIND, SQL_OPERATION };
+enum { SQL_START, SQL_DEVICE, SQL_ADDRESS, SQL_BYTES, SQL_KIND, SQL_OPERATION, SQL_PROCESS };
 
 #define RELEASE 1 /* of the export's numbers of operations */
 
@@ -98,7 +98,9 @@ static int take_row(struct memory *m, sqlite3_stmt *row)
     bool release = sqlite3_column_int64(row, SQL_OPERATION) == RELEASE;
     int rc = counter_of(m, name, device_of(m->tl, kind, id), &counter);
     if (rc == 0)
-        rc = hold(m, mr_mix64(mr_mix64(address) ^ (uint64_t)id << 8 ^ (uint64_t)kind),
+        rc = hold(m,
+                  mr_mix64(mr_mix64(address) ^ (uint64_t)id << 8 ^ (uint64_t)kind ^
+                           mr_mix64((uint64_t)sqlite3_column_int64(row, SQL_PROCESS))),
                   release ? 0 : bytes, &before);
     if (rc < 0)
         return rc;
@@ -108,7 +110,7 @@ static int take_row(struct memory *m, sqlite3_stmt *row)
         *used = UINT64_MAX;
     struct mr_tl_counter *to = &m->tl->counters[counter];
     if ((uint64_t)start < m->tl->from_ns)
-        to->n = 0; /* only what holds at the beginning */
+        to->n = 0, to->most = 0; /* only what holds at the beginning */
     return (uint64_t)start < m->tl->to_ns
                ? mr_timeline_point(to, MR_MAX((uint64_t)start, m->tl->from_ns), (double)*used)
                : 0;
@@ -116,10 +118,20 @@ static int take_row(struct memory *m, sqlite3_stmt *row)
 
 static int read_rows(struct memory *m)
 {
-    static const char *const sql =
-        "SELECT start, deviceId, address, bytes, memKind, memoryOperationType"
-        " FROM CUDA_GPU_MEMORY_USAGE_EVENTS ORDER BY start";
+    /* a process has numbers of its own for devices, and addresses */
+    static const char *const numbers[] = {
+        "deviceId",
+        "coalesce((SELECT gpuId FROM TARGET_INFO_CUDA_DEVICE d WHERE d.cudaId = m.deviceId AND"
+        " d.pid = m.globalPid >> 24), (SELECT gpuId FROM TARGET_INFO_CUDA_DEVICE d WHERE"
+        " d.cudaId = m.deviceId AND d.pid = (m.globalPid >> 24 & 16777215)), m.deviceId)"};
     struct mr_recording *rec = m->tl->rec;
+    bool has_process = mr_recording_has(rec, "CUDA_GPU_MEMORY_USAGE_EVENTS", "globalPid"),
+         has_numbers = has_process && mr_recording_has(rec, "TARGET_INFO_CUDA_DEVICE", "gpuId");
+    char sql[600];
+    snprintf(sql, sizeof sql,
+             "SELECT start, %s, address, bytes, memKind, memoryOperationType, %s"
+             " FROM CUDA_GPU_MEMORY_USAGE_EVENTS m ORDER BY start",
+             numbers[has_numbers], has_process ? "globalPid" : "0");
     sqlite3_stmt *row;
     int code = sqlite3_prepare_v2(rec->db, sql, -1, &row, NULL);
     if (code == SQLITE_ERROR)

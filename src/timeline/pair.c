@@ -130,7 +130,8 @@ static void move_side(struct mr_recording *out, int side, const struct mr_record
     move_ranges(out->ranges + by->ranges, rec->n_ranges, by);
     move_os(out->os + (second ? out->n_os - rec->n_os : 0), rec->n_os, by);
     move_threads(out->threads + by->threads, rec->n_threads, by);
-    for (uint64_t i = 0; second && i < made_by_calls(rec); i++)
+    uint64_t n_made = second ? made_by_calls(rec) : 0;
+    for (uint64_t i = 0; i < n_made; i++)
         out->op_of_api[by->made + i] += by->ops;
 }
 
@@ -362,6 +363,11 @@ int mr_timeline_write_pair(struct mr_recording *before, struct mr_recording *aft
     int rc = mr_opts_take("timeline_opts", opts, &all, sizeof all);
     if (rc < 0)
         return rc;
+    if (format == MR_TIMELINE_FOLDED)
+        return mr_error_set(MR_EOPTION,
+                            "%s: folded lines cannot show two recordings: expected "
+                            "HTML, SVG or Perfetto",
+                            path);
     all.title = all.title ? all.title : "Before (A) and after (B)";
     rc = make_clock(&pair);
     if (rc < 0)

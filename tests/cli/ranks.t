@@ -90,6 +90,33 @@ millrace report: none: is a folder without recordings: expected files that end i
 $ millrace report --rank -2 loader
 millrace report: --rank -2: expected -1..4294967294
 [2]
+$ ln loader/run.rank0.sqlite again.sqlite; millrace report loader/run.rank0.sqlite again.sqlite
+millrace report: loader/run.rank0.sqlite and again.sqlite are one file: expected one recording of each rank
+[2]
+# A report of nsys beside its export is the same recording.
+$ mkdir both; cp loader/*.sqlite both; for r in 0 1 2; do : >both/run.rank$r.nsys-rep; done; millrace analyze both | head -1
+rank 1 holds up the job: the others waited for it in 23 of 23 steps, 11.896 ms in each; cause:
+# A folder without a name of its own.
+$ (cd even && millrace timeline . | cut -d: -f1 | sed 's,.*/,,'); rm even.html; ls even*
+even.html
+even.sqlite
+
+even:
+run.rank0.sqlite
+run.rank1.sqlite
+run.rank2.sqlite
+# Comparisons: the slow rank's, and what they cannot take.
+$ millrace report --diff even.sqlite compute.sqlite -f markdown | head -1 | grep -o '^slower: '
+slower: 
+$ millrace report --diff even.sqlite compute.sqlite --by time
+millrace report: --by: not with --diff, which compares steps and rows as they are
+[2]
+$ millrace report --diff even.sqlite compute.sqlite --link-gbps 5
+millrace report: --link-gbps: not with --diff, which compares steps and rows as they are
+[2]
+$ millrace timeline --diff -o x.folded even.sqlite compute.sqlite
+millrace timeline: --diff: expected html, svg or perfetto: folded lines have no two sides
+[2]
 # Under a launcher each rank records into a file of its own, which says which rank it is.
 $ millrace synth digits d --n 640 -q >/dev/null; mkdir job; for r in 0 1; do OMPI_COMM_WORLD_RANK=$r OMPI_COMM_WORLD_SIZE=2 millrace profile -t nvtx,millrace -o job/run -- millrace feed d -b 64 -q >/dev/null 2>&1; RANK=$r WORLD_SIZE=2 TORCHELASTIC_RUN_ID=a millrace profile -t none -o job/by-%r.db -- true 2>/dev/null; done; OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 millrace profile -t none -o job/alone.db -- true 2>/dev/null; RANK=1 WORLD_SIZE=2 millrace profile -t none -- true 2>/dev/null; ls job *.rank*
 report1.rank1.sqlite

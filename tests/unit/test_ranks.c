@@ -5,8 +5,10 @@
 #include "job_make.h"
 
 #include "recording/ranks.h"
+#include "recording/stacks.h"
 
 #include <millrace/profile.h>
+#include <sqlite3.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -302,6 +304,167 @@ static void hosts_alike(void **state)
     forget(2);
 }
 
+/* ---- samples ---- */
+
+static void execute(const char *path, const char *sql)
+{
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
+        fail_msg("%s", sqlite3_errmsg(db));
+    sqlite3_close(db);
+}
+
+static int64_t count(const struct mr_recording *rec, const char *sql)
+{
+    sqlite3_stmt *stmt;
+    assert_int_equal(sqlite3_prepare_v2(rec->db, sql, -1, &stmt, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    int64_t n = sqlite3_column_int64(stmt, 0);
+    sqlite3_finalize(stmt);
+    return n;
+}
+
+/* A host whose process and stack have the same numbers on each, and other texts. */
+static void make_sampled(uint32_t host)
+{
+    struct make m;
+    char function[32];
+    make_begin(&m, paths[host]);
+    for (uint32_t i = 0; i <= host; i++) { /* texts have other numbers */
+        snprintf(function, sizeof function, "unused%u", i);
+        make_name(&m, function);
+    }
+    for (uint64_t s = 0; s < 12; s++) {
+        uint64_t at = 1000000 + s * 1000000 + s * s * 1000;
+        make_range(&m, "step", at, at + 900000);
+        make_kernel(&m, 17, "ncclDevKernel_AllReduce_Sum", at + 200000 + host * 300000,
+                    at + 600000);
+    }
+    snprintf(function, sizeof function, "fetch%u", host);
+    for (uint32_t i = 1; i <= 2; i++)
+        make_put(&m, MR_PART_STACK,
+                 &(struct mr_part_stack){i, i - 1, make_name(&m, i == 2 ? function : "main"),
+                                         make_name(&m, "/a/train.py"), 10 * i + host});
+    for (uint64_t k = 0; k < 5 + host; k++)
+        make_put(&m, MR_PART_SAMPLE,
+                 &(struct mr_part_sample){.start_ns = MAKE_BASE + k * 1000,
+                                          .end_ns = MAKE_BASE + (k + 1) * 1000,
+                                          .tid = m.tid,
+                                          .stack = 2,
+                                          .n = 1});
+    make_end(&m);
+}
+
+static uint64_t sampled_ns(const struct mr_stacks *s, const char *function, uint64_t *out_n)
+{
+    uint64_t ns = 0;
+    *out_n = 0;
+    for (uint64_t i = 0; i < s->n_samples; i++) {
+        const struct mr_stack_node *node = &s->nodes[s->samples[i].node];
+        if (strcmp(s->texts.text[s->places[node->place].function], function) != 0)
+            continue;
+        assert_int_not_equal(node->parent, MR_NONE);
+        assert_string_equal(s->texts.text[s->places[s->nodes[node->parent].place].function],
+                            "main");
+        ns += s->samples[i].end_ns - s->samples[i].start_ns;
+        *out_n += 1;
+    }
+    return ns;
+}
+
+static bool is_of(const void *state, uint64_t process)
+{
+    return process == *(const uint64_t *)state;
+}
+
+static void samples_of_hosts_stay_apart(void **state)
+{
+    struct mr_stacks stacks;
+    (void)state;
+    make_sampled(0);
+    make_sampled(1);
+    struct mr_recording *rec = open_job(2, NULL);
+    assert_int_equal(mr_stacks_load(rec, &stacks), 0);
+    assert_int_equal(stacks.n_threads, 2);
+    for (uint32_t host = 0; host < 2; host++) {
+        uint64_t n, process = rec->processes[host].number;
+        struct mr_stack_hottest hot;
+        assert_int_equal(sampled_ns(&stacks, host ? "fetch1" : "fetch0", &n), (5 + host) * 1000);
+        assert_int_equal(n, 5 + host);
+        assert_int_equal(mr_stacks_loader(&stacks, NULL, process << 24 | rec->processes[host].pid,
+                                          is_of, &process, &hot),
+                         0);
+        assert_int_equal(hot.n, 5 + rec->processes[host].file - 1);
+        assert_int_equal(hot.of_ns, hot.n * 1000);
+    }
+    assert_int_equal(count(rec, "SELECT count(DISTINCT id) FROM COMPOSITE_EVENTS"), 11);
+    assert_int_equal(count(rec, "SELECT count(*) FROM MILLRACE_STACKS"), 4);
+    mr_stacks_free(&stacks);
+    mr_recording_close(rec);
+    forget(2);
+}
+
+/* Nsight Systems has samples and stacks in tables of these names, with columns of its own, and
+ * NULL where our tables do not allow it. */
+static void exports_join(void **state)
+{
+    (void)state;
+    for (uint32_t host = 0; host < 2; host++) {
+        make_sampled(host);
+        execute(paths[host],
+                "DROP VIEW SAMPLING_CALLCHAINS; DROP TABLE MILLRACE_STACKS;"
+                "DROP TABLE COMPOSITE_EVENTS; DROP TABLE MILLRACE_META; DROP TABLE MILLRACE_NOTES;"
+                "CREATE TABLE COMPOSITE_EVENTS (id INTEGER NOT NULL PRIMARY KEY, start INTEGER NOT "
+                "NULL, cpu INTEGER, threadState INTEGER, globalTid INTEGER, cpuCycles INTEGER NOT "
+                "NULL); INSERT INTO COMPOSITE_EVENTS VALUES (1, 5, 0, 0, 7, 1), (2, 6, 0, 0, 7, 1);"
+                "CREATE TABLE N AS SELECT * FROM CUPTI_ACTIVITY_KIND_KERNEL;"
+                "DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL;"
+                "ALTER TABLE N RENAME TO CUPTI_ACTIVITY_KIND_KERNEL;"
+                "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET localMemoryTotal = NULL, gridId = NULL;"
+                "INSERT INTO DIAGNOSTIC_EVENT VALUES (0, 0, 0, 3, 'events were lost', NULL);");
+    }
+    struct mr_recording *rec = open_job(2, NULL);
+    uint32_t n_warnings = 0;
+    assert_int_equal(rec->n_ops, 24);
+    assert_int_equal(count(rec, "SELECT count(*) FROM COMPOSITE_EVENTS"), 0);
+    assert_int_equal(count(rec, "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE gridId = 0"),
+                     24);
+    for (uint32_t i = 0; i < rec->n_notes; i++)
+        n_warnings += strcmp(mr_rec_text(rec, rec->notes[i].text), "events were lost") == 0;
+    assert_int_equal(n_warnings, 2);
+    mr_recording_close(rec);
+    forget(2);
+}
+
+/* Only counters of the device that is asked for; payloads of ranges stay in a joined recording. */
+static void counters_and_payloads(void **state)
+{
+    struct job job = job_plain(2);
+    struct mr_recording_opts opts;
+    (void)state;
+    for (uint32_t r = 0; r < 2; r++) {
+        job_record_rank(&job, r, paths[r], 0, true);
+        execute(paths[r], "UPDATE NVTX_EVENTS SET uint64Value = 77;");
+    }
+    struct mr_recording *rec = open_job(2, NULL);
+    assert_int_equal(count(rec, "SELECT count(*) FROM NVTX_EVENTS WHERE uint64Value = 77") > 0, 1);
+    mr_recording_close(rec);
+    forget(2);
+    job_record(&job, paths[0]);
+    execute(paths[0], "INSERT INTO GPU_METRICS VALUES (0, 10, 0, 1, 50), (0, 10, 1, 1, 60),"
+                      " (0, 10, 72057594037927937, 1, 61);");
+    mr_recording_opts_init(&opts);
+    opts.device = 1;
+    rec = open_job(1, &opts);
+    assert_int_equal(count(rec, "SELECT count(*) FROM GPU_METRICS"), 2);
+    assert_int_equal(count(rec, "SELECT count(*) FROM GPU_METRICS WHERE typeId & 255 = 1"), 2);
+    mr_recording_close(rec);
+    forget(1);
+}
+
+/* ---- files that are not of one job ---- */
+
 static void refuses(const char *says)
 {
     struct mr_recording *rec = NULL;
@@ -327,6 +490,31 @@ static void other_runs_are_refused(void **state)
     job_record_rank(&one, 0, paths[0], 0, true);
     job_record_rank(&larger, 1, paths[1], 0, true);
     refuses("a job of 2 ranks");
+}
+
+/* The same file, by another name, too; a copy; too few collectives to be sure. */
+static void one_file_twice_is_refused(void **state)
+{
+    struct mr_recording *rec = NULL;
+    struct make m;
+    (void)state;
+    make_sampled(0);
+    assert_int_equal(link(paths[0], paths[1]), 0);
+    assert_int_equal(mr_recording_open_job(paths, 2, NULL, &rec), MR_EOPTION);
+    assert_non_null(strstr(mr_last_error(), "are one file"));
+    unlink(paths[1]);
+    make_sampled(0);
+    assert_int_equal(rename(paths[0], paths[1]), 0);
+    make_sampled(0);
+    refuses("one recording twice");
+    for (uint32_t i = 0; i < 2; i++) {
+        make_begin(&m, paths[i]);
+        for (uint64_t s = 0; s < 2; s++)
+            make_kernel(&m, 17, "ncclDevKernel_AllReduce_Sum", 1000000 + s * 1000000 + i * 5000,
+                        1600000 + s * 1000000);
+        make_end(&m);
+    }
+    refuses("do not end together");
 }
 
 static void missing_ranks_are_told(void **state)
@@ -472,7 +660,11 @@ int main(void)
         cmocka_unit_test(shifted_files_give_the_same),
         cmocka_unit_test(joined_reports_add_up),
         cmocka_unit_test(hosts_alike),
+        cmocka_unit_test(samples_of_hosts_stay_apart),
+        cmocka_unit_test(exports_join),
+        cmocka_unit_test(counters_and_payloads),
         cmocka_unit_test(other_runs_are_refused),
+        cmocka_unit_test(one_file_twice_is_refused),
         cmocka_unit_test(missing_ranks_are_told),
         cmocka_unit_test(real_ranks),
         cmocka_unit_test(real_communication),

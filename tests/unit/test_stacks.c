@@ -221,21 +221,21 @@ static void a_loaders_line_is_found(void **state)
     struct mr_intervals windows = {0};
     char line[64];
     assert_int_equal(mr_stacks_load(recording, &stacks), 0);
-    assert_int_equal(mr_stacks_loader(&stacks, NULL, 100u << 24 | 100, &hot), 0);
+    assert_int_equal(mr_stacks_loader(&stacks, NULL, 100u << 24 | 100, NULL, NULL, &hot), 0);
     assert_string_equal(mr_stack_line(&stacks, hot.place, false, line, sizeof line), "set.py:42");
     assert_int_equal(hot.ns, 600 * TICK);
     assert_int_equal(hot.of_ns, 800 * TICK);
     assert_int_equal(hot.cpu_ns, 300 * TICK);
     assert_int_equal(hot.n, 80);
     mr_intervals_add(&windows, 500 * TICK, 800 * TICK);
-    assert_int_equal(mr_stacks_loader(&stacks, &windows, 0, &hot), 0);
+    assert_int_equal(mr_stacks_loader(&stacks, &windows, 0, NULL, NULL, &hot), 0);
     assert_string_equal(mr_stack_line(&stacks, hot.place, true, line, sizeof line),
                         "/home/u/set.py:43");
     mr_intervals_free(&windows);
     mr_intervals_add(&windows, 900 * TICK, 2000 * TICK);
-    assert_int_equal(mr_stacks_loader(&stacks, &windows, 100u << 24 | 100, &hot), 0);
+    assert_int_equal(mr_stacks_loader(&stacks, &windows, 100u << 24 | 100, NULL, NULL, &hot), 0);
     assert_string_equal(mr_stack_line(&stacks, hot.place, false, line, sizeof line), "train.py:7");
-    assert_int_equal(mr_stacks_loader(&stacks, &windows, 5, &hot), 0);
+    assert_int_equal(mr_stacks_loader(&stacks, &windows, 5, NULL, NULL, &hot), 0);
     assert_true(hot.place == MR_NONE && hot.of_ns == 0);
     mr_intervals_free(&windows);
     mr_stacks_free(&stacks);
