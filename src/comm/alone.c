@@ -1,5 +1,5 @@
 /* One rank: sums are what they were. */
-#include "comm/comm.h"
+#include "comm/engine.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* What all engines share. */
-#include "comm/comm.h"
+#include "comm/engine.h"
 
 #include <errno.h>
 #include <inttypes.h>

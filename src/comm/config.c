@@ -1,5 +1,5 @@
 /* Configurations of ranks, compared: lines "name=value". */
-#include "comm/comm.h"
+#include "comm/engine.h"
 
 #include <stdio.h>
 #include <stdlib.h>

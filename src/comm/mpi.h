@@ -6,7 +6,7 @@
 #ifndef MR_COMM_MPI_H
 #define MR_COMM_MPI_H
 
-#include "comm/comm.h"
+#include "comm/engine.h"
 
 /* A handle: pointers in Open MPI and the standard ABI; in MPICH's an int, in the low half. */
 typedef uintptr_t mr_mpi_handle;

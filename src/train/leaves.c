@@ -10,7 +10,7 @@
  *
  * On "cpu" alone: host memory.
  */
-#include "comm/comm.h"
+#include "comm/engine.h"
 #include "train/trainer.h"
 
 #include <errno.h>

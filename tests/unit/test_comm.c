@@ -2,7 +2,7 @@
  * Under mpirun this program is a rank, which it starts itself where there is an MPI. */
 #include "unit.h"
 
-#include "comm/comm.h"
+#include "comm/engine.h"
 #include <math.h>
 #include <millrace/train.h>
 #include <unistd.h>

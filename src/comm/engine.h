@@ -5,8 +5,8 @@
  * A new engine is one file with a const struct mr_comm_engine, and one line in the table of
  * comm.c.
  */
-#ifndef MR_COMM_COMM_H
-#define MR_COMM_COMM_H
+#ifndef MR_COMM_ENGINE_H
+#define MR_COMM_ENGINE_H
 
 #include "base/base.h"
 #include <millrace/comm.h>
