@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define GATHERED   (64 * 1024)
+#define GATHERED   RECORD_BLOCK /* a record of any length that a block holds fits */
 #define CAPTURE_NS 50000000ull
 #define NAMES_NS   2000000000ull /* between looks at the threads' names */
 /* remembered; of one that is not, the kernel's is told again at each look */
@@ -21,7 +21,6 @@
 #define N_PROBES   8u /* places that a name may have */
 #define STACK_SIZE (1024 * 1024)
 
-_Static_assert(GATHERED >= RECORD_BLOCK, "a record of any length that a block holds fits");
 static struct {
     uint32_t n;
     size_t bytes;

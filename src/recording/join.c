@@ -385,7 +385,7 @@ static int by_rank(const void *a, const void *b)
 static int open_files(const struct paths *paths, const char *name, struct mr_recording **out)
 {
     uint32_t n = (uint32_t)paths->n;
-    struct mr_join_file *files = calloc(n, sizeof *files);
+    struct mr_join_file *files = calloc(n + 1ull, sizeof *files);
     int rc = files ? 0 : mr_error_nomem(name, n * sizeof *files);
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         files[i].path = paths->at[i];
