@@ -53,8 +53,8 @@ bool profile_name_rank(struct profile_run *run, const char *named);
 /* Sets the environment of the program, in this process. */
 int profile_environment(struct profile_run *run);
 
-/* profile_live.c: writes the recording from now on, as the program runs; what fails is left to the
- * finish, which may then begin anew. Before any fork of ours, or after the last. */
+/* live.c: starts a thread that writes the recording while the program runs. If it fails, the finish
+ * merges all parts. Do not fork while it runs. */
 void profile_live_start(const struct profile_run *run);
 /* Returns as mr_recording_merge(). */
 int profile_live_finish(const struct profile_run *run, struct mr_merge_stats *out_stats);

@@ -161,7 +161,7 @@ void profile_unmark_parts(struct profile_run *run)
 /*
  * Two files in the parts' folder: "begin" says when the recording's time is 0, here and if the
  * parts are merged again; "running" is locked as long as this process lives, and stays if it is
- * killed. Where files cannot be locked (some network file systems) nobody is told of it later.
+ * killed. On file systems without locks, the next run does not notice it.
  */
 static int make_marks(struct profile_run *run)
 {

@@ -62,7 +62,7 @@ static char *make_config(const struct train_opts *o, const char *dataset)
     return text;
 }
 
-/* Ranks but the first print nothing; their errors are told by rank 0, or by who is left. */
+/* Only rank 0 prints. It reports the errors of the others; without it, another rank does. */
 static void be_quiet(struct train_ranks *r)
 {
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
