@@ -79,6 +79,11 @@ enum mr_bad_policy {
 enum mr_remainder {
     MR_REMAINDER_DROP, /* each rank has floor(length / world) samples */
     MR_REMAINDER_PAD,  /* each rank has ceil(length / world): positions wrap to the epoch's start */
+    /* The first length % world ranks have one sample more than the others, and may have one batch
+     * more: a loop in which all ranks meet for each batch must count on that. Each sample once:
+     * for tests. length must be at least world. Not with drop_last. To resume, use the state of
+     * rank 0, which is never ahead of the others. */
+    MR_REMAINDER_EXACT,
 };
 
 /* Where the ops at the end of a chain run, if the device has kernels for them and fewer bytes are

@@ -18,7 +18,13 @@ def divide(n: int, by: int, up: bool) -> int:
     return -(-n // by) if up else n // by
 
 
+def share_of(n: int, rank: int, world: int, remainder: str) -> int:
+    """How many of n samples, or batches, a rank has."""
+    more_from = {"pad": 0, "exact": rank, "drop": world}[remainder]
+    return n // world + (n % world > more_from)
+
+
 def batches(n: int, s: Settings) -> int:
     """Batches of this rank for n samples of all ranks."""
-    mine = divide(n, s.world, s.remainder == "pad")
+    mine = share_of(n, s.rank, s.world, s.remainder)
     return divide(mine, s.batch_size or 1, not s.drop_last)

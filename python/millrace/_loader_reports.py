@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._lengths import batches, divide
+from ._lengths import batches, share_of
 from ._loader_path import LoaderPath
 from ._run import Run
 from .stats import BadSample, Stats
@@ -31,7 +31,7 @@ class LoaderReports(LoaderPath):
         if self._iterable:
             return batches(len(self.dataset), s)
         if batch_sampler is not None:
-            return divide(len(batch_sampler), s.world, s.remainder == "pad")
+            return share_of(len(batch_sampler), s.rank, s.world, s.remainder)
         if sampler is not None:
             return batches(len(sampler), s)
         n = self._dataset_length()

@@ -11,6 +11,7 @@ from . import _core
 from ._arguments import Settings
 from ._bad import BadItem, file_of
 from ._collate import default_collate, default_convert
+from ._lengths import share_of
 from ._maker import NUMBERS, Maker, moved, open_ticket_engine, processes
 from ._objects import ObjectRun
 from ._place import StandIn, original_of
@@ -326,8 +327,7 @@ def _share(items: list[Any], s: Settings) -> list[Any]:
     """This rank's part of a list."""
     if s.world == 1:
         return items
-    whole = len(items) // s.world * s.world
-    if whole < len(items) and s.remainder == "pad":
-        items = items + items[: whole + s.world - len(items)]
-        whole = len(items)
-    return items[s.rank : whole : s.world]
+    n = share_of(len(items), s.rank, s.world, s.remainder)
+    if n * s.world > len(items) and s.remainder == "pad":
+        items = items + items[: n * s.world - len(items)]
+    return items[s.rank :: s.world][:n]

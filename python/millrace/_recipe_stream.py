@@ -106,7 +106,7 @@ class Stream(Start):
 
 
 def shard(samples: Iterator[Any], rank: int, world: int, remainder: str) -> Iterator[Any]:
-    """Every world-th sample, the same number on each rank."""
+    """Every world-th sample; the same number on each rank, but for "exact"."""
     if world == 1:
         return samples
     return _every(samples, rank, world, remainder)
@@ -118,3 +118,5 @@ def _every(samples: Iterator[Any], rank: int, world: int, remainder: str) -> Ite
             yield group[rank]
         elif remainder == "pad":
             yield group[rank % len(group)]
+        elif remainder == "exact" and rank < len(group):
+            yield group[rank]

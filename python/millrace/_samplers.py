@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from . import _core
+from ._lengths import share_of
 from ._told import Told
 from ._seeding import RandomState, state_from_json, state_to_json
 
@@ -63,7 +64,7 @@ class Share(Plan):
     def samples(self, epoch: int) -> int:
         """Of this rank in this epoch."""
         left = self.order.length - self._start(epoch)
-        return left // self.world if self.remainder == "drop" else -(-left // self.world)
+        return share_of(left, self.rank, self.world, self.remainder)
 
     def batches(self, epoch: int) -> int:
         n = self.samples(epoch)
@@ -78,7 +79,7 @@ class Share(Plan):
         end = begin + count * self.world
         length = self.order.length
         keys = self.order.sampler.map(epoch, begin, min(end, length) - begin)
-        if end > length:
+        if end > length and self.remainder == "pad":
             keys += self.order.sampler.map(epoch, 0, end - length)
         return keys[self.rank :: self.world]
 

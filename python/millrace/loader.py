@@ -46,8 +46,9 @@ class DataLoader(LoaderState, LoaderReports):
     seed: of the order and of random samples. None: drawn as torch does, from `generator` or the
     global one; with several ranks 0. epochs: how many one `for` loop gives, each in a new order; 0:
     endless. rank, world: this process's share; default torch.distributed's, then the launcher's,
-    but 0 of 1 with your own sampler or an iterable set. remainder: "pad" or "drop": what happens to
-    the samples that the ranks can't share equally.
+    but 0 of 1 with your own sampler or an iterable set. remainder: what happens to the
+    samples that the ranks can't share equally: "pad" repeats some, "drop" leaves them out, "exact"
+    gives the first ranks one more each.
     bad: "fail", "skip" or "replace" samples that raise; max_bad: at most so many.
     max_memory: bytes of the engine's buffers. as_: "torch", "numpy", "jax" or "dlpack"; default
     torch where installed, else numpy. seed_samples: whether random, numpy and torch are seeded for
@@ -100,7 +101,9 @@ class DataLoader(LoaderState, LoaderReports):
         iterable = is_iterable_set(dataset)
         arguments.check_order(iterable, batch_size, shuffle, sampler, batch_sampler, drop_last)
         arguments.check_choice("path", path, ("auto", "native", "python"))
-        arguments.check_choice("remainder", remainder, ("pad", "drop"))
+        arguments.check_choice("remainder", remainder, ("pad", "drop", "exact"))
+        if drop_last and remainder == "exact":
+            raise ValueError('drop_last leaves samples out, which remainder="exact" says not to do')
         arguments.check_choice("bad", bad, ("fail", "skip", "replace"))
         if epochs < 0:
             raise ValueError(f"epochs={epochs}: expected at least 0")

@@ -8,13 +8,13 @@ static int check_count(const struct mr_epochs *e, uint64_t epoch, const struct m
 {
     struct mr_shard whole = *shard;
     whole.start = 0;
-    if (mr_shard_length(&whole) > 0)
+    if (mr_shard_length(&whole) > 0 && !(shard->exact && shard->length < shard->world))
         return 0;
     return mr_error_set(MR_EOPTION,
-                        "epoch %llu has %llu batches for %u ranks: each gets none: use fewer "
+                        "epoch %llu has %llu batches for %u ranks: %s none: use fewer "
                         "ranks, or pad the remainder (sampler %s)",
                         (unsigned long long)epoch, (unsigned long long)shard->length, shard->world,
-                        mr_sampler_text(e->sampler));
+                        shard->exact ? "some get" : "each gets", mr_sampler_text(e->sampler));
 }
 
 /* Batches of the epochs that have been counted. [lock] */
@@ -66,8 +66,7 @@ int mr_epochs_create(const struct mr_sampler *sampler, const struct mr_loader_op
         return mr_error_nomem("epochs", sizeof *e);
     pthread_mutex_init(&e->lock, NULL);
     e->sampler = sampler;
-    e->shard = (struct mr_shard){
-        .rank = opts->rank, .world = opts->world, .pad = opts->remainder == MR_REMAINDER_PAD};
+    e->shard = mr_plan_shard(opts);
     e->first_epoch = epoch;
     e->start = position / capacity;
     e->epochs = opts->epochs;

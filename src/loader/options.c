@@ -14,7 +14,7 @@ _Static_assert(offsetof(struct mr_loader_opts, max_bad_fraction) ==
                "max_bad is no limit");
 
 /* By their enums. */
-static const char *const remainders[] = {"drop", "pad", NULL};
+static const char *const remainders[] = {"drop", "pad", "exact", NULL};
 static const char *const collates[] = {"stack", "pad", "fixed", "ragged", "pack", NULL};
 static const char *const policies[] = {"fail", "skip", "replace", NULL};
 static const char *const storages[] = {"auto", "uring", "pread", "gds", NULL};
@@ -63,8 +63,8 @@ static const struct mr_option table[] = {
         .help = "Number of processes that share the order: rank r takes positions r, r + world, "
                 "..."),
     OPT("remainder", 0, ENUM, remainder, order, .initial = "drop", .choices = remainders,
-        .help = "If --world does not divide the epoch: drop the rest, or pad from the epoch's "
-                "start"),
+        .help = "If --world does not divide the epoch: drop the rest, pad from the epoch's start, "
+                "or exact: some ranks have one sample more"),
     OPT("in-order", 0, FLAG, in_order, order, .initial = "1",
         .help = "Hand batches out in order; without it as they complete, epoch after epoch: one "
                 "slow sample does not hold up the others"),
@@ -146,6 +146,9 @@ static int check_opts(const struct mr_loader_opts *o)
         return rc;
     if (o->rank >= o->world)
         return mr_error_set(MR_EOPTION, "rank %u: expected 0..%u", o->rank, o->world - 1);
+    if (o->drop_last && o->remainder == MR_REMAINDER_EXACT)
+        return mr_error_set(MR_EOPTION, "drop_last leaves samples out, which remainder=exact says "
+                                        "not to do: choose one of them");
     return 0;
 }
 

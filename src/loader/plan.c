@@ -23,6 +23,14 @@ static uint64_t total_of(const struct mr_plan *plan)
     return total;
 }
 
+struct mr_shard mr_plan_shard(const struct mr_loader_opts *opts)
+{
+    return (struct mr_shard){.rank = opts->rank,
+                             .world = opts->world,
+                             .pad = opts->remainder == MR_REMAINDER_PAD,
+                             .exact = opts->remainder == MR_REMAINDER_EXACT};
+}
+
 int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64_t length,
                  uint64_t epoch, uint64_t position)
 {
@@ -31,10 +39,8 @@ int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64
                              .epochs = opts->epochs,
                              .first_epoch = epoch,
                              .drop_last = opts->drop_last != 0};
-    plan->shard = (struct mr_shard){.length = length,
-                                    .rank = opts->rank,
-                                    .world = opts->world,
-                                    .pad = opts->remainder == MR_REMAINDER_PAD};
+    plan->shard = mr_plan_shard(opts);
+    plan->shard.length = length;
     plan->first = plan->shard;
     plan->first.start = position;
     plan->first_index = position / opts->world / opts->batch_size;
@@ -45,13 +51,13 @@ int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64
         return 0;
     }
     plan->n_batches = batches_of(plan, &plan->shard);
-    if (plan->n_batches == 0)
+    if (plan->n_batches == 0 || (plan->shard.exact && length < opts->world))
         return mr_error_set(
-            MR_EOPTION,
-            "an epoch of %llu samples for %u ranks gives each no %s of %llu: lower batch_size%s",
-            (unsigned long long)length, opts->world, opts->drop_last ? "full batch" : "batch",
-            (unsigned long long)opts->batch_size,
-            opts->drop_last ? ", or keep the last batch" : ", or pad the remainder");
+            MR_EOPTION, "an epoch of %llu samples for %u ranks gives %s no %s of %llu: %s",
+            (unsigned long long)length, opts->world, plan->shard.exact ? "some" : "each",
+            opts->drop_last ? "full batch" : "batch", (unsigned long long)opts->batch_size,
+            opts->drop_last ? "lower batch_size, or keep the last batch"
+                            : "use fewer ranks, or pad the remainder");
     plan->first_batches = batches_of(plan, &plan->first);
     plan->total = total_of(plan);
     return 0;
@@ -109,8 +115,8 @@ int mr_plan_init_batches(struct mr_plan *plan, const struct mr_loader_opts *opts
                              .epochs = opts->epochs,
                              .first_epoch = epoch,
                              .finds = true};
-    plan->shard =
-        (struct mr_shard){.length = sampler->length, .rank = opts->rank, .world = opts->world};
+    plan->shard = mr_plan_shard(opts);
+    plan->shard.length = sampler->length;
     plan->first = plan->shard;
     plan->first.start = position;
     int rc = mr_epochs_create(sampler, opts, epoch, position, &plan->starts);

@@ -59,6 +59,8 @@ struct mr_plan_batch {
     bool last;
 };
 
+/* This rank's share, without its length. */
+struct mr_shard mr_plan_shard(const struct mr_loader_opts *opts);
 int mr_plan_init(struct mr_plan *plan, const struct mr_loader_opts *opts, uint64_t length,
                  uint64_t epoch, uint64_t position);
 /* Sorts unfinished batches, of which epoch and shard.start are set. span: positions that a batch

@@ -22,7 +22,7 @@ static int check_options(const struct mr_loader *ld)
     if (o->remainder == MR_REMAINDER_PAD)
         return mr_error_set(MR_EOPTION,
                             "%s: remainder=pad: the samples at the start of an iterable data set "
-                            "are gone when it ends: use drop",
+                            "are gone when it ends: use drop or exact",
                             name);
     if (o->cache == MR_CACHE_DEVICE)
         return mr_error_set(MR_EOPTION, "%s: cache=device: the length of the data set is not known",

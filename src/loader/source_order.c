@@ -65,7 +65,8 @@ static void emit(struct mr_source *s, struct mr_item *item)
         s->own = item;
     else
         mr_source_recycle(s, item);
-    if (at + 1 < o->world || !s->own)
+    bool shared_out = at + 1 == o->world || o->remainder == MR_REMAINDER_EXACT;
+    if (!shared_out || !s->own)
         return;
     append(&s->ready, s->own);
     s->own = NULL;

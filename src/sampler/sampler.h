@@ -54,14 +54,15 @@ extern const struct mr_sampler_ops mr_sampler_sequential, mr_sampler_random, mr_
 
 /*
  * The part of an epoch that one rank reads. Local position q of the part that starts at global
- * position `start` is global position start + q * world + rank; with MR_REMAINDER_PAD, positions
- * past the end wrap to the start of the epoch.
+ * position `start` is global position start + q * world + rank. pad, exact: what happens to the
+ * rest that `world` does not divide (enum mr_remainder); neither: it is left out. With pad,
+ * positions past the end wrap to the start of the epoch.
  */
 struct mr_shard {
     uint64_t length; /* of the epoch, for all ranks */
     uint64_t start;  /* global position where this part starts; 0 except after a resume */
     uint32_t rank, world;
-    bool pad;
+    bool pad, exact;
 };
 uint64_t mr_shard_length(const struct mr_shard *shard); /* number of local positions */
 /* The global position of local position q, not wrapped: with MR_REMAINDER_PAD it may be past the

@@ -4,7 +4,8 @@
 uint64_t mr_shard_length(const struct mr_shard *shard)
 {
     uint64_t left = shard->start < shard->length ? shard->length - shard->start : 0;
-    return left / shard->world + (shard->pad && left % shard->world != 0);
+    uint64_t rest = left % shard->world;
+    return left / shard->world + ((shard->pad && rest > 0) || (shard->exact && shard->rank < rest));
 }
 
 uint64_t mr_shard_global(const struct mr_shard *shard, uint64_t q)

@@ -28,6 +28,8 @@ $ digest() { millrace feed d -b 32 -s --seed 7 -e 2 -t 'random_crop(24,24),hflip
 --device sim --device-transforms on: same
 $ d() { millrace feed e -s --digest "$@" | sed -n 's/^digest: //p'; }; millrace synth digits e --n 2002 -q >/dev/null; [ "$(d --world 2 --rank 1 --digest-from $(d --world 2))" = "$(d)" ] && echo "two ranks: same"
 two ranks: same
+$ d() { millrace feed e -s --digest --world 3 --remainder exact "$@" | sed -n 's/^digest: //p'; }; [ "$(d --rank 2 --digest-from $(d --rank 1 --digest-from $(d --rank 0)))" = "$(millrace feed e -s --digest | sed -n 's/^digest: //p')" ] && echo "three ranks, 2,002 samples: same"
+three ranks, 2,002 samples: same
 $ w=$(millrace feed d -s -e 2 -t 'hflip(0.5)' --digest | tail -n 1); first=$(millrace feed d -s -e 2 -t 'hflip(0.5)' --digest --batches 61 --state-out s.json | sed -n 's/^digest: //p'); rest=$(millrace feed d -s -e 2 -t 'hflip(0.5)' --digest-from $first --state-in s.json -w 3 | tail -n 1); [ "$w" = "$rest" ] && echo "resumed: same"; ls
 resumed: same
 d

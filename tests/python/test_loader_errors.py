@@ -22,6 +22,7 @@ ARRAY = np.arange(60, dtype=np.float32)
         ({"as_": "tensorflow"}, ValueError),
         ({"bad": "ignore"}, ValueError),
         ({"remainder": "keep"}, ValueError),
+        ({"remainder": "exact", "drop_last": True}, ValueError),
         ({"rank": 1}, ValueError),
         ({"rank": 2, "world": 2}, ValueError),
         ({"epochs": -1}, ValueError),

@@ -197,8 +197,7 @@ static struct config random_config(uint64_t round)
                            .workers = 1 + (uint32_t)mix(round, 0, 1) % 4,
                            .prefetch = 1 + (uint32_t)mix(round, 0, 2) % 5,
                            .world = 1 + (uint32_t)mix(round, 0, 3) % 3,
-                           .remainder =
-                               mix(round, 0, 4) % 2 ? MR_REMAINDER_PAD : MR_REMAINDER_DROP};
+                           .remainder = (enum mr_remainder)(mix(round, 0, 4) % 3)};
 }
 
 /* Ranks together gave every batch once; DROP leaves out the last few of an epoch, PAD repeats

@@ -382,7 +382,8 @@ static void ranks_share_the_source(void **state)
 {
     (void)state;
     for (uint64_t n = 96; n < 101; n++)
-        for (int drop = 0; drop < 2; drop++) {
+        for (int way = 0; way < 3; way++) {
+            bool drop = way == 1, exact = way == 2;
             bool seen[2][101] = {{false}};
             uint64_t total = 0;
             for (uint32_t rank = 0; rank < 3; rank++) {
@@ -393,9 +394,11 @@ static void ranks_share_the_source(void **state)
                 c.opts.epochs = 2;
                 c.opts.shuffle_buffer = 20;
                 c.opts.drop_last = drop;
+                c.opts.remainder = exact ? MR_REMAINDER_EXACT : MR_REMAINDER_DROP;
                 struct run run = run_source(&s, ROWS, &c);
                 assert_int_equal(run.rc, 0);
-                assert_int_equal(run.n, 2 * (drop ? n / 3 / 16 * 16 : n / 3));
+                uint64_t mine = n / 3 + (exact && rank < n % 3);
+                assert_int_equal(run.n, 2 * (drop ? n / 3 / 16 * 16 : mine));
                 for (uint64_t i = 0; i < run.n; i++) {
                     assert_int_equal(run.row[i].position % 3, rank);
                     assert_false(seen[run.row[i].epoch][run.row[i].index]);
@@ -404,7 +407,7 @@ static void ranks_share_the_source(void **state)
                 total += run.n;
                 run_free(&run);
             }
-            assert_int_equal(total, 6 * (drop ? n / 3 / 16 * 16 : n / 3));
+            assert_int_equal(total, exact ? 2 * n : 6 * (drop ? n / 3 / 16 * 16 : n / 3));
         }
 }
 

@@ -27,7 +27,7 @@ static struct config random_config(uint32_t *n)
     mr_loader_opts_init(&c.opts);
     c.opts.batch_size = 1 + draw(n, 9);
     c.opts.world = 1 + draw(n, 4);
-    c.opts.remainder = draw(n, 2) ? MR_REMAINDER_PAD : MR_REMAINDER_DROP;
+    c.opts.remainder = (enum mr_remainder)draw(n, 3);
     c.opts.epochs = 1 + draw(n, 3);
     c.length = c.opts.world * c.opts.batch_size + draw(n, 60);
     return c;
@@ -68,7 +68,8 @@ static void every_position_once(void **state)
             never += seen[i] == 0;
         }
         bool pad = c.opts.remainder == MR_REMAINDER_PAD;
-        assert_int_equal(never, pad ? 0 : tail * c.opts.epochs);
+        bool drop = c.opts.remainder == MR_REMAINDER_DROP;
+        assert_int_equal(never, drop ? tail * c.opts.epochs : 0);
         assert_int_equal(twice, pad && tail ? (c.opts.world - tail) * c.opts.epochs : 0);
     }
 }
@@ -82,7 +83,7 @@ static void resume_with_another_world(void **state)
     for (int round = 0; round < 400; round++) {
         struct config c = random_config(&n);
         c.opts.epochs = 2;
-        c.opts.remainder = MR_REMAINDER_PAD;
+        c.opts.remainder = draw(&n, 2) ? MR_REMAINDER_PAD : MR_REMAINDER_EXACT;
         uint64_t batches = c.length / c.opts.world / c.opts.batch_size;
         uint64_t stop = draw(&n, (uint32_t)batches + 1);
         if (stop * c.opts.batch_size * c.opts.world == c.length)
@@ -95,6 +96,22 @@ static void resume_with_another_world(void **state)
         cover(&c, 0, 0, position, UINT64_MAX, seen);
         for (uint64_t i = 0; i < 2 * c.length; i++)
             assert_int_equal(seen[i], 1);
+    }
+}
+
+/* Every rank refuses it, also those that would have samples: else these would wait for the rest. */
+static void exact_needs_a_sample_each(void **state)
+{
+    (void)state;
+    struct mr_loader_opts opts;
+    mr_loader_opts_init(&opts);
+    opts.remainder = MR_REMAINDER_EXACT;
+    opts.world = 4;
+    struct mr_plan plan;
+    for (opts.rank = 0; opts.rank < 4; opts.rank++) {
+        assert_int_equal(mr_plan_init(&plan, &opts, 3, 0, 0), MR_EOPTION);
+        assert_int_equal(mr_plan_init(&plan, &opts, 4, 0, 0), 0);
+        assert_int_equal(plan.total, 1);
     }
 }
 
@@ -145,9 +162,8 @@ static void huge_sets_need_no_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_position_once),
-        cmocka_unit_test(resume_with_another_world),
-        cmocka_unit_test(drop_last_gives_full_batches),
+        cmocka_unit_test(every_position_once),       cmocka_unit_test(resume_with_another_world),
+        cmocka_unit_test(exact_needs_a_sample_each), cmocka_unit_test(drop_last_gives_full_batches),
         cmocka_unit_test(huge_sets_need_no_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

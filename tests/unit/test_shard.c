@@ -1,5 +1,6 @@
 /* White-box. Properties of the split of one global order over ranks. */
 #include "sampler/sampler.h"
+#include <millrace/loader.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,11 +12,16 @@
 #define MAX_LENGTH 200
 
 /* How often each position is taken by all ranks of a part together. */
-static void count_part(uint64_t length, uint64_t start, uint32_t world, bool pad, unsigned *count)
+static void count_part(uint64_t length, uint64_t start, uint32_t world, enum mr_remainder rest,
+                       unsigned *count)
 {
     for (uint32_t rank = 0; rank < world; rank++) {
-        struct mr_shard shard = {
-            .length = length, .start = start, .rank = rank, .world = world, .pad = pad};
+        struct mr_shard shard = {.length = length,
+                                 .start = start,
+                                 .rank = rank,
+                                 .world = world,
+                                 .pad = rest == MR_REMAINDER_PAD,
+                                 .exact = rest == MR_REMAINDER_EXACT};
         uint64_t n = mr_shard_length(&shard);
         for (uint64_t q = 0; q < n; q++) {
             uint64_t position = mr_shard_position(&shard, q);
@@ -26,10 +32,10 @@ static void count_part(uint64_t length, uint64_t start, uint32_t world, bool pad
     }
 }
 
-static void check_part(uint64_t length, uint64_t start, uint32_t world, bool pad)
+static void check_part(uint64_t length, uint64_t start, uint32_t world, enum mr_remainder rest)
 {
     unsigned count[MAX_LENGTH] = {0};
-    count_part(length, start, world, pad, count);
+    count_part(length, start, world, rest, count);
     uint64_t left = length - start, dropped = 0, extra = 0;
     for (uint64_t p = start; p < length; p++) {
         dropped += count[p] == 0;
@@ -37,13 +43,13 @@ static void check_part(uint64_t length, uint64_t start, uint32_t world, bool pad
     }
     for (uint64_t p = 0; p < start; p++)
         extra += count[p];
-    if (pad) {
+    if (rest == MR_REMAINDER_PAD) {
         assert_int_equal(dropped, 0);
         assert_int_equal(extra, (world - left % world) % world);
         return;
     }
     assert_int_equal(extra, 0);
-    assert_int_equal(dropped, left % world);
+    assert_int_equal(dropped, rest == MR_REMAINDER_EXACT ? 0 : left % world);
     for (uint64_t p = length - dropped; p < length; p++) /* the tail, and only that */
         assert_int_equal(count[p], 0);
 }
@@ -54,11 +60,12 @@ static void test_every_position_once(void **state)
     for (uint64_t length = 1; length <= 40; length++)
         for (uint32_t world = 1; world <= 45; world++)
             for (uint64_t start = 0; start <= length; start += 1 + length / 5) {
-                check_part(length, start, world, false);
-                check_part(length, start, world, true);
+                check_part(length, start, world, MR_REMAINDER_DROP);
+                check_part(length, start, world, MR_REMAINDER_PAD);
+                check_part(length, start, world, MR_REMAINDER_EXACT);
             }
-    check_part(MAX_LENGTH, 0, 7, false);
-    check_part(MAX_LENGTH, 13, 64, true);
+    check_part(MAX_LENGTH, 0, 7, MR_REMAINDER_DROP);
+    check_part(MAX_LENGTH, 13, 64, MR_REMAINDER_PAD);
 }
 
 /* Step q of all ranks, in rank order, is the next stretch of the one global order: what one process
@@ -90,7 +97,7 @@ static void test_resume_with_another_world(void **state)
                     for (uint64_t q = 0; q < steps; q++)
                         count[mr_shard_position(&shard, q)]++;
                 }
-                count_part(60, steps * before, after, false, count);
+                count_part(60, steps * before, after, MR_REMAINDER_DROP, count);
                 uint64_t tail = (60 - steps * before) % after;
                 for (uint64_t p = 0; p < 60; p++)
                     assert_int_equal(count[p], p < 60 - tail);

@@ -113,7 +113,7 @@ static void set_up(struct setting *s)
     s->opts.world = 1 + draw(2);
     s->opts.rank = draw(s->opts.world);
     s->opts.drop_last = (int)draw(2);
-    s->opts.remainder = draw(2) ? MR_REMAINDER_DROP : MR_REMAINDER_PAD;
+    s->opts.remainder = (enum mr_remainder)draw(s->opts.drop_last ? 2 : 3);
 }
 
 /* What may change from run to run. */
