@@ -19,6 +19,7 @@
     X(train)                                                                                       \
     X(predict)                                                                                     \
     X(inspect)                                                                                     \
+    X(tune)                                                                                        \
     X(pack)                                                                                        \
     X(synth)                                                                                       \
     X(bench_loader)                                                                                \

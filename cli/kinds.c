@@ -63,6 +63,11 @@ static bool is_man_page(const struct head *h)
     return begins(h, ".TH MILLRACE");
 }
 
+static bool is_tuned(const struct head *h)
+{
+    return begins(h, "--workers ") && has(h, " --prefetch ");
+}
+
 static const struct {
     const char *name;
     bool (*ours)(const struct head *head); /* NULL: an existing file is never taken for ours */
@@ -78,6 +83,7 @@ static const struct {
     [CLI_PREDICTIONS] = {"list of predictions", is_predictions},
     [CLI_CHART] = {"chart", is_chart},
     [CLI_MAN_PAGE] = {"man page", is_man_page},
+    [CLI_TUNED] = {"file of tuned options", is_tuned},
 };
 
 const char *cli_kind_name(enum cli_kind kind)

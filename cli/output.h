@@ -29,6 +29,7 @@ enum cli_kind {
     CLI_PREDICTIONS,
     CLI_CHART,
     CLI_MAN_PAGE,
+    CLI_TUNED,
 };
 
 enum cli_whose { CLI_FOREIGN, CLI_EMPTY, CLI_OURS };

@@ -89,9 +89,12 @@ const struct mr_option feed_options[] = {
         .group = "Run"),
     OPT("trace", 0, MR_OPT_STRING, trace, .meta = "FILE",
         .help = "Write a trace of every stage and worker, for ui.perfetto.dev", .group = "Run"),
+    OPT("save", 0, MR_OPT_STRING, save, .meta = "FILE",
+        .help = "With --tune: write what it found as options, for later runs: $(cat FILE)",
+        .group = "Run"),
     OPT("force", 'f', MR_OPT_FLAG, force,
-        .help =
-            "Let --quarantine, --state-out and --trace replace any file that the run does not read",
+        .help = "Let --quarantine, --state-out, --save and --trace replace any file that the run "
+                "does not read",
         .group = "Run"),
     CLI_COMMON_OPTIONS,
     {NULL},
@@ -112,12 +115,8 @@ static uint64_t expected_samples(const struct feed *feed)
     return o->time_ns || epoch == MR_UNKNOWN || epochs > UINT64_MAX / epoch ? 0 : epochs * epoch;
 }
 
-static int report(const struct feed *feed)
-{
-    return cli.json ? feed_print_json(feed) : feed_print_text(feed);
-}
-
-static int feed_and_report(struct feed *feed, const char *dataset, const struct feed_opts *opts)
+static int feed_and_report(struct feed *feed, const char *dataset, const struct feed_opts *opts,
+                           int (*print)(const struct feed *feed))
 {
     int rc = feed_open(feed, dataset, opts);
     if (rc < 0)
@@ -140,6 +139,8 @@ static int feed_and_report(struct feed *feed, const char *dataset, const struct 
         failed = CLI_FAILED;
     if (failed == CLI_OK && opts->state_out)
         failed = feed_write_state(feed);
+    if (failed == CLI_OK && opts->save)
+        failed = feed_save_tuning(feed);
     if (failed != CLI_OK)
         return failed;
     feed->result.finished =
@@ -149,13 +150,12 @@ static int feed_and_report(struct feed *feed, const char *dataset, const struct 
                  "--epochs, which counts from that run's start, or omit --state-in",
                  opts->state_in);
     failed = cli_interrupted() ? CLI_FAILED : CLI_OK;
-    return report(feed) == CLI_OK ? failed : CLI_FAILED;
+    int printed = cli.json ? feed_print_json(feed) : print(feed);
+    return printed == CLI_OK ? failed : CLI_FAILED;
 }
 
-static int run(void *values, int n_args, char **args)
+int feed_command(struct feed_opts *opts, const char *dataset, int (*print)(const struct feed *feed))
 {
-    (void)n_args;
-    struct feed_opts *opts = values;
     struct feed feed;
     int rc = cli_place(opts->rank_text, opts->world_text, &opts->loader.rank, &opts->loader.world);
     if (rc < 0)
@@ -167,11 +167,17 @@ static int run(void *values, int n_args, char **args)
     if (rc < 0)
         return cli_error(rc);
     mr_trace_thread("consumer");
-    rc = feed_and_report(&feed, args[0], opts);
+    rc = feed_and_report(&feed, dataset, opts, print);
     feed_close(&feed);
     if (mr_trace_on())
         mr_trace_stop(NULL, NULL);
     return rc;
+}
+
+static int run(void *values, int n_args, char **args)
+{
+    (void)n_args;
+    return feed_command(values, args[0], feed_print_text);
 }
 
 static const struct cli_note json_notes[] = {
@@ -206,6 +212,9 @@ static const struct cli_note json_notes[] = {
      "bytes copied to the device; the ops of each field that ran there, or null"},
     {"gpu_decode", "null without --gpu-decode: fraction, decoded, refused; with auto cpu_rate and "
                    "gpu_rate in pictures/s, why_not"},
+    {"tuning",
+     "null without --tune: done, workers, prefetch, first_workers, first_prefetch, tried, "
+     "samples_per_s, first_samples_per_s, seconds, reason"},
     {"finished", "true when nothing was fed because the run of --state-in has finished its epochs"},
     {"stopped", "true when --time, --batches or an interrupt ended the run"},
     {"trace_spans_lost", "spans that did not fit into the trace's rings"},

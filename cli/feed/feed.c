@@ -34,6 +34,8 @@ static int loader_opts(struct feed *feed, struct mr_loader_opts *lo)
     const struct feed_opts *o = feed->opts;
     *lo = o->loader;
     lo->epochs = o->loader.epochs ? o->loader.epochs : o->time_ns ? 0 : 1;
+    if (o->until_tuned && o->loader.epochs == 0)
+        lo->epochs = 0;
     int rc = o->state_in ? read_text(o->state_in, &feed->state_text) : 0;
     lo->state = feed->state_text;
     return rc;
@@ -177,6 +179,9 @@ static void finish(struct feed *feed)
         r->span_seconds = (double)span * 1e-9;
     r->stats.size = sizeof r->stats;
     mr_loader_stats(feed->pipe.loader, &r->stats);
+    r->tuning.size = sizeof r->tuning;
+    if (feed->opts->loader.tune)
+        mr_loader_tuning(feed->pipe.loader, &r->tuning);
     r->utilization = utilization(feed);
     for (int kind = 0; kind < MR_N_MEMORY; kind++) {
         r->memory[kind].size = sizeof r->memory[kind];
@@ -206,6 +211,12 @@ static void *watch(void *arg)
     return NULL;
 }
 
+static bool is_tuned(const struct feed *feed)
+{
+    struct mr_loader_tuning t = {.size = sizeof t};
+    return feed->opts->until_tuned && mr_loader_tuning(feed->pipe.loader, &t) == 0 && t.done;
+}
+
 static int run_batches(struct feed *feed, void (*tick)(void *, uint64_t), void *user)
 {
     struct mr_batch b = {.size = sizeof b};
@@ -220,7 +231,7 @@ static int run_batches(struct feed *feed, void (*tick)(void *, uint64_t), void *
         if (tick)
             tick(user, samples);
         feed->result.stopped = feed->opts->batches && batches >= feed->opts->batches;
-        if (feed->result.stopped)
+        if (feed->result.stopped || is_tuned(feed))
             break;
     }
     return rc;

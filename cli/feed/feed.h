@@ -23,7 +23,8 @@ struct feed_opts {
     uint64_t time_ns, batches;
     double sink_ms;
     int digest;
-    char *digest_from, *state_in, *state_out, *trace;
+    char *digest_from, *state_in, *state_out, *trace, *save;
+    bool until_tuned; /* ends when tuning has */
 };
 
 /* Additive: the digests of two ranks, or of the parts of a run, add up to the whole's. */
@@ -43,6 +44,7 @@ struct feed_result {
     struct feed_digest digest;
     struct mr_memory_counters memory[MR_N_MEMORY];
     uint64_t lost_spans;
+    struct mr_loader_tuning tuning; /* with --tune */
     bool finished; /* nothing to feed: --state-in is of a run that has done its epochs */
     int stopped;   /* by time, batches or a signal, before the epochs' end */
     char state[1024 + 40 * 1024]; /* of the largest prefetch */
@@ -80,6 +82,15 @@ int feed_write_quarantine(const struct feed *feed);
 int feed_write_state(const struct feed *feed);
 /* Can the files be made where they are wanted? Asked before the run. */
 int feed_check_files(const struct feed_opts *opts);
+
+/* tuned.c: what --tune has found. save writes --save's file; an exit code. */
+void feed_json_tuning(struct mr_json *json, const struct feed *feed);
+void feed_print_tuning(const struct feed *feed);
+int feed_save_tuning(const struct feed *feed);
+
+/* The whole command, once the options are read; an exit code. */
+int feed_command(struct feed_opts *opts, const char *dataset,
+                 int (*print)(const struct feed *feed));
 
 /* feed_remote.c: http and s3. The options must be set before the data set is opened. */
 int feed_set_remote(const struct feed_opts *opts);

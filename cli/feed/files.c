@@ -69,5 +69,9 @@ int feed_check_files(const struct feed_opts *opts)
         code = cli_output_claim(opts->trace, CLI_TRACE, opts->force);
     if (code == CLI_OK)
         code = cli_output_claim(opts->state_out, CLI_STATE, opts->force);
+    if (code == CLI_OK && opts->save && !opts->loader.tune)
+        code = cli_misuse("--save %s: there is nothing to save without --tune", opts->save);
+    if (code == CLI_OK)
+        code = cli_output_claim(opts->save, CLI_TUNED, opts->force);
     return code == CLI_OK ? cli_output_claim(opts->quarantine, CLI_QUARANTINE, opts->force) : code;
 }

@@ -180,6 +180,15 @@ struct mr_loader_opts {
     int on_host;
     /* 1: the host halves of slots are in memory that other processes can map: for serve.h. */
     int shared;
+    /* The most that mr_loader_set() may ask for: threads are started and slots made when the loader
+     * opens, and `workers` and `prefetch` are what it begins with. 0 (default): no more than these;
+     * with tune, what may help. */
+    uint32_t max_workers, max_prefetch;
+    /* 1: for the first seconds the loader tries other numbers of workers and batches ahead, and
+     * keeps what serves the consumer best: see mr_loader_tuning(). Only those of the two that are 0
+     * in these options. Contents and order of batches do not depend on it. Not with in_order = 0
+     * and unordered iterable sets. */
+    int tune;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_loader_opts_init(); see millrace.h. */
@@ -348,6 +357,47 @@ MR_API int mr_loader_release(struct mr_loader *loader, struct mr_batch *batch,
  */
 MR_API const char *mr_batch_text(const struct mr_batch *batch, int field, uint64_t i,
                                  uint64_t *n_bytes);
+
+/* ---- changing a running loader ---- */
+
+struct mr_loader_knobs {
+    size_t size;       /* of this struct, set by the caller */
+    uint32_t workers;  /* threads that make samples, 1 to max_workers; 0: as before */
+    uint32_t prefetch; /* batches prepared ahead, 1 to max_prefetch; 0: as before */
+};
+
+/*
+ * Changes how many workers make samples and how many batches are prepared ahead, while the loader
+ * runs. Takes effect at the next sample that a worker claims and the next batch that is handed out.
+ * The order, and what a batch contains, does not change.
+ * Returns 0; MR_EOPTION, nothing changed: above what the loader was opened with (workers and
+ * prefetch, or max_workers and max_prefetch); MR_EUNSUPPORTED: prefetch with in_order = 0, workers
+ * of an unordered iterable data set; MR_EMISUSE. Does not wait. Any thread.
+ */
+MR_API int mr_loader_set(struct mr_loader *loader, const struct mr_loader_knobs *knobs);
+
+/* What opts.tune has found. */
+struct mr_loader_tuning {
+    size_t size;                            /* of this struct, set by the caller */
+    int done;                               /* 1: it has ended; 0: it still tries */
+    uint32_t workers, prefetch;             /* now */
+    uint32_t first_workers, first_prefetch; /* when the loader opened */
+    uint32_t n_tried;                       /* settings that it compared with another one */
+    double rate, first_rate;                /* samples/s, as measured with both; 0: not measured */
+    double seconds;                         /* since the first batch */
+    char reason[320];                       /* what it chose and why, in sentences */
+};
+
+/*
+ * Reads what tuning has come to. Each setting is compared with the best so far in turn, in windows
+ * of a quarter of a second and 8 batches at least; a larger one is kept if it is 2% faster and that
+ * is more than the windows differ by themselves; then the smallest number of workers is searched
+ * that loses less than 1%. It ends after about 10 seconds at the latest. Only the consumer's own
+ * rate counts: a consumer that never waits has nothing to gain, and needs few workers.
+ * [out] out: on success, all but size. Returns 0; MR_EMISUSE: NULL, a wrong size, or a loader
+ * opened without tune. Any thread.
+ */
+MR_API int mr_loader_tuning(struct mr_loader *loader, struct mr_loader_tuning *out);
 
 /* Makes mr_loader_next() return MR_ECANCELLED soon, in all threads that wait there and from now on.
  * Any thread; async-signal-safe. */

@@ -34,6 +34,7 @@
  *   gate.h     who may call it, and closing during a call   gate.c
  *   consumers.h  threads that take batches, in turns        consumers.c
  *   budget.h   permits and a ceiling shared with others     budget.c
+ *   knobs.h    workers and batches ahead, as they change    knobs.c, tune.c
  *   shared.h   batches that other processes read            shared.c
  *
  * loader.c opens and closes; handout.c is the consumer's side; state.c saves and loads a run's
@@ -56,6 +57,7 @@
 #include "loader/consumers.h"
 #include "loader/gate.h"
 #include "loader/hold.h"
+#include "loader/knobs.h"
 #include "loader/layout.h"
 #include "loader/lease.h"
 #include "loader/open.h"
@@ -66,6 +68,7 @@
 #include "loader/source.h"
 #include "loader/stats.h"
 #include "loader/times.h"
+#include "loader/tune.h"
 #include "loader/watch.h"
 #include "loader/worker.h"
 #include "sampler/sampler.h"
@@ -148,6 +151,8 @@ struct mr_loader {
     struct mr_hold hold;
     struct mr_gate gate;
     struct mr_consumers consumers;
+    struct mr_knobs knobs;
+    struct mr_tune tune;
     struct mr_budget_share share;
     struct mr_counters stats;
 };

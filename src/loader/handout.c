@@ -223,6 +223,8 @@ static void note_taken(struct mr_loader *ld, struct mr_slot *slot)
     out->frontier = MR_MAX(out->frontier, slot->ready_for + 1);
     if (!ld->opts.in_order)
         slot->info.last = mr_open_taken(ld, slot, out->next_batch);
+    if (mr_knobs_taken(ld))
+        mr_hold_note_opened(ld);
 }
 
 /* [consumers.lock] With several consumers the time before a turn is not counted: another one has
@@ -255,6 +257,7 @@ static int next(struct mr_loader *ld, struct mr_stream *stream, uint64_t entered
             continue;
         }
         count_batch(ld, slot, entered);
+        mr_tune_batch(ld, slot->size);
         fill_batch(ld, slot, out);
         mr_hold_begin(ld, slot);
         return 1;

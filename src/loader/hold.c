@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 /* Who has the descriptor may wait without a call of ours. */
-static void note_opened(struct mr_loader *ld)
+void mr_hold_note_opened(struct mr_loader *ld)
 {
     uint32_t n = atomic_load_explicit(&ld->hold.n_opened, memory_order_relaxed) + 1;
     bool waits = atomic_load(&ld->hold.waits) || mr_ring_is_polled(&ld->ring);
@@ -34,7 +34,7 @@ static void open_again(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
     if (!ld->device_info.unified)
         atomic_store_explicit(&slot->host_busy, true, memory_order_release);
     mr_open_batch(ld, slot, t);
-    note_opened(ld);
+    mr_hold_note_opened(ld);
 }
 
 /* A free slot that is not opened. The next call of mr_loader_next() may need it. */
@@ -54,7 +54,7 @@ static bool open_next(struct mr_loader *ld, struct mr_slot *slot)
         atomic_store_explicit(&slot->host_busy, true, memory_order_release);
     bool opens = mr_open_next(ld, slot);
     if (opens)
-        note_opened(ld);
+        mr_hold_note_opened(ld);
     return opens;
 }
 

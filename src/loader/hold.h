@@ -56,6 +56,8 @@ void mr_hold_destroy(struct mr_loader *ld);
 int mr_hold_make_room(struct mr_loader *ld, uint64_t t);
 /* The batch in this slot is handed out. */
 void mr_hold_begin(struct mr_loader *ld, struct mr_slot *slot);
+/* More is open than before: workers are woken, for several changes at once. */
+void mr_hold_note_opened(struct mr_loader *ld);
 /* The consumer is about to wait for a batch: all that is open is shown to workers. */
 void mr_hold_wait_begin(struct mr_loader *ld);
 void mr_hold_wait_end(struct mr_loader *ld);

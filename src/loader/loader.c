@@ -132,6 +132,7 @@ static int create_ring(struct mr_loader *ld)
     rc = unified ? 0 : mr_ship_create(ld);
     if (rc < 0)
         return rc;
+    mr_knobs_start(ld);
     for (uint32_t i = 0; i < ld->ring.n_slots; i++)
         if (ld->opts.in_order)
             mr_open_batch(ld, mr_ring_slot(&ld->ring, i), i);
@@ -164,6 +165,7 @@ static int start_workers(struct mr_loader *ld)
 static void stop_workers(struct mr_loader *ld)
 {
     mr_ring_stop(&ld->ring);
+    mr_knobs_stop(ld);
     mr_source_stop(ld);
     mr_budget_stop(&ld->share);
     for (uint32_t i = 0; i < ld->workers.n_started; i++)
@@ -205,6 +207,7 @@ static void free_parts(struct mr_loader *ld)
     mr_plan_end(&ld->plan);
     mr_gate_destroy(&ld->gate);
     mr_consumers_destroy(&ld->consumers);
+    mr_knobs_destroy(&ld->knobs);
     mr_budget_leave(&ld->share);
     free(ld);
     mr_error_put(&kept);
@@ -229,9 +232,9 @@ static int open_parts(struct mr_loader *ld, struct mr_sampler *sampler, struct m
     rc = mr_budget_join(ld->opts.budget, &ld->share, mr_dataset_text(ld->ds));
     if (rc < 0)
         return rc;
-    ld->workers.n = count_workers(ld);
+    ld->workers.n = mr_knobs_most_workers(ld, count_workers(ld));
     ld->handout.spare_processor =
-        (int64_t)mr_budget_workers(&ld->share, ld->workers.n) < mr_cpu_count();
+        (int64_t)mr_budget_workers(&ld->share, mr_knobs_workers(ld)) < mr_cpu_count();
     rc = open_device(ld, device);
     if (rc < 0)
         return rc;
@@ -283,6 +286,7 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     ld->chain = chain;
     ld->stats.open_ns = start;
     pthread_mutex_init(&ld->ship.lock, NULL);
+    mr_knobs_init(&ld->knobs);
     mr_gate_init(&ld->gate);
     rc = mr_consumers_init(&ld->consumers);
     if (rc == 0)

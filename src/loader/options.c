@@ -81,6 +81,13 @@ static const struct mr_option table[] = {
     OPT("prefetch", 'p', UINT32, prefetch, pipeline, .initial = "0", .max = MAX_PREFETCH,
         .unit = "batches",
         .help = "Batches to prepare ahead; 0: automatic, 4 to 64 depending on their size"),
+    OPT("max-workers", 0, UINT32, max_workers, pipeline, .initial = "0", .max = MR_MAX_WORKERS,
+        .unit = "threads", .help = "Most threads that --tune may use; 0: four for each processor"),
+    OPT("max-prefetch", 0, UINT32, max_prefetch, pipeline, .initial = "0", .max = MAX_PREFETCH,
+        .unit = "batches", .help = "Most batches ahead that --tune may use; 0: twice the default"),
+    OPT("tune", 0, FLAG, tune, pipeline, .initial = "0",
+        .help = "In the first seconds, find out how many workers and batches ahead serve best, of "
+                "those that are not given"),
     OPT("storage", 0, ENUM, storage, pipeline, .initial = "auto", .choices = storages,
         .help = "How to read files; auto: io_uring if the kernel allows it, else pread; gds: "
                 "plain samples directly into GPU memory with cuFile, everything else as auto"),
@@ -149,6 +156,14 @@ static int check_opts(const struct mr_loader_opts *o)
     if (o->drop_last && o->remainder == MR_REMAINDER_EXACT)
         return mr_error_set(MR_EOPTION, "drop_last leaves samples out, which remainder=exact says "
                                         "not to do: choose one of them");
+    if (o->max_workers && o->max_workers < o->workers)
+        return mr_error_set(MR_EOPTION, "max_workers %u: expected at least workers, %u",
+                            o->max_workers, o->workers);
+    if (o->max_prefetch && o->max_prefetch < o->prefetch)
+        return mr_error_set(MR_EOPTION, "max_prefetch %u: expected at least prefetch, %u",
+                            o->max_prefetch, o->prefetch);
+    if (o->tune && !o->in_order)
+        return mr_error_set(MR_EOPTION, "tune: expected batches in order, not in_order = 0");
     return 0;
 }
 

@@ -14,6 +14,7 @@ int mr_ring_init(struct mr_ring *ring)
     atomic_store(&ring->polled, UINT64_MAX);
     atomic_store(&ring->total, UINT64_MAX);
     atomic_store(&ring->fd, -1);
+    atomic_store(&ring->closed_from, UINT64_MAX);
     sem_init(&ring->bell, 0, 0); /* cannot fail with these arguments */
     return mr_cond_init(&ring->slot_opened);
 }
@@ -85,6 +86,12 @@ void mr_ring_wake_workers(struct mr_ring *ring)
     pthread_mutex_unlock(&ring->lock);
 }
 
+void mr_ring_advance(struct mr_ring *ring, uint64_t n_taken)
+{
+    uint32_t ahead = atomic_load(&ring->ahead);
+    atomic_store(&ring->closed_from, ahead < ring->n_slots ? n_taken + ahead : UINT64_MAX);
+}
+
 void mr_ring_stop(struct mr_ring *ring)
 {
     pthread_mutex_lock(&ring->lock);
@@ -107,7 +114,8 @@ static bool is_released(const struct mr_ring *ring, const struct mr_slot *slot)
 bool mr_ring_is_open(struct mr_ring *ring, uint64_t t)
 {
     struct mr_slot *slot = mr_ring_slot(ring, t);
-    if (atomic_load_explicit(&slot->open_for, memory_order_acquire) != t)
+    if (atomic_load_explicit(&slot->open_for, memory_order_acquire) != t ||
+        t >= atomic_load_explicit(&ring->closed_from, memory_order_relaxed))
         return false;
     if (!atomic_load_explicit(&slot->host_busy, memory_order_acquire))
         return true;
@@ -147,8 +155,9 @@ bool mr_ring_wait_open(struct mr_ring *ring, uint64_t t)
     struct mr_slot *_Atomic *place = &ring->slot[t % ring->n_places]; /* slots change meanwhile */
     pthread_mutex_lock(&ring->lock);
     atomic_fetch_add(&ring->n_waiting_workers, 1);
-    while (atomic_load(&atomic_load(place)->open_for) != t && !atomic_load(&ring->stop) &&
-           t < atomic_load(&ring->total))
+    while (
+        (atomic_load(&atomic_load(place)->open_for) != t || t >= atomic_load(&ring->closed_from)) &&
+        !atomic_load(&ring->stop) && t < atomic_load(&ring->total))
         pthread_cond_wait(&ring->slot_opened, &ring->lock);
     atomic_fetch_sub(&ring->n_waiting_workers, 1);
     pthread_mutex_unlock(&ring->lock);

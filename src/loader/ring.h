@@ -42,6 +42,7 @@ struct mr_ring {
     bool awaits_release;           /* workers write where the consumer's work reads */
     struct mr_slot *_Atomic *slot; /* where batch t is made: [t % n_places] */
     uint32_t n_slots, n_places;    /* as many places as slots, if batches come in order (open.h) */
+    _Atomic uint32_t ahead;        /* batches prepared ahead; n_slots: as many as there are slots */
     struct mr_arrivals arrivals;   /* if not */
     struct mr_slot *_Atomic all;   /* all slots there are, the latest first */
     _Atomic uint32_t n_all;
@@ -53,7 +54,8 @@ struct mr_ring {
     _Atomic bool cancelled; /* the consumer, by mr_loader_cancel() */
 
     /* Written for each batch: not on the lines above, which workers read for each sample. */
-    _Alignas(MR_CACHE_LINE) pthread_mutex_t lock;
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t closed_from; /* no batch from here on is open yet */
+    pthread_mutex_t lock;
     pthread_cond_t slot_opened;         /* workers wait: a slot was released */
     _Atomic uint32_t n_waiting_workers; /* written under lock */
     /* The consumer waits at the bell for the batch that is handed out as number `awaited`;
@@ -114,6 +116,9 @@ void mr_ring_end(struct mr_ring *ring, uint64_t total);
  * wakes workers once, afterwards. */
 void mr_ring_open(struct mr_slot *slot, uint64_t t, uint64_t rows);
 void mr_ring_wake_workers(struct mr_ring *ring);
+/* n_taken batches have been handed out: those that lie `ahead` further are open from now on. The
+ * caller wakes workers. */
+void mr_ring_advance(struct mr_ring *ring, uint64_t n_taken);
 /* Workers stop waiting. */
 void mr_ring_stop(struct mr_ring *ring);
 /* May rows of batch t be written now? */

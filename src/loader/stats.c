@@ -22,6 +22,12 @@ static void percentiles(const struct mr_hist *h, struct mr_percentiles *out)
                                    .max_ns = mr_counted(&h->max)};
 }
 
+static uint64_t parked(const struct mr_worker *w)
+{
+    uint64_t since = mr_counted(&w->parked_since), now = since ? mr_time_ns() : 0;
+    return mr_counted(&w->parked_ns) + (now > since ? now - since : 0);
+}
+
 /* Decode and transform are told apart on the samples that were timed (the first of each run) and
  * shared out likewise. */
 static void add_worker(const struct mr_worker *w, uint64_t now_life, struct mr_loader_stats *out)
@@ -36,7 +42,8 @@ static void add_worker(const struct mr_worker *w, uint64_t now_life, struct mr_l
     out->stage_ns[MR_STAGE_TRANSFORM] += made - (uint64_t)((double)made * share);
     uint64_t life = mr_counted(&w->life_ns), waited = mr_counted(&w->permit_ns);
     life = life ? life : now_life;
-    out->worker_ns += life - MR_MIN(waited, life);
+    uint64_t away = waited + parked(w);
+    out->worker_ns += life - MR_MIN(away, life);
     out->budget_wait_ns += waited;
     out->reads += mr_counted(&w->reads) + mr_counted(&w->direct_reads);
     out->read_bytes += mr_counted(&w->read_bytes) + mr_counted(&w->direct_bytes);
@@ -310,8 +317,8 @@ static void fill_stats(struct mr_loader *ld, struct mr_loader_stats *st)
         .bad_samples = mr_counted(&ld->quarantine.n_counted),
         .elapsed_ns = elapsed,
         .first_batch_ns = mr_counted(&ld->stats.first_batch_ns),
-        .workers = ld->workers.n,
-        .prefetch = ld->ring.n_slots,
+        .workers = mr_knobs_workers(ld),
+        .prefetch = atomic_load(&ld->ring.ahead),
         .consumer_wait_ns = mr_counted(&ld->stats.wait_ns),
         .consumer_busy_ns = mr_counted(&ld->stats.busy_ns),
         .warm_samples = mr_counted(&ld->stats.warm_samples),

@@ -135,7 +135,8 @@ static uint64_t lap(struct mr_worker *w, _Atomic uint64_t *stage_ns)
 static bool is_fair(const struct mr_worker *w, uint64_t batch)
 {
     const struct mr_loader *ld = w->ld;
-    uint64_t most = (3 * ld->sizes.runs_per_batch + 2 * ld->workers.n - 1) / (2 * ld->workers.n);
+    uint64_t n = mr_knobs_workers(ld);
+    uint64_t most = (3 * ld->sizes.runs_per_batch + 2 * n - 1) / (2 * n);
     return w->n_runs == 0 || w->claimed_batch != batch || w->n_claimed < most ||
            (!ld->opts.in_order && batch < atomic_load(&ld->opening.next));
 }
@@ -184,7 +185,7 @@ static bool claim(struct mr_worker *w)
     struct mr_loader *ld = w->ld;
     uint64_t number = atomic_load_explicit(&ld->workers.next_run, memory_order_relaxed);
     w->held_back = false;
-    if (w->no_more || w->n_runs >= mr_counted(&w->ahead.runs))
+    if (w->no_more || w->id >= mr_knobs_workers(ld) || w->n_runs >= mr_counted(&w->ahead.runs))
         return false;
     if (ld->source)
         return claim_items(w);
@@ -470,6 +471,20 @@ static bool wait_for_something(struct mr_worker *w)
     return go && take_permit(w);
 }
 
+/* It has nothing to do for now. false: it has nothing to do any more. */
+static bool park(struct mr_worker *w)
+{
+    if (w->no_more || w->id < mr_knobs_workers(w->ld))
+        return false;
+    mr_watch_note(&w->watch, 0, 0, MR_TASK_NONE);
+    mr_permit_return(&w->permit);
+    atomic_store(&w->parked_since, w->lap_ns);
+    bool go = mr_knobs_park(w->ld, w->id);
+    lap(w, &w->parked_ns);
+    atomic_store(&w->parked_since, 0);
+    return go && take_permit(w);
+}
+
 static void work(struct mr_worker *w)
 {
     while (!atomic_load_explicit(&w->ld->ring.stop, memory_order_relaxed)) {
@@ -488,7 +503,7 @@ static void work(struct mr_worker *w)
             return;
         if (progress)
             continue;
-        if (w->n_runs == 0 || !wait_for_something(w))
+        if (w->n_runs == 0 ? !park(w) : !wait_for_something(w))
             return;
     }
 }

@@ -83,8 +83,9 @@ struct mr_worker {
     _Atomic uint64_t timed_decode_ns, timed_transform_ns; /* of the samples that were timed */
     _Atomic uint64_t direct_reads, direct_bytes;          /* by a backend, while making samples */
     uint64_t direct_ns;                                   /* of made_ns, since the last lap */
-    _Atomic uint64_t made_ns;   /* decode and transform together, all samples */
-    _Atomic uint64_t permit_ns; /* waited for its permit */
+    _Atomic uint64_t made_ns;                 /* decode and transform together, all samples */
+    _Atomic uint64_t permit_ns;               /* waited for its permit */
+    _Atomic uint64_t parked_ns, parked_since; /* since: 0, it is not parked */
     _Atomic uint64_t life_ns;
     _Atomic uint64_t reads, read_bytes, in_flight_sum, in_flight_n;
 
@@ -98,6 +99,7 @@ struct mr_worker {
 struct mr_workers {
     struct mr_worker *worker;
     uint32_t n, n_started;
+    _Atomic uint32_t n_active;                         /* the first so many claim runs (knobs.h) */
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t next_run; /* the claims: all workers write it */
 };
 

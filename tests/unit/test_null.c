@@ -461,6 +461,12 @@ static void loaders(void **state)
     assert_int_equal(mr_loader_batches(NULL), 0);
     assert_int_equal(mr_loader_samples(NULL), 0);
     assert_null(mr_loader_field(NULL, 0));
+    struct mr_loader_knobs knobs = {.size = sizeof knobs};
+    struct mr_loader_tuning tuning = {.size = sizeof tuning};
+    misuse(mr_loader_set(NULL, &knobs));
+    misuse(mr_loader_set(ld, NULL));
+    misuse(mr_loader_tuning(NULL, &tuning));
+    misuse(mr_loader_tuning(ld, NULL));
     misuse(mr_loader_state(NULL, buf, sizeof buf));
     misuse(mr_loader_state(ld, NULL, sizeof buf));
     misuse(mr_loader_state_released(NULL, buf, sizeof buf));

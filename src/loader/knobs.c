@@ -1,0 +1,143 @@
+/* Workers and batches ahead, as they change. */
+#include "loader/knobs.h"
+#include "loader/engine.h"
+
+#define WORKERS_A_PROCESSOR 4 /* that may help if samples wait for something */
+#define MOST_TUNED_WORKERS  64
+
+void mr_knobs_init(struct mr_knobs *knobs)
+{
+    pthread_mutex_init(&knobs->lock, NULL);
+    pthread_cond_init(&knobs->changed, NULL);
+}
+
+void mr_knobs_destroy(struct mr_knobs *knobs)
+{
+    pthread_cond_destroy(&knobs->changed);
+    pthread_mutex_destroy(&knobs->lock);
+}
+
+uint32_t mr_knobs_workers(const struct mr_loader *ld)
+{
+    return atomic_load_explicit(&ld->workers.n_active, memory_order_relaxed);
+}
+
+uint32_t mr_knobs_most_workers(struct mr_loader *ld, uint32_t first)
+{
+    const struct mr_loader_opts *o = &ld->opts;
+    uint32_t most = MR_MAX(o->max_workers, first);
+    if (o->tune && o->workers == 0 && o->max_workers == 0) {
+        uint64_t wanted = WORKERS_A_PROCESSOR * (uint64_t)mr_cpu_count();
+        most = MR_MAX(most, (uint32_t)MR_MIN(wanted, MOST_TUNED_WORKERS));
+    }
+    if (o->workers == 0 && o->max_workers > 0)
+        first = MR_MIN(first, o->max_workers);
+    atomic_store(&ld->workers.n_active, first);
+    return o->workers == 0 && o->max_workers > 0 ? o->max_workers : most;
+}
+
+uint32_t mr_knobs_most_prefetch(struct mr_loader *ld, uint32_t first)
+{
+    const struct mr_loader_opts *o = &ld->opts;
+    uint32_t most = MR_MAX(o->max_prefetch, first);
+    if (o->max_prefetch > 0 && o->prefetch == 0)
+        most = o->max_prefetch;
+    else if (o->tune && o->prefetch == 0)
+        most = 2 * first;
+    ld->knobs.first_prefetch = MR_MIN(first, most);
+    return most;
+}
+
+void mr_knobs_start(struct mr_loader *ld)
+{
+    atomic_store(&ld->ring.ahead, MR_MIN(ld->knobs.first_prefetch, ld->ring.n_slots));
+    mr_ring_advance(&ld->ring, 0);
+}
+
+void mr_knobs_set(struct mr_loader *ld, uint32_t workers, uint32_t prefetch)
+{
+    pthread_mutex_lock(&ld->knobs.lock);
+    atomic_store(&ld->workers.n_active, workers);
+    pthread_cond_broadcast(&ld->knobs.changed);
+    pthread_mutex_unlock(&ld->knobs.lock);
+    atomic_store(&ld->ring.ahead, prefetch);
+    mr_ring_advance(&ld->ring, ld->handout.next_batch);
+    mr_ring_wake_workers(&ld->ring);
+}
+
+bool mr_knobs_taken(struct mr_loader *ld)
+{
+    if (atomic_load_explicit(&ld->ring.ahead, memory_order_relaxed) == ld->ring.n_slots)
+        return false;
+    mr_ring_advance(&ld->ring, ld->handout.next_batch);
+    return true;
+}
+
+bool mr_knobs_park(struct mr_loader *ld, uint32_t id)
+{
+    pthread_mutex_lock(&ld->knobs.lock);
+    while (id >= mr_knobs_workers(ld) && !atomic_load(&ld->ring.stop))
+        pthread_cond_wait(&ld->knobs.changed, &ld->knobs.lock);
+    pthread_mutex_unlock(&ld->knobs.lock);
+    return !atomic_load(&ld->ring.stop);
+}
+
+void mr_knobs_stop(struct mr_loader *ld)
+{
+    pthread_mutex_lock(&ld->knobs.lock);
+    pthread_cond_broadcast(&ld->knobs.changed);
+    pthread_mutex_unlock(&ld->knobs.lock);
+}
+
+/* ---- by the program ---- */
+
+static int check(const struct mr_loader *ld, const struct mr_loader_knobs *k)
+{
+    if (k->workers > ld->workers.n)
+        return mr_error_set(MR_EOPTION,
+                            "mr_loader_set: %u workers: expected 1..%u, as the loader was opened "
+                            "with: set max_workers",
+                            k->workers, ld->workers.n);
+    if (k->prefetch > ld->ring.n_slots)
+        return mr_error_set(MR_EOPTION,
+                            "mr_loader_set: prefetch %u: expected 1..%u, as the loader was opened "
+                            "with: set max_prefetch",
+                            k->prefetch, ld->ring.n_slots);
+    if (k->prefetch && !ld->opts.in_order)
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "mr_loader_set: prefetch cannot change with in_order = 0");
+    if (k->workers && ld->ds->unordered)
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "mr_loader_set: %s: each worker reads a part of it, so their number "
+                            "cannot change",
+                            ld->ds->text);
+    return 0;
+}
+
+static int set(struct mr_loader *ld, const struct mr_loader_knobs *k)
+{
+    int rc = check(ld, k);
+    if (rc < 0)
+        return rc;
+    mr_consumers_lock(ld);
+    mr_knobs_set(ld, k->workers ? k->workers : mr_knobs_workers(ld),
+                 k->prefetch ? k->prefetch : atomic_load(&ld->ring.ahead));
+    mr_consumers_unlock(ld);
+    return 0;
+}
+
+int mr_loader_set(struct mr_loader *ld, const struct mr_loader_knobs *knobs)
+{
+    struct mr_loader_knobs k = {.size = sizeof k};
+    if (!ld || !knobs)
+        return mr_error_null("mr_loader_set", "a loader and what to set");
+    if (knobs->size != sizeof k)
+        return mr_info_check_least("loader_knobs", knobs, sizeof k, sizeof k);
+    k = *knobs;
+    int rc = mr_gate_enter(ld, "mr_loader_set");
+    if (rc < 0)
+        return rc;
+    rc = set(ld, &k);
+    mr_gate_leave(ld);
+    return rc;
+}
