@@ -53,8 +53,9 @@ static struct sort_key *sort_keys(struct sort_key *keys, struct sort_key *spare,
     return keys;
 }
 
-/* Puts items where the keys say they belong. By way of a copy, which is read and written in streams,
- * as runs are; along the cycles of the permutation each item would be a miss of the cache. */
+/* Puts items where the keys say they belong. By way of a copy, which is read and written in
+ * streams, as runs are: along the cycles of the permutation each item would be a miss of the
+ * cache. */
 static int permute(struct mr_load *load, char *items, size_t bytes, const struct sort_key *keys,
                    uint64_t n)
 {

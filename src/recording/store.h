@@ -56,9 +56,9 @@ struct mr_store_table {
     uint8_t record; /* enum mr_part_type whose records go in; MR_PART_NONE: no record's own */
     uint8_t times;
     const struct mr_store_column *columns; /* up to one without a name */
-    /* The first of the last columns, which few records fill: each is added when one does, with those
-     * before it, the rest at the end. SQLite then stores nothing of them in the rows before, where a
-     * NULL takes a byte. */
+    /* The first of the last columns, which few records fill: each is added when one does, with
+     * those before it, the rest at the end. SQLite then stores nothing of them in the rows before,
+     * where a NULL takes a byte. */
     const char *seldom;
 };
 extern const struct mr_store_table mr_store_tables[];

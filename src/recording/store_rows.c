@@ -1,6 +1,6 @@
 /*
- * Records into rows. They are put in their table many at a time: SQLite takes half as long for a row
- * of a statement that has many as for a statement's only one.
+ * Records into rows. They are put in their table many at a time: SQLite takes half as long for a
+ * row of a statement that has many as for a statement's only one.
  */
 #include "recording/store.h"
 
@@ -235,7 +235,7 @@ static int bind_row(struct binding *b, const struct mr_store_batch *batch)
     return 0;
 }
 
-/* Puts n of the rows that wait, as many as the statement takes. */
+/* Puts n of the rows that wait, from `first` on: as many as the statement takes. */
 static int rows_put(struct mr_store *store, const struct mr_store_batch *batch,
                     sqlite3_stmt *statement, uint32_t first, uint32_t n)
 {
@@ -294,7 +294,7 @@ int mr_store_batch_prepare(struct mr_store *store, struct mr_store_batch *batch)
     sqlite3_finalize(batch->one);
     sqlite3_finalize(batch->many);
     batch->one = batch->many = NULL;
-    batch->most = MR_MIN(PARAMETERS / n_parameters(batch), (uint32_t)ROWS);
+    batch->most = MR_MIN(PARAMETERS / MR_MAX(n_parameters(batch), 1u), (uint32_t)ROWS);
     return insert_prepare(store, batch, 1, &batch->one);
 }
 
@@ -308,17 +308,16 @@ void mr_store_batch_close(struct mr_store_batch *batch)
     *batch = (struct mr_store_batch){0};
 }
 
+/* Of fewer rows than `many` takes, each by itself: that is once in a recording, as a rule. */
 int mr_store_flush(struct mr_store *store, enum mr_part_type type)
 {
     struct mr_store_batch *batch = &store->batch[type];
-    int rc = batch->n == batch->most && !batch->many && batch->n
-                 ? insert_prepare(store, batch, batch->most, &batch->many)
-                 : 0;
-    if (rc == 0 && batch->n && batch->n == batch->most)
+    bool full = batch->n > 0 && batch->n == batch->most;
+    int rc = full && !batch->many ? insert_prepare(store, batch, batch->most, &batch->many) : 0;
+    if (rc == 0 && full)
         rc = rows_put(store, batch, batch->many, 0, batch->n);
-    else
-        for (uint32_t i = 0; i < batch->n && rc == 0; i++)
-            rc = rows_put(store, batch, batch->one, i, 1);
+    for (uint32_t i = 0; !full && i < batch->n && rc == 0; i++)
+        rc = rows_put(store, batch, batch->one, i, 1);
     batch->n = 0;
     batch->texts_used = 0;
     return rc;
@@ -334,7 +333,7 @@ int mr_store_flush_all(struct mr_store *store)
 
 static int room_make(struct mr_store *store, struct mr_store_batch *batch)
 {
-    size_t bytes = ROWS * (size_t)mr_part_bytes(batch->table->record);
+    size_t bytes = ROWS * (size_t)MR_MAX(mr_part_bytes(batch->table->record), 1);
     batch->rows = malloc(ROWS * sizeof(*batch->rows));
     batch->records = malloc(bytes);
     return batch->rows && batch->records ? 0 : mr_error_nomem(store->path, bytes);
