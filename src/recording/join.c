@@ -232,7 +232,7 @@ static int join(struct mr_join_file *files, uint32_t n, const char *name,
         return rc;
     mr_store_origin(join.store, MR_MAX(files[0].recording->origin_ns, (uint64_t)1),
                     unix_start(files, n));
-    rc = mr_store_widen(join.store, MR_PART_RANGE);
+    rc = mr_store_widen(join.store, MR_PART_RANGE, NULL);
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         rc = mr_join_copy(&join, &files[i], i, choice ? &filter : NULL);
         if (rc == 0 && n > 1)

@@ -10,34 +10,63 @@ struct sort_key {
     uint32_t index;
 };
 
-static int by_key(const void *a, const void *b)
+static bool is_after(const struct sort_key *x, const struct sort_key *y)
 {
-    const struct sort_key *x = a, *y = b;
-    if (x->first != y->first)
-        return x->first < y->first ? -1 : 1;
-    if (x->second != y->second)
-        return x->second < y->second ? -1 : 1;
-    return x->index < y->index ? -1 : 1;
+    return x->first != y->first     ? x->first > y->first
+           : x->second != y->second ? x->second > y->second
+                                    : x->index > y->index;
 }
 
-/* Puts items where the keys say they belong, along the cycles of the permutation. */
-static void permute(char *items, size_t bytes, struct sort_key *keys, uint64_t n)
+/* Where the ascending run that begins at `from` ends. */
+static uint64_t run_end(const struct sort_key *keys, uint64_t from, uint64_t n)
 {
-    char held[128];
-    for (uint64_t i = 0; i < n; i++) {
-        if (keys[i].index == i)
-            continue;
-        memcpy(held, items + i * bytes, bytes);
-        uint64_t at = i;
-        while (keys[at].index != i) {
-            uint64_t from = keys[at].index;
-            memcpy(items + at * bytes, items + from * bytes, bytes);
-            keys[at].index = (uint32_t)at;
-            at = from;
+    while (++from < n && !is_after(&keys[from - 1], &keys[from]))
+        ;
+    return MR_MIN(from, n);
+}
+
+/* Merges runs in pairs into `to`; returns how many are left. */
+static uint64_t merge_pairs(const struct sort_key *keys, struct sort_key *to, uint64_t n)
+{
+    uint64_t n_runs = 0;
+    for (uint64_t begin = 0; begin < n; n_runs++) {
+        uint64_t x = begin, middle = run_end(keys, begin, n);
+        uint64_t y = middle, end = middle < n ? run_end(keys, middle, n) : n;
+        for (; begin < end; begin++) {
+            bool first = y == end || (x < middle && !is_after(&keys[x], &keys[y]));
+            to[begin] = keys[first ? x++ : y++];
         }
-        memcpy(items + at * bytes, held, bytes);
-        keys[at].index = (uint32_t)at;
     }
+    return n_runs;
+}
+
+/* Most come in few runs, one for each table and process that they are of. Returns where they lie:
+ * in keys or in spare. */
+static struct sort_key *sort_keys(struct sort_key *keys, struct sort_key *spare, uint64_t n)
+{
+    for (uint64_t n_runs = 2; n_runs > 1;) {
+        n_runs = merge_pairs(keys, spare, n);
+        struct sort_key *held = keys;
+        keys = spare;
+        spare = held;
+    }
+    return keys;
+}
+
+/* Puts items where the keys say they belong. By way of a copy, which is read and written in
+ * streams, as runs are: along the cycles of the permutation each item would be a miss of the
+ * cache. */
+static int permute(struct mr_load *load, char *items, size_t bytes, const struct sort_key *keys,
+                   uint64_t n)
+{
+    char *copy = malloc(n * bytes);
+    if (!copy)
+        return mr_error_nomem(load->recording->path, n * bytes);
+    for (uint64_t i = 0; i < n; i++)
+        memcpy(copy + i * bytes, items + keys[i].index * bytes, bytes);
+    memcpy(items, copy, n * bytes);
+    free(copy);
+    return 0;
 }
 
 /* Sorts by start; then, where outer_first, longer ones first. Every item begins with start and
@@ -53,17 +82,16 @@ static int sort_events(struct mr_load *load, void *items, uint64_t n, size_t byt
     }
     if (sorted || n == 0)
         return 0;
-    struct sort_key *keys = malloc(n * sizeof(*keys));
+    struct sort_key *keys = malloc(2 * n * sizeof(*keys));
     if (!keys)
-        return mr_error_nomem(load->recording->path, n * sizeof(*keys));
+        return mr_error_nomem(load->recording->path, 2 * n * sizeof(*keys));
     for (uint64_t i = 0; i < n; i++) {
         memcpy(now, (char *)items + i * bytes, sizeof(now));
         keys[i] = (struct sort_key){now[0], outer_first ? ~now[1] : 0, (uint32_t)i};
     }
-    qsort(keys, n, sizeof(*keys), by_key);
-    permute(items, bytes, keys, n);
+    int rc = permute(load, items, bytes, sort_keys(keys, keys + n, n), n);
     free(keys);
-    return 0;
+    return rc;
 }
 
 static int sort_all(struct mr_load *load)

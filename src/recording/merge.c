@@ -266,6 +266,9 @@ static int rest_put(struct mr_merge *merge)
     if (rc < 0)
         return rc;
     rc = parts_read(merge, true);
+    if (rc < 0)
+        return rc;
+    rc = mr_store_flush_all(merge->store); /* which counts what notes tell */
     return rc < 0 ? rc : notes_put(merge);
 }
 

@@ -44,7 +44,7 @@ int mr_store_step(struct mr_store *store, sqlite3_stmt *statement)
     return mr_store_error(store, "a row was not written");
 }
 
-static int prepare(struct mr_store *store, const char *sql, sqlite3_stmt **out)
+int mr_store_prepare(struct mr_store *store, const char *sql, sqlite3_stmt **out)
 {
     return sqlite3_prepare_v3(store->db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL) == SQLITE_OK
                ? 0
@@ -54,7 +54,7 @@ static int prepare(struct mr_store *store, const char *sql, sqlite3_stmt **out)
 int mr_store_run(struct mr_store *store, const char *sql, const char *types, ...)
 {
     sqlite3_stmt *statement;
-    int rc = prepare(store, sql, &statement);
+    int rc = mr_store_prepare(store, sql, &statement);
     if (rc < 0)
         return rc;
     va_list args;
@@ -85,68 +85,49 @@ static const struct mr_store_column *first_seldom(const struct mr_store_table *t
     const struct mr_store_column *column = table->columns;
     while (column->name && (!table->seldom || strcmp(table->seldom, column->name) != 0))
         column++;
-    return column->name ? column : NULL;
-}
-
-/* "INSERT ..." of the columns that the table has now, without what is always NULL. */
-static int insert_prepare(struct mr_store *store, const struct mr_store_table *table)
-{
-    char insert[4096], values[1024];
-    bool keyed = table->record == MR_PART_STACK; /* by a number of the recorder's */
-    int n = snprintf(insert, sizeof(insert), "INSERT %sINTO %s (", keyed ? "OR IGNORE " : "",
-                     table->name);
-    int v = 0;
-    const char *between = "";
-    for (const struct mr_store_column *column = table->columns; column->name; column++) {
-        if (column == store->seldom[table->record])
-            break;
-        if (column->from == FROM_NOTHING)
-            continue;
-        n += snprintf(insert + n, sizeof(insert) - (size_t)n, "%s\"%s\"", between, column->name);
-        v += snprintf(values + v, sizeof(values) - (size_t)v, "%s%s", between,
-                      column->from == FROM_ZERO ? "0" : "?");
-        between = ", ";
-    }
-    snprintf(insert + n, sizeof(insert) - (size_t)n, ") VALUES (%s)", values);
-    sqlite3_finalize(store->insert[table->record]);
-    store->insert[table->record] = NULL;
-    return prepare(store, insert, &store->insert[table->record]);
+    return column;
 }
 
 static int table_make(struct mr_store *store, const struct mr_store_table *table)
 {
+    struct mr_store_batch *batch = &store->batch[table->record];
     char create[4096];
     int c = snprintf(create, sizeof(create), "CREATE TABLE %s (", table->name);
     const char *comma = "";
-    store->seldom[table->record] = first_seldom(table);
-    for (const struct mr_store_column *column = table->columns; column->name; column++) {
-        if (column == store->seldom[table->record])
-            break;
+    batch->table = table;
+    batch->seldom = first_seldom(table);
+    for (const struct mr_store_column *column = table->columns; column != batch->seldom; column++) {
         c += snprintf(create + c, sizeof(create) - (size_t)c, "%s\"%s\" %s", comma, column->name,
                       column->type);
         comma = ", ";
     }
     snprintf(create + c, sizeof(create) - (size_t)c, ")");
-    store->table[table->record] = table;
     int rc = mr_store_exec(store, create);
-    return rc < 0 ? rc : insert_prepare(store, table);
+    return rc < 0 ? rc : mr_store_batch_prepare(store, batch);
 }
 
-int mr_store_widen(struct mr_store *store, enum mr_part_type type)
+static bool is_before(const struct mr_store_column *column, const char *last)
 {
-    const struct mr_store_table *table = store->table[type];
+    while (last && column->name && strcmp(column->name, last) != 0)
+        column++;
+    return column->name != NULL;
+}
+
+int mr_store_widen(struct mr_store *store, enum mr_part_type type, const char *last)
+{
+    struct mr_store_batch *batch = &store->batch[type];
     char add[256];
-    if (!store->seldom[type])
+    if (!batch->table || !is_before(batch->seldom, last))
         return 0;
-    for (const struct mr_store_column *column = store->seldom[type]; column->name; column++) {
-        snprintf(add, sizeof(add), "ALTER TABLE %s ADD COLUMN \"%s\" %s", table->name, column->name,
-                 column->type);
-        int rc = mr_store_exec(store, add);
-        if (rc < 0)
-            return rc;
+    int rc = mr_store_flush(store, type);
+    for (bool more = true; more && batch->seldom->name && rc == 0; batch->seldom++) {
+        const struct mr_store_column *column = batch->seldom;
+        snprintf(add, sizeof(add), "ALTER TABLE %s ADD COLUMN \"%s\" %s", batch->table->name,
+                 column->name, column->type);
+        rc = mr_store_exec(store, add);
+        more = !last || strcmp(column->name, last) != 0;
     }
-    store->seldom[type] = NULL;
-    return insert_prepare(store, table);
+    return rc < 0 ? rc : mr_store_batch_prepare(store, batch);
 }
 
 static int tables_make(struct mr_store *store)
@@ -166,14 +147,7 @@ static int tables_make(struct mr_store *store)
         if (rc < 0)
             return rc;
     }
-    int rc = prepare(store, "INSERT INTO StringIds VALUES (?, ?)", &store->insert_string);
-    if (rc < 0)
-        return rc;
-    rc = prepare(store,
-                 "INSERT INTO NVTX_EVENTS (start, \"end\", eventType, category, globalTid, "
-                 "textId, domainId)"
-                 " VALUES (0, NULL, ?, ?, ?, ?, ?)",
-                 &store->insert_event);
+    int rc = mr_store_prepare(store, "INSERT INTO StringIds VALUES (?, ?)", &store->insert_string);
     if (rc < 0)
         return rc;
     return mr_store_exec(store, "INSERT INTO StringIds VALUES (0, '')");
@@ -294,12 +268,14 @@ fail:
 
 static void close_statements(struct mr_store *store)
 {
+    sqlite3_stmt **const statements[] = {&store->insert_counter, &store->insert_metric,
+                                         &store->insert_string};
     for (int i = 0; i < MR_N_PART_TYPES; i++)
-        sqlite3_finalize(store->insert[i]);
-    sqlite3_finalize(store->insert_string);
-    sqlite3_finalize(store->insert_event);
-    memset(store->insert, 0, sizeof(store->insert));
-    store->insert_string = store->insert_event = NULL;
+        mr_store_batch_close(&store->batch[i]);
+    for (size_t i = 0; i < MR_COUNT(statements); i++) {
+        sqlite3_finalize(*statements[i]);
+        *statements[i] = NULL;
+    }
 }
 
 static void close_database(struct mr_store *store)
@@ -417,8 +393,11 @@ static int finish_rows(struct mr_store *store)
     if (rc < 0)
         return rc;
     store->now = NULL;
+    rc = mr_store_flush_all(store);
+    if (rc < 0)
+        return rc;
     for (int type = 0; type < MR_N_PART_TYPES; type++) {
-        rc = mr_store_widen(store, (enum mr_part_type)type);
+        rc = mr_store_widen(store, (enum mr_part_type)type, NULL);
         if (rc < 0)
             return rc;
     }

@@ -56,8 +56,9 @@ struct mr_store_table {
     uint8_t record; /* enum mr_part_type whose records go in; MR_PART_NONE: no record's own */
     uint8_t times;
     const struct mr_store_column *columns; /* up to one without a name */
-    /* The first of the last columns, which few records fill: they are added when one does, or at
-     * the end. SQLite then stores nothing of them in the rows before, where a NULL takes a byte. */
+    /* The first of the last columns, which few records fill: each is added when one does, with
+     * those before it, the rest at the end. SQLite then stores nothing of them in the rows before,
+     * where a NULL takes a byte. */
     const char *seldom;
 };
 extern const struct mr_store_table mr_store_tables[];
@@ -85,6 +86,18 @@ struct mr_store_process {
     struct mr_map gpus;     /* its number of a device -> the device's row */
 };
 
+/* A table, and rows that wait until there are enough for one statement. */
+struct mr_store_batch {
+    const struct mr_store_table *table; /* NULL: records of this type have none of their own */
+    const struct mr_store_column
+        *seldom;               /* the first column that it does not have yet, or the end */
+    sqlite3_stmt *one, *many;  /* many: NULL before it is wanted */
+    uint32_t n, most;          /* rows that wait; of `many` */
+    struct mr_store_row *rows; /* store_rows.c */
+    char *records, *texts;
+    uint64_t texts_used, texts_room;
+};
+
 struct mr_store {
     char *path;
     struct mr_output *output;
@@ -92,12 +105,8 @@ struct mr_store {
     char *unnamed;         /* what a file without a name was called when it was opened */
     bool overwrite;
     sqlite3 *db;
-    sqlite3_stmt *insert[MR_N_PART_TYPES]; /* of the tables of records */
-    const struct mr_store_table *table[MR_N_PART_TYPES];
-    /* the first column that the table does not have yet; NULL: it has all */
-    const struct mr_store_column *seldom[MR_N_PART_TYPES];
-    sqlite3_stmt *insert_string,
-        *insert_event; /* StringIds; NVTX_EVENTS of domains and categories */
+    struct mr_store_batch batch[MR_N_PART_TYPES]; /* of the tables of records */
+    sqlite3_stmt *insert_string, *insert_counter, *insert_metric;
     struct mr_texts texts;
     struct mr_store_name *names;
     uint32_t n_names;
@@ -126,8 +135,21 @@ int mr_store_create_unnamed(const char *path, struct mr_store **out);
 /* As mr_store_finish(). [out] out: on success the database; for the caller to close. */
 int mr_store_finish_unnamed(struct mr_store *store, struct sqlite3 **out);
 
-/* Adds the table's seldom columns, if they are not there. */
-int mr_store_widen(struct mr_store *store, enum mr_part_type type);
+/* Adds the table's seldom columns to this one, NULL: all, if they are not there. */
+int mr_store_widen(struct mr_store *store, enum mr_part_type type, const char *last);
+
+/* A row of the table of its type, which is put at once or later; before the store is read,
+ * mr_store_flush(). */
+int mr_store_put_row(struct mr_store *store, enum mr_part_type type, const void *record);
+int mr_store_flush(struct mr_store *store, enum mr_part_type type);
+int mr_store_flush_all(struct mr_store *store);
+/* For the columns that the table has now; nothing waits. */
+int mr_store_batch_prepare(struct mr_store *store, struct mr_store_batch *batch);
+void mr_store_batch_close(struct mr_store_batch *batch);
+
+/* Does the range end on another thread than it began on, as far as one knows? A pop ends its
+ * thread's own. */
+bool mr_store_ends_elsewhere(const struct mr_part_range *range);
 
 /* The rows of all processes, in the order of their starts. */
 int mr_store_processes_put(struct mr_store *store);
@@ -150,12 +172,19 @@ const char *mr_short_name(const char *text, size_t bytes, size_t *out_bytes);
 /* Sets the error of a failed sqlite call on this store: full disks and I/O errors name the file. */
 int mr_store_error(struct mr_store *store, const char *what);
 int mr_store_exec(struct mr_store *store, const char *sql);
+/* A statement that is used again and again. */
+int mr_store_prepare(struct mr_store *store, const char *sql, sqlite3_stmt **out);
 /* Runs a bound statement that returns no rows and readies it for the next values. */
 int mr_store_step(struct mr_store *store, sqlite3_stmt *statement);
 /* Prepares and runs a statement of arguments: 'i' int64_t, 't' text or NULL, 'n' nothing. */
 int mr_store_run(struct mr_store *store, const char *sql, const char *types, ...);
 /* A row of MILLRACE_META. */
 int mr_store_meta(struct mr_store *store, const char *name, int64_t value);
+/* A thread's number, packed with its process's as the export does. */
+static inline int64_t mr_store_thread(uint64_t process, uint64_t tid)
+{
+    return (int64_t)(process << 24 | (tid & 0xffffff));
+}
 /* ns after the origin; before it: 0, counted. */
 int64_t mr_store_time(struct mr_store *store, uint64_t time_ns);
 

@@ -1,225 +1,8 @@
-/* Records into rows. */
+/* Records into rows: what is more than a row of its own table. */
 #include "recording/store.h"
 
 #include <errno.h>
 #include <string.h>
-
-static uint64_t field(const void *record, const struct mr_store_column *column)
-{
-    const char *at = (const char *)record + column->offset;
-    uint8_t u8;
-    uint16_t u16;
-    uint32_t u32;
-    uint64_t u64 = 0;
-    switch (column->bytes) {
-    case 1:
-        memcpy(&u8, at, 1);
-        return u8;
-    case 2:
-        memcpy(&u16, at, 2);
-        return u16;
-    case 4:
-        memcpy(&u32, at, 4);
-        return u32;
-    default:
-        memcpy(&u64, at, 8);
-        return u64;
-    }
-}
-
-static const char *overhead_name(uint32_t kind)
-{
-    static const char *const names[] = {"?",
-                                        "CUPTI buffer flush",
-                                        "CUPTI instrumentation",
-                                        "CUPTI resource",
-                                        "Runtime triggered module loading",
-                                        "Lazy function loading",
-                                        "Command buffer full",
-                                        "Activity buffer request",
-                                        "UVM activity init"};
-    if (kind == 1)
-        return "Driver compiler";
-    uint32_t i = kind >> 16;
-    return names[(kind & 0xffff) == 0 && i < MR_COUNT(names) ? i : 0];
-}
-
-static int64_t thread_of(const struct mr_store *store, uint64_t tid)
-{
-    return (int64_t)(store->now->number << 24 | (tid & 0xffffff));
-}
-
-static int bind_payload(sqlite3_stmt *statement, int i, const struct mr_store_column *column,
-                        const struct mr_part_range *range)
-{
-    double real;
-    float small;
-    uint32_t low = (uint32_t)range->payload;
-    if (range->payload_type != column->bytes)
-        return sqlite3_bind_null(statement, i);
-    switch (range->payload_type) {
-    case 3:
-        memcpy(&real, &range->payload, sizeof(real));
-        return sqlite3_bind_double(statement, i, real);
-    case 6:
-        memcpy(&small, &low, sizeof(small));
-        return sqlite3_bind_double(statement, i, (double)small);
-    case 4:
-        return sqlite3_bind_int64(statement, i, low);
-    case 5:
-        return sqlite3_bind_int64(statement, i, (int32_t)low);
-    default:
-        return sqlite3_bind_int64(statement, i, (int64_t)range->payload);
-    }
-}
-
-static int bind_name(struct mr_store *store, sqlite3_stmt *statement, int i,
-                     const struct mr_store_column *column, uint32_t name)
-{
-    struct mr_store_name names = {0};
-    int rc = 0;
-    uint32_t number = name;
-    if (column->from == FROM_OVERHEAD) {
-        const char *text = overhead_name(name);
-        rc = mr_store_text(store, text, strlen(text), &number);
-    } else if (column->from == FROM_DEMANGLED || column->from == FROM_SHORT) {
-        rc = mr_store_kernel_names(store, name, &names);
-        number = column->from == FROM_SHORT ? names.shorter : names.demangled;
-    }
-    if (rc < 0)
-        return rc;
-    if (sqlite3_bind_int64(statement, i, number) != SQLITE_OK)
-        return mr_store_error(store, "a name");
-    return 0;
-}
-
-/* The value of a column that is a number. */
-static int64_t value_of(struct mr_store *store, const struct mr_store_column *column,
-                        const void *record)
-{
-    uint64_t value = field(record, column);
-    const uint32_t *device;
-    switch (column->from) {
-    case FROM_INT:
-        return column->bytes == 4 ? (int32_t)value : (int64_t)value;
-    case FROM_TID:
-    case FROM_TID_OR_NULL:
-        return thread_of(store, value);
-    case FROM_MEMORY_KIND: /* 0, unknown, is 7 there */
-        return value == 0 ? 7 : (int64_t)value - 1;
-    case FROM_OPERATION:
-        return value == 0 ? 0 : (int64_t)value - 1;
-    case FROM_CONTEXT_DEVICE:
-        device = mr_map_find(&store->now->contexts, value);
-        return device ? *device : 0;
-    default:
-        return (int64_t)value;
-    }
-}
-
-/* A pop ends its thread's own. */
-static bool ends_elsewhere(const struct mr_part_range *range)
-{
-    return range->end_tid && range->type != MR_RANGE_PUSH_POP;
-}
-
-static int bind_column(struct mr_store *store, sqlite3_stmt *statement, int i,
-                       const struct mr_store_column *column, const void *record,
-                       const int64_t span[2])
-{
-    switch (column->from) {
-    case FROM_START:
-        return sqlite3_bind_int64(statement, i, span[0]);
-    case FROM_END:
-        return span[1] < 0 ? sqlite3_bind_null(statement, i)
-                           : sqlite3_bind_int64(statement, i, span[1]);
-    case FROM_PID: /* offset 1: the bare pid */
-        return sqlite3_bind_int64(statement, i,
-                                  column->offset ? (int64_t)store->now->header.pid
-                                                 : (int64_t)(store->now->number << 24));
-    case FROM_CONSTANT:
-        return sqlite3_bind_int64(statement, i, column->offset);
-    case FROM_PAYLOAD_INT:
-    case FROM_PAYLOAD_REAL:
-        return bind_payload(statement, i, column, record);
-    case FROM_TEXT:
-        return store->text ? sqlite3_bind_text(statement, i, store->text, (int)store->text_bytes,
-                                               SQLITE_STATIC)
-                           : sqlite3_bind_null(statement, i);
-    case FROM_END_TID:
-        return ends_elsewhere(record)
-                   ? sqlite3_bind_int64(statement, i, thread_of(store, field(record, column)))
-                   : sqlite3_bind_null(statement, i);
-    case FROM_NAME_OR_TEXT:
-        if (store->text)
-            return sqlite3_bind_null(statement, i);
-        /* fall through */
-    case FROM_NAME:
-    case FROM_DEMANGLED:
-    case FROM_SHORT:
-    case FROM_OVERHEAD:
-        return bind_name(store, statement, i, column, (uint32_t)field(record, column));
-    case FROM_UINT_OR_NULL:
-    case FROM_TID_OR_NULL:
-        if (field(record, column) == 0)
-            return sqlite3_bind_null(statement, i);
-        /* fall through */
-    default:
-        return sqlite3_bind_int64(statement, i, value_of(store, column, record));
-    }
-}
-
-/* [out] span: start and end, the latter -1 for none. A span that ends before it starts is kept
- * without length, counted. */
-static void times_of(struct mr_store *store, const struct mr_store_table *table, const void *record,
-                     int64_t span[2])
-{
-    uint64_t time[2] = {0, 0};
-    span[0] = 0;
-    span[1] = -1;
-    if (table->times == TIMES_NONE)
-        return;
-    memcpy(time, record, table->times == TIMES_POINT ? 8 : 16);
-    if (table->times == TIMES_DEVICE && time[0] == 0 && time[1] == 0) {
-        store->n_lost_timestamps++;
-        span[1] = 0;
-        return;
-    }
-    span[0] = mr_store_time(store, time[0]);
-    bool has_end = table->times == TIMES_SPAN || table->times == TIMES_DEVICE ||
-                   (table->times == TIMES_OPEN && time[1] != 0);
-    if (has_end && time[1] < time[0]) {
-        store->n_backwards++;
-        span[1] = span[0];
-    } else if (has_end) {
-        span[1] = mr_store_time(store, time[1]);
-    }
-    store->now->end_ns = MR_MAX(store->now->end_ns, (uint64_t)MR_MAX(span[0], span[1]));
-}
-
-static int row_put(struct mr_store *store, enum mr_part_type type, const void *record)
-{
-    const struct mr_store_table *table = store->table[type];
-    sqlite3_stmt *statement = store->insert[type];
-    int64_t span[2];
-    times_of(store, table, record, span);
-    int i = 1;
-    for (const struct mr_store_column *column = table->columns; column->name; column++) {
-        if (column == store->seldom[type])
-            break;
-        if (column->from == FROM_NOTHING || column->from == FROM_ZERO)
-            continue;
-        int rc = bind_column(store, statement, i++, column, record, span);
-        if (rc < 0)
-            return rc;
-        if (rc != SQLITE_OK)
-            return mr_store_error(store, table->name);
-    }
-    int rc = mr_store_step(store, statement);
-    if (rc == 0 && type == MR_PART_STACK)
-        store->n_again += sqlite3_changes(store->db) == 0;
-    return rc;
-}
 
 /* Rows that say what a domain or a category is called, once for each. */
 static int declare(struct mr_store *store, uint64_t key, int type, uint32_t category, uint32_t name,
@@ -231,17 +14,34 @@ static int declare(struct mr_store *store, uint64_t key, int type, uint32_t cate
         return -ENOMEM;
     if (!is_new)
         return 0;
-    sqlite3_bind_int(store->insert_event, 1, type);
-    sqlite3_bind_int64(store->insert_event, 2, category);
-    sqlite3_bind_int64(store->insert_event, 3, thread_of(store, 0));
-    sqlite3_bind_int64(store->insert_event, 4, name);
-    sqlite3_bind_int64(store->insert_event, 5, domain);
-    return mr_store_step(store, store->insert_event);
+    int rc = mr_store_widen(store, MR_PART_RANGE, "category");
+    if (rc < 0)
+        return rc;
+    rc = mr_store_flush(store, MR_PART_RANGE); /* rows stay in their order */
+    return rc < 0 ? rc
+                  : mr_store_run(store,
+                                 "INSERT INTO NVTX_EVENTS (start, \"end\", eventType, category, "
+                                 "globalTid, textId, domainId) VALUES (0, NULL, ?, ?, ?, ?, ?)",
+                                 "iiiii", (int64_t)type, (int64_t)category,
+                                 mr_store_thread(store->now->number, 0), (int64_t)name,
+                                 (int64_t)domain);
+}
+
+/* The last column that the range needs of those that few do; NULL: none. */
+static const char *last_column(const struct mr_part_range *range)
+{
+    return range->payload_type              ? "floatValue"
+           : mr_store_ends_elsewhere(range) ? "endGlobalTid"
+           : range->id                      ? "rangeId"
+           : range->color                   ? "color"
+           : range->category                ? "category"
+                                            : NULL;
 }
 
 static int range_put(struct mr_store *store, const struct mr_part_range *range)
 {
-    int rc = range->payload_type ? mr_store_widen(store, MR_PART_RANGE) : 0;
+    const char *last = last_column(range);
+    int rc = last ? mr_store_widen(store, MR_PART_RANGE, last) : 0;
     if (rc < 0)
         return rc;
     if (range->domain)
@@ -251,7 +51,7 @@ static int range_put(struct mr_store *store, const struct mr_part_range *range)
     if (range->category && range->category_name)
         rc = declare(store, (uint64_t)range->domain << 32 | range->category, MR_RANGE_CATEGORY,
                      range->category, range->category_name, range->domain);
-    return rc < 0 ? rc : row_put(store, MR_PART_RANGE, range);
+    return rc < 0 ? rc : mr_store_put_row(store, MR_PART_RANGE, range);
 }
 
 #define N_SEEN (1u << 21) /* about as many texts are known again */
@@ -349,7 +149,7 @@ static int metric_put(struct mr_store *store, const struct mr_part_metric *metri
 {
     int64_t time = mr_store_time(store, metric->time_ns);
     store->now->end_ns = MR_MAX(store->now->end_ns, (uint64_t)time);
-    sqlite3_stmt **statement = &store->insert[MR_PART_METRIC];
+    sqlite3_stmt **statement = &store->insert_counter;
     const uint32_t *known = mr_map_find(&store->now->gpus, metric->device);
     uint32_t gpu = known ? *known : metric->device;
     if (metric->device != UINT32_MAX) {
@@ -364,7 +164,7 @@ static int metric_put(struct mr_store *store, const struct mr_part_metric *metri
                 : 0;
         if (rc < 0)
             return rc;
-        statement = &store->insert[MR_PART_NONE];
+        statement = &store->insert_metric;
     }
     if (!*statement &&
         sqlite3_prepare_v2(store->db,
@@ -409,6 +209,8 @@ int mr_store_put(struct mr_store *store, enum mr_part_type type, const void *rec
 {
     if (!store->now)
         return mr_error_set(MR_EMISUSE, "%s: a record before mr_store_process()", store->path);
+    struct mr_store_name names;
+    int rc;
     store->n_records++;
     switch (type) {
     case MR_PART_RANGE:
@@ -427,10 +229,13 @@ int mr_store_put(struct mr_store *store, enum mr_part_type type, const void *rec
         store->now->executable =
             MR_MIN(((const struct mr_part_process *)record)->executable, store->texts.n - 1);
         return 0;
+    case MR_PART_KERNEL: /* its names get their numbers now, not when the row is put */
+        rc = mr_store_kernel_names(store, ((const struct mr_part_kernel *)record)->name, &names);
+        return rc < 0 ? rc : mr_store_put_row(store, type, record);
     default:
-        if (!store->table[type])
+        if (!store->batch[type].table)
             return mr_error_set(MR_EMISUSE, "%s: records of type %d are not put", store->path,
                                 (int)type);
-        return row_put(store, type, record);
+        return mr_store_put_row(store, type, record);
     }
 }

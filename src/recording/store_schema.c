@@ -167,20 +167,21 @@ static const struct mr_store_column graph_columns[] = {
 };
 
 /* text is for texts that came once: a number of StringIds would take more than they do */
-#define FIRST_PAYLOAD "uint64Value"
+#define FIRST_SELDOM "category"
 static const struct mr_store_column range_columns[] = {
     {"start", INT_, FROM_START, 0, 0},
     {"end", INT, FROM_END, 0, 0},
     UINT("eventType", mr_part_range, type),
-    MAYBE("rangeId", mr_part_range, id),
-    MAYBE("category", mr_part_range, category),
-    MAYBE("color", mr_part_range, color),
     {"text", "TEXT", FROM_TEXT, 0, 0},
     VALUE("globalTid", FROM_TID, mr_part_range, tid),
-    {"endGlobalTid", INT, FROM_END_TID, BYTES(mr_part_range, end_tid)},
     {"textId", INT, FROM_NAME_OR_TEXT, BYTES(mr_part_range, text)},
     {"domainId", INT, FROM_UINT, BYTES(mr_part_range, domain)},
-    {FIRST_PAYLOAD, INT, FROM_PAYLOAD_INT, 1, 0},
+    /* those that are filled most, first */
+    MAYBE(FIRST_SELDOM, mr_part_range, category),
+    MAYBE("color", mr_part_range, color),
+    MAYBE("rangeId", mr_part_range, id),
+    {"endGlobalTid", INT, FROM_END_TID, BYTES(mr_part_range, end_tid)},
+    {"uint64Value", INT, FROM_PAYLOAD_INT, 1, 0},
     {"int64Value", INT, FROM_PAYLOAD_INT, 2, 0},
     {"doubleValue", "REAL", FROM_PAYLOAD_REAL, 3, 0},
     {"uint32Value", INT, FROM_PAYLOAD_INT, 4, 0},
@@ -255,7 +256,7 @@ const struct mr_store_table mr_store_tables[] = {
     {"CUPTI_ACTIVITY_KIND_RUNTIME", MR_PART_API, TIMES_SPAN, api_columns, NULL},
     {"CUDA_GPU_MEMORY_USAGE_EVENTS", MR_PART_MEMORY, TIMES_POINT, memory_columns, NULL},
     {"PROFILER_OVERHEAD", MR_PART_OVERHEAD, TIMES_SPAN, overhead_columns, NULL},
-    {"NVTX_EVENTS", MR_PART_RANGE, TIMES_OPEN, range_columns, FIRST_PAYLOAD},
+    {"NVTX_EVENTS", MR_PART_RANGE, TIMES_OPEN, range_columns, FIRST_SELDOM},
     {"OSRT_API", MR_PART_OS, TIMES_SPAN, os_columns, NULL},
     {"ThreadNames", MR_PART_THREAD, TIMES_NONE, thread_columns, NULL},
     {"TARGET_INFO_CUDA_STREAM", MR_PART_STREAM, TIMES_NONE, stream_columns, NULL},

@@ -5,6 +5,8 @@
  * The data: a JSON object of names, rows and sums; and columns, one value an event, rows one after
  * the other: LEB128 numbers, deflated (zlib), base64. timeline.js reads them.
  */
+#include "base/thread_pool.h"
+#include "timeline/column.h"
 #include "timeline/stacks.h"
 #include "timeline/timeline.h"
 
@@ -12,83 +14,14 @@
 #include <millrace/text.h>
 #include <millrace/version.h>
 #include <string.h>
-#include <zlib.h>
 
 extern const unsigned char mr_timeline_page[], mr_timeline_style[], mr_timeline_script[];
 extern const unsigned long mr_timeline_page_bytes, mr_timeline_style_bytes,
     mr_timeline_script_bytes;
 
-#define OUT_BYTES 49152 /* a multiple of 3: base64 has no padding inside */
-#define IN_BYTES  65536
-
-/* ---- a column: numbers, deflated, base64 ---- */
-
-struct column {
-    FILE *file;
-    z_stream z;
-    size_t n_in;
-    unsigned char in[IN_BYTES], out[OUT_BYTES];
-};
-
-static void put_base64(FILE *file, const unsigned char *bytes, size_t n)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < n; i += 3) {
-        size_t left = n - i;
-        uint32_t x = (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) |
-                     (left > 2 ? bytes[i + 2] : 0);
-        char text[4] = {digits[x >> 18], digits[x >> 12 & 63], left > 1 ? digits[x >> 6 & 63] : '=',
-                        left > 2 ? digits[x & 63] : '='};
-        fwrite(text, 1, sizeof(text), file);
-    }
-}
-
-static void column_flush(struct column *c, int how)
-{
-    c->z.next_in = c->in;
-    c->z.avail_in = (uInt)c->n_in;
-    int done;
-    do {
-        done = deflate(&c->z, how);
-        if (c->z.avail_out == 0 || (how == Z_FINISH && done == Z_STREAM_END)) {
-            put_base64(c->file, c->out, OUT_BYTES - c->z.avail_out);
-            c->z.next_out = c->out;
-            c->z.avail_out = OUT_BYTES;
-        }
-    } while (how == Z_FINISH ? done == Z_OK || done == Z_BUF_ERROR : c->z.avail_in > 0);
-    c->n_in = 0;
-}
-
-static void put_number(struct column *c, uint64_t x)
-{
-    if (c->n_in + 10 > IN_BYTES)
-        column_flush(c, Z_NO_FLUSH);
-    for (; x >= 128; x >>= 7)
-        c->in[c->n_in++] = (unsigned char)(x | 128);
-    c->in[c->n_in++] = (unsigned char)x;
-}
-
 static uint64_t zigzag(int64_t x)
 {
     return (uint64_t)x << 1 ^ (x < 0 ? UINT64_MAX : 0);
-}
-
-static int column_begin(struct column *c, FILE *file, const char *name)
-{
-    *c = (struct column){.file = file};
-    if (deflateInit(&c->z, 6) != Z_OK)
-        return mr_error_nomem("timeline: zlib", sizeof(c->z));
-    c->z.next_out = c->out;
-    c->z.avail_out = OUT_BYTES;
-    fprintf(file, "<script type=\"text/plain\" id=\"data-%s\">", name);
-    return 0;
-}
-
-static void column_end(struct column *c)
-{
-    column_flush(c, Z_FINISH);
-    deflateEnd(&c->z);
-    fputs("</script>\n", c->file);
 }
 
 /* ---- what is in the columns ---- */
@@ -101,7 +34,7 @@ struct page {
     uint32_t *name_of;     /* of each name of the timeline, its number there */
     uint32_t **in_rows;    /* of each lane: its events, level by level */
     uint32_t **row_of;     /* of each lane of calls: the place of each event among these */
-    struct column *column;
+    struct text *texts;    /* of the columns */
 };
 
 struct row { /* of one event, as columns see it */
@@ -177,11 +110,12 @@ static uint64_t value_result(const struct page *page, const struct row *row)
 static const struct {
     const char *name;
     uint64_t (*value)(const struct page *page, const struct row *row);
-} columns[] = {{"start", value_start}, {"duration", value_duration}, {"name", value_name},
-               {"shape", value_shape}, {"bytes", value_bytes},       {"detail", value_detail},
-               {"link", value_link},   {"number", value_number},     {"result", value_result}};
+} columns[] = {{"detail", value_detail}, {"start", value_start},   {"duration", value_duration},
+               {"link", value_link},     {"number", value_number}, {"name", value_name},
+               {"shape", value_shape},   {"bytes", value_bytes},   {"result", value_result}};
+#define DETAIL 0 /* the details are read for it, too: it takes longest, and begins first */
 
-static void put_column(struct page *page,
+static void put_column(const struct page *page, struct mr_tl_column *column,
                        uint64_t (*value)(const struct page *page, const struct row *row))
 {
     const struct mr_timeline *tl = page->tl;
@@ -192,21 +126,65 @@ static void put_column(struct page *page,
             row.event = &lane->events[page->in_rows[tl->order[k]][i]];
             if (row.before && row.before->level != row.event->level)
                 row.before = NULL;
-            put_number(page->column, value(page, &row));
+            mr_tl_column_put(column, value(page, &row));
             row.before = row.event;
         }
     }
 }
 
-static int put_columns(struct page *page)
+/* The columns' texts, each made by one thread: compressing is most of the work. */
+struct text {
+    char *text;
+    size_t bytes;
+    struct mr_error_kept failed; /* code 0: it did not */
+};
+
+struct making {
+    struct page *page;
+    struct text *texts; /* of `columns` */
+};
+
+static int make_text(struct page *page, size_t i, struct text *out)
 {
-    for (size_t i = 0; i < MR_COUNT(columns); i++) {
-        int rc = column_begin(page->column, page->file, columns[i].name);
-        if (rc < 0)
-            return rc;
-        put_column(page, columns[i].value);
-        column_end(page->column);
+    struct mr_tl_column *column;
+    int rc = i == DETAIL ? mr_tl_details_create(page->tl, &page->details) : 0;
+    if (rc < 0)
+        return rc;
+    FILE *file = open_memstream(&out->text, &out->bytes);
+    if (!file)
+        return mr_error_nomem("timeline: column", 0);
+    rc = mr_tl_column_begin(file, columns[i].name, &column);
+    if (rc == 0) {
+        put_column(page, column, columns[i].value);
+        mr_tl_column_end(column);
     }
+    bool whole = !ferror(file);
+    return fclose(file) == 0 && whole ? rc : mr_error_nomem("timeline: column", out->bytes);
+}
+
+static void make_one(void *user, uint64_t i, uint32_t who)
+{
+    const struct making *making = user;
+    int rc = make_text(making->page, i, &making->texts[i]);
+    (void)who;
+    if (rc < 0)
+        mr_error_keep(rc, &making->texts[i].failed);
+}
+
+#define THREADS    4
+#define FEW_EVENTS 20000 /* with fewer, threads don't pay */
+
+/* The threads are a matter of speed: without them the caller makes all. */
+static int make_texts(struct page *page, struct text *texts)
+{
+    struct mr_thread_pool *pool = NULL;
+    if (page->tl->n_events > FEW_EVENTS)
+        (void)mr_thread_pool_create(THREADS, "mr-page", 0, &pool);
+    mr_thread_pool_run(pool, make_one, &(struct making){page, texts}, MR_COUNT(columns));
+    mr_thread_pool_destroy(pool);
+    for (size_t i = 0; i < MR_COUNT(columns); i++)
+        if (texts[i].failed.code)
+            return mr_error_put(&texts[i].failed);
     return 0;
 }
 
@@ -225,9 +203,10 @@ static int put_counters(struct page *page)
         const struct mr_tl_counter *counter = &tl->counters[k];
         if (counter->binned) /* the page counts these at each zoom anew */
             continue;
+        struct mr_tl_column *column;
         char name[32];
         snprintf(name, sizeof(name), "counter-%u", k);
-        int rc = column_begin(page->column, page->file, name);
+        int rc = mr_tl_column_begin(page->file, name, &column);
         if (rc < 0)
             return rc;
         uint64_t each = counter->n / MAX_POINTS + 1, last = 0;
@@ -240,11 +219,11 @@ static int put_counters(struct page *page)
             }
             if (counter->unit == MR_UNIT_BYTES) /* of memory the peak counts */
                 sum = most * (double)n;
-            put_number(page->column, counter->points[i].time_ns - last);
-            put_number(page->column, scaled(counter, sum / (double)n));
+            mr_tl_column_put(column, counter->points[i].time_ns - last);
+            mr_tl_column_put(column, scaled(counter, sum / (double)n));
             last = counter->points[i].time_ns;
         }
-        column_end(page->column);
+        mr_tl_column_end(column);
     }
     return 0;
 }
@@ -409,8 +388,8 @@ static int put_object(struct page *page)
 static int put_data(struct page *page)
 {
     int rc = put_object(page);
-    if (rc == 0)
-        rc = put_columns(page);
+    for (size_t i = 0; i < MR_COUNT(columns); i++)
+        fwrite(page->texts[i].text, 1, page->texts[i].bytes, page->file);
     return rc == 0 ? put_counters(page) : rc;
 }
 
@@ -446,14 +425,14 @@ static int page_fill(struct page *page)
     page->name_of = calloc((size_t)tl->rec->n_strings + 64, sizeof(*page->name_of));
     page->in_rows = calloc(tl->n_lanes + 1u, sizeof(*page->in_rows));
     page->row_of = calloc(tl->n_lanes + 1u, sizeof(*page->row_of));
-    page->column = malloc(sizeof(*page->column));
-    if (!page->name_of || !page->in_rows || !page->row_of || !page->column)
-        return mr_error_nomem("timeline: page", sizeof(*page->column));
-    int rc = mr_tl_details_create(tl, &page->details);
-    if (rc == 0)
-        rc = take_names(page);
+    page->texts = calloc(MR_COUNT(columns), sizeof(*page->texts));
+    if (!page->name_of || !page->in_rows || !page->row_of || !page->texts)
+        return mr_error_nomem("timeline: page", MR_COUNT(columns) * sizeof(*page->texts));
+    int rc = take_names(page);
     for (uint32_t k = 0; k < tl->n_lanes && rc == 0; k++)
         rc = order_lane(page, k);
+    if (rc == 0)
+        rc = make_texts(page, page->texts);
     return rc == 0 ? put_page(page) : rc;
 }
 
@@ -468,7 +447,9 @@ int mr_timeline_html(FILE *file, const struct mr_timeline *tl)
     free(page.in_rows);
     free(page.row_of);
     free(page.name_of);
-    free(page.column);
+    for (size_t i = 0; page.texts && i < MR_COUNT(columns); i++)
+        free(page.texts[i].text);
+    free(page.texts);
     mr_texts_free(&page.names);
     mr_tl_details_destroy(page.details);
     return rc;

@@ -120,12 +120,33 @@ static int launch_text(struct mr_tl_details *details, sqlite3_stmt *row, struct 
     return rc;
 }
 
-/* The launches' texts by row of their table: rows of one launch's form share a text. */
-static int read_launches(struct mr_tl_details *details, struct mr_map *of_row)
+/* The launches' texts by row of their table, which come in order: rows of one launch's form share a
+ * text. */
+struct launches {
+    struct launch {
+        int64_t row;
+        uint32_t text;
+    } * at;
+    uint64_t n, capacity;
+};
+
+static int launch_add(struct mr_tl_details *details, sqlite3_stmt *row, struct mr_map *seen,
+                      struct launches *out)
+{
+    struct launch launch = {.row = sqlite3_column_int64(row, SQL_ROW)};
+    int rc = launch_text(details, row, seen, &launch.text);
+    if (rc == 0)
+        rc = mr_grow("timeline: launches", &out->at, &out->capacity, out->n + 1, sizeof(launch));
+    if (rc == 0)
+        out->at[out->n++] = launch;
+    return rc;
+}
+
+static int read_launches(struct mr_tl_details *details, struct launches *out)
 {
     static const char *const sql = "SELECT rowid, gridX, gridY, gridZ, blockX, blockY, blockZ, "
-                                   "registersPerThread, staticSharedMemory,"
-                                   " dynamicSharedMemory FROM CUPTI_ACTIVITY_KIND_KERNEL";
+                                   "registersPerThread, staticSharedMemory, dynamicSharedMemory"
+                                   " FROM CUPTI_ACTIVITY_KIND_KERNEL ORDER BY rowid";
     sqlite3_stmt *row;
     int code = sqlite3_prepare_v2(details->tl->rec->db, sql, -1, &row, NULL);
     if (code != SQLITE_OK && code != SQLITE_ERROR)
@@ -134,12 +155,8 @@ static int read_launches(struct mr_tl_details *details, struct mr_map *of_row)
         return 0; /* a table without them: no details */
     struct mr_map seen = {0};
     int rc = 0, step;
-    while ((step = sqlite3_step(row)) == SQLITE_ROW && rc == 0) {
-        uint32_t text = 0;
-        rc = launch_text(details, row, &seen, &text);
-        if (rc == 0 && !mr_map_at(of_row, (uint64_t)sqlite3_column_int64(row, SQL_ROW), text, NULL))
-            rc = -ENOMEM;
-    }
+    while ((step = sqlite3_step(row)) == SQLITE_ROW && rc == 0)
+        rc = launch_add(details, row, &seen, out);
     if (rc == 0 && step != SQLITE_DONE)
         rc = mr_recording_error(details->tl->rec->db, details->tl->rec->path, "kernels");
     sqlite3_finalize(row);
@@ -147,19 +164,38 @@ static int read_launches(struct mr_tl_details *details, struct mr_map *of_row)
     return rc;
 }
 
+static int by_row(const void *key, const void *launch)
+{
+    int64_t row = *(const int64_t *)key, other = ((const struct launch *)launch)->row;
+    return (row > other) - (row < other);
+}
+
+/* near: the last one's place. Kernels were recorded about in the order that they began in. */
+static uint32_t launch_of(const struct launches *launches, int64_t row, uint64_t *near)
+{
+    if (*near + 1 < launches->n && launches->at[*near + 1].row == row)
+        return launches->at[++*near].text;
+    const struct launch *found =
+        launches->n ? bsearch(&row, launches->at, launches->n, sizeof(*launches->at), by_row)
+                    : NULL;
+    if (!found)
+        return 0;
+    *near = (uint64_t)(found - launches->at);
+    return found->text;
+}
+
 static int launches_of_ops(struct mr_tl_details *details)
 {
     const struct mr_recording *rec = details->tl->rec;
-    struct mr_map of_row = {0};
-    int rc = read_launches(details, &of_row);
+    struct launches launches = {0};
+    uint64_t near = 0;
+    int rc = read_launches(details, &launches);
     for (uint64_t i = 0; i < rec->n_ops && rc == 0; i++) {
         const struct mr_rec_op *op = &rec->ops[i];
-        const uint32_t *text = op->kind == MR_OP_KERNEL && op->detail != MR_NONE
-                                   ? mr_map_find(&of_row, op->detail)
-                                   : NULL;
-        details->kernel[i] = text ? *text : 0;
+        if (op->kind == MR_OP_KERNEL && op->detail != MR_NONE)
+            details->kernel[i] = launch_of(&launches, op->detail, &near);
     }
-    mr_map_free(&of_row);
+    free(launches.at);
     return rc;
 }
 
