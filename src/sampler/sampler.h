@@ -42,6 +42,7 @@ struct mr_sampler {
     /* Of the packing sampler: rows of a batch, and elements of a row; else 0. */
     uint64_t rows, row_length;
     uint64_t seed;
+    bool unnamed; /* the text doesn't tell this order from others: a callback's, without a name */
     char text[192];
 };
 
