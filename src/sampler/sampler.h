@@ -42,8 +42,8 @@ struct mr_sampler {
     /* Of the packing sampler: rows of a batch, and elements of a row; else 0. */
     uint64_t rows, row_length;
     uint64_t seed;
-    bool unnamed; /* the text doesn't tell this order from others: a callback's, without a name */
     char text[192];
+    bool unnamed; /* the text doesn't tell this order from others: a callback's, without a name */
 };
 
 extern const struct mr_sampler_ops mr_sampler_sequential, mr_sampler_random, mr_sampler_subset,
