@@ -1,7 +1,7 @@
 /*
  * Batches by a budget of tokens: sequences of about the same length together, padded to the longest
- * of their batch, as many as 512 tokens allow. Prints the batches, and how much of them is no
- * padding; the same for batches of a fixed size.
+ * of their batch, as many as 512 tokens allow, with a mask that says which are tokens. Prints the
+ * batches, and how much of them is no padding; the same for batches of a fixed size.
  *
  *   cc token_budget.c $(pkg-config --cflags --libs millrace) -o token_budget && ./token_budget
  */
@@ -64,6 +64,19 @@ static int create_sampler(struct mr_sampler **out)
     return mr_sampler_create(&o, N, out);
 }
 
+/* The fields of a batch: the data set's, then the mask that padding adds. */
+enum { TOKENS, MASK };
+
+/* Counts what attention may look at: the ones of bool [sequences, longest]. */
+static uint64_t count_tokens(const struct mr_batch *b)
+{
+    const unsigned char *mask = (const unsigned char *)b->field[MASK].host;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < b->field[MASK].bytes; i++)
+        n += mask[i];
+    return n;
+}
+
 /* One epoch. sampler NULL: 8 sequences at a time, in order. */
 static int read_epoch(struct mr_dataset *ds, struct mr_sampler *sampler, int print)
 {
@@ -74,13 +87,14 @@ static int read_epoch(struct mr_dataset *ds, struct mr_sampler *sampler, int pri
     mr_loader_opts_init(&opts);
     opts.batch_size = 8; /* not used with a batch sampler */
     opts.collate = MR_COLLATE_PAD;
+    opts.pad_value = -1;
+    opts.mask = "tokens"; /* the field; its mask is called tokens_mask */
     int rc = mr_loader_open(ds, sampler, NULL, NULL, &opts, &loader);
     if (rc < 0)
         return rc;
     while ((rc = mr_loader_next(loader, NULL, &b)) > 0) {
-        const uint64_t *dim = b.field[0].spec.dim;
-        for (uint64_t i = 0; i < b.n; i++)
-            used += b.field[0].lengths[i];
+        const uint64_t *dim = b.field[TOKENS].spec.dim;
+        used += count_tokens(&b);
         all += dim[0] * dim[1];
         n++;
         if (print && (b.index < 8 || b.last))

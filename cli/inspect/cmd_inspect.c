@@ -229,7 +229,10 @@ static int speaks(bool *out)
     if (rc < 0)
         return cli_error(rc);
     *out = place.rank == 0;
-    if (*out && place.world > 1)
+    if (!*out)
+        cli_say("rank %u of %u, from %s: only rank 0 reads and prints", place.rank, place.world,
+                place.launcher);
+    else if (place.world > 1)
         cli_say("rank 0 of %u, from %s; the others print nothing", place.world, place.launcher);
     return CLI_OK;
 }

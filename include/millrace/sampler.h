@@ -94,7 +94,8 @@ struct mr_sampler_opts {
     void *user;
     uint64_t length; /* CUSTOM: positions in an epoch */
     /* CUSTOM: in the sampler's text, so that saved states know the order: 1 to 63 printable ASCII
-     * characters without " and \. NULL: no name. */
+     * characters without " and \. NULL: no name; a run that resumes with neither name nor version
+     * logs a warning, as nothing tells its order from another one. */
     const char *name;
     uint64_t version; /* CUSTOM: in the text if not 0: change it when the order changes */
 
@@ -137,6 +138,9 @@ struct mr_sampler_opts {
      * most block * window positions apart. The last, shorter block is in the last window.
      */
     uint64_t block;
+    /* CUSTOM, BATCHES: called once, by mr_sampler_destroy(); not if the sampler was refused. NULL:
+     * nothing to do. */
+    void (*close)(void *user);
 };
 
 /* Sets opts to the defaults. C and C++ call mr_sampler_opts_init(); see millrace.h. */

@@ -402,6 +402,8 @@ int mr_analyze_seen(struct mr_recording *recording, const struct mr_advice_opts 
     int rc = mr_opts_take("advice_opts", opts, &all, sizeof all);
     if (rc < 0)
         return rc;
+    if (!recording || !out)
+        return mr_error_null("mr_analyze", "a recording and a place for the result");
     rc = mr_recording_load(recording);
     struct mr_advice *advice = rc ? NULL : calloc(1, sizeof *advice);
     if (!rc && advice) {
@@ -437,6 +439,8 @@ int mr_analyze(struct mr_recording *recording, const struct mr_advice_opts *opts
 
 const char *mr_advice_summary(const struct mr_advice *advice)
 {
+    if (!advice)
+        return NULL;
     return advice->summary;
 }
 
@@ -447,11 +451,15 @@ enum mr_bound mr_advice_bound(const struct mr_advice *advice)
 
 uint32_t mr_advice_count(const struct mr_advice *advice)
 {
+    if (!advice)
+        return 0;
     return advice->n;
 }
 
 const struct mr_finding *mr_advice_get(const struct mr_advice *advice, uint32_t i)
 {
+    if (!advice)
+        return NULL;
     return i < advice->n ? &advice->finding[i] : NULL;
 }
 

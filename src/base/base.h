@@ -62,7 +62,7 @@ MR_PRIVATE int mr_error_errno(int errnum, const char *fmt, ...)
 MR_PRIVATE int mr_error_nomem(const char *what, uint64_t bytes);
 
 /* "CALL: expected WHAT, found NULL". Returns MR_EMISUSE. */
-int mr_error_null(const char *call, const char *what);
+MR_PRIVATE int mr_error_null(const char *call, const char *what);
 
 /* Sets the text of fmt (about an unknown word), followed by a suggestion, the most similar name,
  * and the list of all names (NULL-terminated). Returns MR_EOPTION. */

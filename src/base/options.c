@@ -220,6 +220,12 @@ void mr_opts_copy(void *opts, size_t size, const void *full, size_t full_size)
         memcpy(opts, &size, sizeof size);
 }
 
+/* A struct that is longer than the library's has a size that was not set, or is a later one's. */
+static const char *newer_text(size_t size, size_t full_size)
+{
+    return size > full_size ? "; or this library is older than the program's headers" : "";
+}
+
 int mr_opts_take(const char *what, const void *opts, void *full, size_t full_size)
 {
     size_t size = full_size;
@@ -227,8 +233,8 @@ int mr_opts_take(const char *what, const void *opts, void *full, size_t full_siz
         memcpy(&size, opts, sizeof size);
     if (size < sizeof size || size > full_size)
         return mr_error_set(
-            MR_EMISUSE, "struct mr_%s: size is %zu, expected %zu to %zu: call mr_%s_init() first",
-            what, size, sizeof size, full_size, what);
+            MR_EMISUSE, "struct mr_%s: size is %zu, expected %zu to %zu: call mr_%s_init() first%s",
+            what, size, sizeof size, full_size, what, newer_text(size, full_size));
     if (opts)
         memcpy(full, opts, size);
     memcpy(full, &full_size, sizeof full_size);
@@ -245,8 +251,8 @@ int mr_info_check_least(const char *what, const void *out, size_t least, size_t 
         return 0;
     return mr_error_set(MR_EMISUSE,
                         "struct mr_%s: size is %zu, expected %zu to %zu: initialize it, as in "
-                        "struct mr_%s x = {.size = sizeof x}",
-                        what, size, least, full_size, what);
+                        "struct mr_%s x = {.size = sizeof x}%s",
+                        what, size, least, full_size, what, newer_text(size, full_size));
 }
 
 int mr_info_check(const char *what, const void *out, size_t full_size)

@@ -200,6 +200,8 @@ static void put_step(const struct mr_compared *c, struct mr_step_change *out)
 int mr_compare(struct mr_recording *before, struct mr_recording *after,
                const struct mr_compare_opts *opts, struct mr_comparison **out)
 {
+    if (!before || !after || !out)
+        return mr_error_null("mr_compare", "two recordings and a place for the result");
     struct mr_compare_opts all;
     mr_compare_opts_init(&all);
     int rc = mr_opts_take("compare_opts", opts, &all, sizeof all);
@@ -243,12 +245,16 @@ int mr_comparison_step(const struct mr_comparison *comparison, struct mr_step_ch
 
 const char *mr_comparison_summary(const struct mr_comparison *comparison)
 {
+    if (!comparison)
+        return NULL;
     return comparison->summary;
 }
 
 struct mr_table *mr_comparison_table(const struct mr_comparison *comparison, uint32_t i,
                                      const char **out_name)
 {
+    if (!comparison)
+        return NULL;
     static const char *const names[] = {"steps", "copies", "longest_copy", "findings"};
     if (i >= MR_N_COMPARED)
         return NULL;

@@ -8,6 +8,17 @@
 #define GUESSED_ROW         1024       /* bytes of a varying row, before one has been made */
 #define GUESSED_PICTURE     (224 * 224 * 3)
 
+/* What makes samples of a field one size. */
+static const char *size_advice(const struct mr_spec *spec)
+{
+    if (spec->rank > 1)
+        return "pictures: resize(224,224), random_resized_crop(224), or "
+               "resize(256),center_crop(224)";
+    return spec->dtype == MR_U8 ? "sequences: truncate(512),pad_to(512)), let it be a text (tar: "
+                                  "the option text; data of your own: mr_spec.kind"
+                                : "sequences: truncate(512),pad_to(512)";
+}
+
 static int check_collate(const struct mr_field *fp)
 {
     char text[160];
@@ -15,10 +26,9 @@ static int check_collate(const struct mr_field *fp)
     if (fp->varies && fp->collate == MR_COLLATE_STACK)
         return mr_error_set(
             MR_ESHAPE,
-            "%s: samples differ in shape: make them one size by a transform (pictures: "
-            "resize(224,224), random_resized_crop(224), or resize(256),center_crop(224)), "
-            "or collate by pad, fixed, ragged or pack",
-            text);
+            "%s: samples differ in shape: make them one size by a transform (%s), or collate by "
+            "pad, fixed, ragged or pack",
+            text, size_advice(&fp->out));
     bool first = fp->collate == MR_COLLATE_RAGGED || fp->collate == MR_COLLATE_PACK;
     if (fp->varies && first && fp->out.var_dims != 1)
         return mr_error_set(MR_ESHAPE, "%s: %s collation needs the first dimension alone to vary",

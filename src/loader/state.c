@@ -205,8 +205,15 @@ static int check_order(const struct mr_loader *ld, const cJSON *root)
     if (ld->opts.force_state)
         return 0;
     int rc = check_text(root, "sampler", "sampler", order_text(ld, order), advice);
-    if (rc < 0 || !cJSON_HasObjectItem(root, "chain"))
+    if (rc < 0)
         return rc;
+    if (ld->sampler->unnamed)
+        mr_log(MR_LOG_WARNING,
+               "state: %s may be another order than the state's: opts.name tells "
+               "samplers apart",
+               mr_sampler_text(ld->sampler));
+    if (!cJSON_HasObjectItem(root, "chain"))
+        return 0;
     char chain[CHAIN_BYTES];
     chain_text(ld, chain);
     return check_text(root, "chain", "transform chain", chain, advice);

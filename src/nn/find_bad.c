@@ -54,6 +54,8 @@ static bool is_summand(const struct mr_net *net, uint32_t i)
 
 int mr_net_find_bad(struct mr_net *net, struct mr_stream *stream, const char **what)
 {
+    if (!net || !what)
+        return mr_error_null("mr_net_find_bad", "a net and a place for the result");
     int rc = mr_net_use_stream(net, stream, "mr_net_find_bad");
     if (rc)
         return rc;

@@ -59,6 +59,8 @@ static int upload(struct mr_net *net, void *to, const void *from, uint64_t bytes
 
 int mr_net_set(struct mr_net *net, const void *params, const void *buffers)
 {
+    if (!net)
+        return mr_error_null("mr_net_set", "a net");
     int rc = params ? upload(net, net->params, params, net->n_flat * net->param_element) : 0;
     if (!rc && buffers)
         rc = upload(net, net->buffers, buffers, net->n_flat_buffers * net->param_element);

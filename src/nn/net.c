@@ -234,26 +234,36 @@ void mr_net_destroy(struct mr_net *net)
 
 const struct mr_net_param *mr_net_param_get(const struct mr_net *net, uint32_t i)
 {
+    if (!net)
+        return NULL;
     return i < net->n_params ? &net->param[i] : NULL;
 }
 
 const struct mr_net_param *mr_net_buffer_get(const struct mr_net *net, uint32_t i)
 {
+    if (!net)
+        return NULL;
     return i < net->n_buffers ? &net->buffer[i] : NULL;
 }
 
 const struct mr_net_layer *mr_net_layer_get(const struct mr_net *net, uint32_t i)
 {
+    if (!net)
+        return NULL;
     return i < net->n_nodes ? &net->layer[i] : NULL;
 }
 
 uint64_t mr_net_n_params(const struct mr_net *net)
 {
+    if (!net)
+        return 0;
     return net->n_flat;
 }
 
 uint64_t mr_net_memory(const struct mr_net *net)
 {
+    if (!net)
+        return 0;
     return net->arena_bytes + (net->low ? net->n_flat * 2 : 0) +
            net->n_flat_buffers * net->param_element + net->ops->memory(net->backend);
 }

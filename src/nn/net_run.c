@@ -326,6 +326,8 @@ int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr
 /* The pass writes to the memory of its input and labels only after it has read them. */
 int mr_net_warm_up(struct mr_net *net, struct mr_stream *stream)
 {
+    if (!net)
+        return mr_error_null("mr_net_warm_up", "a net");
     struct pass p = {.net = net, .n = net->opts.max_batch, .training = true, .warming = true};
     struct mr_net_batch zeros = {.size = sizeof zeros,
                                  .input = net->scratch,
@@ -353,6 +355,8 @@ int mr_net_warm_up(struct mr_net *net, struct mr_stream *stream)
 int mr_net_eval(struct mr_net *net, const struct mr_net_batch *batch, const void **outputs,
                 struct mr_stream *stream)
 {
+    if (!net)
+        return mr_error_null("mr_net_eval", "a net");
     struct mr_nn_tensor *last = last_tensor(net);
     int rc = check_batch(net, batch);
     if (rc < 0)
@@ -387,18 +391,24 @@ int mr_net_prepare(struct mr_net *net)
 
 int mr_net_set_step(struct mr_net *net, uint64_t step, struct mr_stream *stream)
 {
+    if (!net)
+        return mr_error_null("mr_net_set_step", "a net");
     int rc = mr_net_use_stream(net, stream, "mr_net_set_step");
     return rc ? rc : net->ops->set_step(net->backend, step);
 }
 
 int mr_net_zero_totals(struct mr_net *net, struct mr_stream *stream)
 {
+    if (!net)
+        return mr_error_null("mr_net_zero_totals", "a net");
     int rc = mr_net_use_stream(net, stream, "mr_net_zero_totals");
     return rc ? rc : net->ops->zero_totals(net->backend);
 }
 
 int mr_net_query_totals(struct mr_net *net, struct mr_stream *stream, struct mr_net_totals *out)
 {
+    if (!net)
+        return mr_error_null("mr_net_query_totals", "a net");
     struct mr_net_totals totals = {0};
     int rc = mr_net_use_stream(net, stream, "mr_net_query_totals");
     if (rc < 0)
@@ -417,12 +427,16 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 const uint32_t *mr_net_bad_loss(const struct mr_net *net)
 {
+    if (!net)
+        return NULL;
     return (const uint32_t *)(const void *)net->ops->n_not_finite(net->backend);
 }
 
 void mr_net_scaling(struct mr_net *net, const float **loss_scale, const float **grad_scale,
                     const uint32_t **skip)
 {
+    if (!net || !loss_scale || !grad_scale || !skip)
+        return;
     *loss_scale = *grad_scale = NULL;
     *skip = NULL;
     if (net->opts.dtype == MR_F16)
@@ -431,6 +445,8 @@ void mr_net_scaling(struct mr_net *net, const float **loss_scale, const float **
 
 int mr_net_rescale(struct mr_net *net, struct mr_stream *stream)
 {
+    if (!net)
+        return mr_error_null("mr_net_rescale", "a net");
     if (net->opts.dtype != MR_F16)
         return 0;
     int rc = mr_net_use_stream(net, stream, "mr_net_rescale");

@@ -26,6 +26,8 @@ static void *place(struct mr_net *net)
 int mr_net_query_loss_scale(struct mr_net *net, struct mr_stream *stream, float *out_scale,
                             uint32_t *out_good)
 {
+    if (!net || !out_scale || !out_good)
+        return mr_error_null("mr_net_query_loss_scale", "a net and places for the results");
     struct scaling s = {.scale = 1};
     void *at = place(net);
     int rc = mr_net_use_stream(net, stream, "mr_net_query_loss_scale");
@@ -42,6 +44,8 @@ int mr_net_query_loss_scale(struct mr_net *net, struct mr_stream *stream, float 
 
 int mr_net_set_loss_scale(struct mr_net *net, struct mr_stream *stream, float scale, uint32_t good)
 {
+    if (!net)
+        return mr_error_null("mr_net_set_loss_scale", "a net");
     void *at = place(net);
     int exponent;
     bool power = isfinite(scale) && scale > 0 &&

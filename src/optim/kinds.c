@@ -63,6 +63,8 @@ int mr_optim_each(int (*fn)(void *user, const char *name, const char *summary,
                             const struct mr_option *table),
                   void *user)
 {
+    if (!fn)
+        return mr_error_null("mr_optim_each", "a function");
     int rc = 0;
     for (size_t i = 0; i < MR_OPTIM_N_KINDS && rc == 0; i++) {
         const struct mr_optim_ops *ops = mr_optim_kinds[i];

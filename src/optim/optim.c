@@ -358,12 +358,16 @@ void mr_optim_destroy(struct mr_optim *optim)
 
 void mr_optim_extra_fill(const struct mr_optim *optim, struct mr_optim_extra *extra, size_t size)
 {
+    if (!optim)
+        return;
     const struct mr_optim_extra full = {.grad_dtype = optim->dtype, .copy_dtype = MR_BF16};
     mr_opts_copy(extra, size, &full, sizeof full);
 }
 
 int mr_optim_attach(struct mr_optim *optim, const struct mr_optim_extra *extra)
 {
+    if (!optim)
+        return mr_error_null("mr_optim_attach", "an optimizer");
     struct mr_optim_extra full;
     mr_optim_extra_init(optim, &full);
     if (!extra)
@@ -389,21 +393,29 @@ int mr_optim_attach(struct mr_optim *optim, const struct mr_optim_extra *extra)
 
 uint32_t mr_optim_n_groups(const struct mr_optim *optim)
 {
+    if (!optim)
+        return 0;
     return optim->n_parts;
 }
 
 const struct mr_optim_opts *mr_optim_options(const struct mr_optim *optim, uint32_t group)
 {
+    if (!optim)
+        return NULL;
     return group < optim->n_parts ? &optim->parts[group].opts : NULL;
 }
 
 double mr_optim_get_lr(const struct mr_optim *optim, uint32_t group)
 {
+    if (!optim)
+        return NAN;
     return group < optim->n_parts ? optim->parts[group].lr : NAN;
 }
 
 int mr_optim_set_lr(struct mr_optim *optim, uint32_t group, double lr)
 {
+    if (!optim)
+        return mr_error_null("mr_optim_set_lr", "an optimizer");
     if (!(lr >= 0 && lr <= MR_OPTIM_MOST) || (group >= optim->n_parts && group != UINT32_MAX))
         return mr_error_set(
             MR_EMISUSE,
@@ -424,6 +436,8 @@ int mr_optim_set_lr(struct mr_optim *optim, uint32_t group, double lr)
 int mr_optim_follow(struct mr_optim *optim, const struct mr_schedule *schedule, uint64_t step,
                     uint64_t epoch)
 {
+    if (!optim || !schedule)
+        return mr_error_null("mr_optim_follow", "an optimizer and a schedule");
     for (uint32_t i = 0; i < optim->n_parts; i++) {
         double lr = mr_schedule_lr(schedule, optim->parts[i].opts.lr, step, epoch);
         int rc = mr_optim_set_lr(optim, i, lr);

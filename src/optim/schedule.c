@@ -124,6 +124,8 @@ void mr_schedule_destroy(struct mr_schedule *schedule)
 double mr_schedule_lr(const struct mr_schedule *schedule, double base_lr, uint64_t step,
                       uint64_t epoch)
 {
+    if (!schedule)
+        return NAN;
     const struct mr_schedule_values *w = &schedule->warm;
     uint64_t t = schedule->values.per ? step : epoch, warm_t = w->per ? step : epoch;
     double factor = 1;
@@ -145,6 +147,8 @@ static bool is_better(const struct mr_schedule_values *v, double metric, double 
 
 void mr_schedule_observe(struct mr_schedule *schedule, double metric)
 {
+    if (!schedule)
+        return;
     const struct mr_schedule_values *v = &schedule->values;
     struct mr_schedule_seen *s = &schedule->seen;
     if (is_better(v, metric, s->best)) {
@@ -165,11 +169,15 @@ void mr_schedule_observe(struct mr_schedule *schedule, double metric)
 
 int mr_schedule_wants_more(const struct mr_schedule *schedule)
 {
+    if (!schedule)
+        return 0;
     return schedule->values.max != 0;
 }
 
 void mr_schedule_save(const struct mr_schedule *schedule, double out[MR_SCHEDULE_STATE])
 {
+    if (!schedule || !out)
+        return;
     const struct mr_schedule_seen *s = &schedule->seen;
     out[0] = s->best;
     out[1] = s->bad;
@@ -179,6 +187,8 @@ void mr_schedule_save(const struct mr_schedule *schedule, double out[MR_SCHEDULE
 
 int mr_schedule_restore(struct mr_schedule *schedule, const double state[MR_SCHEDULE_STATE])
 {
+    if (!schedule || !state)
+        return mr_error_null("mr_schedule_restore", "a schedule and its numbers");
     bool good = !isnan(state[0]);
     for (int i = 1; i < MR_SCHEDULE_STATE; i++)
         good = good && state[i] >= 0 && state[i] <= 0x1p53 && state[i] == floor(state[i]);
@@ -194,6 +204,8 @@ int mr_schedule_each(int (*fn)(void *user, const char *name, const char *argumen
                                const char *summary),
                      void *user)
 {
+    if (!fn)
+        return mr_error_null("mr_schedule_each", "a function");
     int rc =
         fn(user, mr_schedule_warmup.name, mr_schedule_warmup.arguments, mr_schedule_warmup.summary);
     for (size_t i = 0; i < mr_schedule_n_kinds && rc == 0; i++)

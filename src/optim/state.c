@@ -17,6 +17,8 @@ static int nth(const struct mr_optim *o, uint32_t i)
 
 uint32_t mr_optim_state_count(const struct mr_optim *optim)
 {
+    if (!optim)
+        return 0;
     uint32_t n = 1;
     for (int k = 0; k <= MR_OPTIM_STATES; k++)
         n += optim->array[k].data != NULL;
@@ -25,6 +27,8 @@ uint32_t mr_optim_state_count(const struct mr_optim *optim)
 
 const char *mr_optim_state_name(const struct mr_optim *optim, uint32_t i)
 {
+    if (!optim)
+        return NULL;
     int k = nth(optim, i);
     return k < 0 ? NULL : k <= MR_OPTIM_STATES ? optim->array[k].name : "groups";
 }
@@ -32,6 +36,8 @@ const char *mr_optim_state_name(const struct mr_optim *optim, uint32_t i)
 void *mr_optim_state_data(const struct mr_optim *optim, uint32_t i, enum mr_dtype *out_dtype,
                           uint64_t *out_n)
 {
+    if (!optim || !out_dtype || !out_n)
+        return NULL;
     int k = nth(optim, i);
     if (k < 0)
         return NULL;
@@ -84,6 +90,8 @@ static int copy_in(struct mr_optim *o, void *to, const void *from, uint64_t byte
 int mr_optim_state_read(struct mr_optim *optim, uint32_t i, void *out, uint64_t bytes,
                         struct mr_stream *stream)
 {
+    if (!optim || !out)
+        return mr_error_null("mr_optim_state_read", "an optimizer and a place for the array");
     void *data = NULL;
     int rc = find(optim, "mr_optim_state_read", i, bytes, stream, &data);
     if (rc < 0)
@@ -143,6 +151,8 @@ end:
 int mr_optim_state_write(struct mr_optim *optim, uint32_t i, const void *data, uint64_t bytes,
                          struct mr_stream *stream)
 {
+    if (!optim || !data)
+        return mr_error_null("mr_optim_state_write", "an optimizer and an array");
     void *to = NULL;
     int rc = find(optim, "mr_optim_state_write", i, bytes, stream, &to);
     if (rc < 0)
@@ -155,6 +165,8 @@ int mr_optim_state_write(struct mr_optim *optim, uint32_t i, const void *data, u
 int mr_optim_query_step(struct mr_optim *optim, uint32_t group, struct mr_stream *stream,
                         uint64_t *out_step, double *out_grad_norm)
 {
+    if (!optim)
+        return mr_error_null("mr_optim_query_step", "an optimizer");
     struct mr_optim_record r = {0};
     if (group >= optim->n_parts)
         return mr_error_set(MR_EMISUSE, "mr_optim_query_step: group %u of %u", group,

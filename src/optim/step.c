@@ -190,6 +190,8 @@ static int accumulate(struct mr_optim *o, const void *grads, struct mr_stream *s
 
 int mr_optim_push(struct mr_optim *optim, struct mr_stream *stream)
 {
+    if (!optim)
+        return mr_error_null("mr_optim_push", "an optimizer");
     int rc = optim->dirty ? mr_optim_check_stream(optim, stream, "mr_optim_push") : 0;
     if (rc < 0 || !optim->dirty)
         return rc;
@@ -213,6 +215,8 @@ int mr_optim_push(struct mr_optim *optim, struct mr_stream *stream)
 
 int mr_optim_step(struct mr_optim *optim, void *params, const void *grads, struct mr_stream *stream)
 {
+    if (!optim)
+        return mr_error_null("mr_optim_step", "an optimizer");
     enum mr_dtype grad_dtype = optim->extra.grad_dtype;
     if (!params || !grads)
         return mr_error_set(MR_EMISUSE, "mr_optim_step: params or grads is NULL");

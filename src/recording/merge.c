@@ -199,6 +199,8 @@ static int merge_begin(struct mr_merge *merge)
 
 int mr_merge_open(const char *parts, const char *path, int overwrite, struct mr_merge **out)
 {
+    if (!parts || !path || !out)
+        return mr_error_null("mr_merge_open", "a folder, a path and a place for the result");
     struct mr_merge *merge = calloc(1, sizeof(*merge));
     *out = NULL;
     if (!merge)
@@ -316,6 +318,8 @@ void mr_merge_close(struct mr_merge *merge)
 int mr_recording_merge(const char *parts, const char *path, int overwrite,
                        struct mr_merge_stats *out_stats)
 {
+    if (!parts || !path)
+        return mr_error_null("mr_recording_merge", "a folder and a path");
     struct mr_merge *merge;
     int rc = mr_merge_open(parts, path, overwrite, &merge);
     if (rc < 0)

@@ -243,6 +243,8 @@ fail:
 
 int mr_recording_open(const char *path, struct mr_recording **out)
 {
+    if (!path || !out)
+        return mr_error_null("mr_recording_open", "a path and a place for the result");
     return open_it(path, NULL, out);
 }
 

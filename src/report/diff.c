@@ -283,6 +283,8 @@ int mr_report_diff_rows(struct mr_recording *before, struct mr_recording *after,
                         const char *reports, double threshold_percent, uint64_t *out_changed,
                         struct mr_table **out)
 {
+    if (!before || !after || !out)
+        return mr_error_null("mr_report_diff_rows", "two recordings and a place for the result");
     struct mr_sum *a = NULL, *b = NULL;
     uint64_t n_a = 0, n_b = 0;
     reports = reports ? reports : "all";

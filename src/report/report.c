@@ -125,6 +125,8 @@ static const struct mr_report_kind *find_kind(const char *name, int *out_names)
 
 int mr_report_check(const char *name)
 {
+    if (!name)
+        return mr_error_null("mr_report_check", "the name of a report");
     int names;
     return find_kind(name, &names) ? 0 : MR_EOPTION;
 }
@@ -152,6 +154,8 @@ int mr_report_make(struct mr_recording *recording, const char *name,
     int rc = mr_opts_take("report_opts", opts, &all, sizeof all);
     if (rc < 0)
         return rc;
+    if (!recording || !name || !out)
+        return mr_error_null("mr_report_make", "a recording, a report and a place for the result");
     const struct mr_report_kind *kind = find_kind(name, &all.kernel_names);
     if (!kind)
         return MR_EOPTION;

@@ -12,6 +12,7 @@ struct custom {
     int (*map)(void *user, uint64_t epoch, uint64_t position, uint64_t count,
                uint64_t *out_indices);
     void *user;
+    void (*close)(void *user); /* NULL until the sampler is open */
 };
 
 /* States contain the name as a JSON string. */
@@ -39,6 +40,11 @@ static const char *write_name(const struct mr_sampler_opts *opts, char out[TEXT_
     return out;
 }
 
+static bool is_unnamed(const struct mr_sampler_opts *opts)
+{
+    return !opts->name && opts->version == 0;
+}
+
 static int custom_open(struct mr_sampler *s, const struct mr_sampler_opts *opts)
 {
     struct custom *c = s->state;
@@ -52,12 +58,19 @@ static int custom_open(struct mr_sampler *s, const struct mr_sampler_opts *opts)
     int rc = check_name(opts->name);
     if (rc < 0)
         return rc;
-    c->map = opts->map;
-    c->user = opts->user;
+    *c = (struct custom){opts->map, opts->user, opts->close};
     s->length = opts->length;
+    s->unnamed = is_unnamed(opts);
     snprintf(s->text, sizeof s->text, "custom(%slength=%llu,seed=%llu)", write_name(opts, name),
              (unsigned long long)s->length, (unsigned long long)s->seed);
     return 0;
+}
+
+static void custom_close(struct mr_sampler *s)
+{
+    const struct custom *c = s->state;
+    if (c->close)
+        c->close(c->user);
 }
 
 static int custom_map(const struct mr_sampler *s, uint64_t epoch, uint64_t position, uint64_t count,
@@ -85,6 +98,7 @@ const struct mr_sampler_ops mr_sampler_custom = {
     .name = "custom",
     .state_size = sizeof(struct custom),
     .open = custom_open,
+    .close = custom_close,
     .map = custom_map,
 };
 
@@ -93,6 +107,7 @@ struct batches {
     int (*batch)(void *user, uint64_t epoch, uint64_t batch, uint64_t max,
                  struct mr_batch_item *items);
     void *user;
+    void (*close)(void *user); /* NULL until the sampler is open */
 };
 
 static int batches_open(struct mr_sampler *s, const struct mr_sampler_opts *opts)
@@ -109,12 +124,20 @@ static int batches_open(struct mr_sampler *s, const struct mr_sampler_opts *opts
     int rc = check_name(opts->name);
     if (rc < 0)
         return rc;
-    *b = (struct batches){opts->n_batches, opts->batch, opts->user};
+    *b = (struct batches){opts->n_batches, opts->batch, opts->user, opts->close};
     s->length = s->n_samples;
     s->max_batch = opts->max_batch;
+    s->unnamed = is_unnamed(opts);
     snprintf(s->text, sizeof s->text, "batches(%smax=%llu,seed=%llu)", write_name(opts, name),
              (unsigned long long)s->max_batch, (unsigned long long)s->seed);
     return 0;
+}
+
+static void batches_close(struct mr_sampler *s)
+{
+    const struct batches *b = s->state;
+    if (b->close)
+        b->close(b->user);
 }
 
 static int batches_count(const struct mr_sampler *s, uint64_t epoch, uint64_t *out)
@@ -178,6 +201,7 @@ const struct mr_sampler_ops mr_sampler_custom_batches = {
     .name = "batches",
     .state_size = sizeof(struct batches),
     .open = batches_open,
+    .close = batches_close,
     .n_batches = batches_count,
     .batch = batches_batch,
 };

@@ -43,6 +43,7 @@ struct mr_sampler {
     uint64_t rows, row_length;
     uint64_t seed;
     char text[192];
+    bool unnamed; /* the text doesn't tell this order from others: a callback's, without a name */
 };
 
 extern const struct mr_sampler_ops mr_sampler_sequential, mr_sampler_random, mr_sampler_subset,

@@ -311,33 +311,43 @@ int mr_table_finish(struct mr_table *table, struct mr_table **out)
 
 const char *mr_table_title(const struct mr_table *table)
 {
+    if (!table)
+        return NULL;
     return table->title;
 }
 
 const char *mr_table_note(const struct mr_table *table)
 {
+    if (!table)
+        return NULL;
     return table->note;
 }
 
 uint32_t mr_table_columns(const struct mr_table *table)
 {
+    if (!table)
+        return 0;
     return table->n_columns;
 }
 
 uint64_t mr_table_rows(const struct mr_table *table)
 {
+    if (!table)
+        return 0;
     return table->n_shown;
 }
 
 const struct mr_column *mr_table_column(const struct mr_table *table, uint32_t column)
 {
+    if (!table)
+        return NULL;
     return column < table->n_columns ? &table->columns[column].head : NULL;
 }
 
 struct mr_cell mr_table_cell(const struct mr_table *table, uint64_t row, uint32_t column)
 {
     struct mr_cell cell = {.type = MR_CELL_EMPTY};
-    if (row >= table->n_shown || column >= table->n_columns)
+    if (!table || row >= table->n_shown || column >= table->n_columns)
         return cell;
     const struct mr_table_store *from = &table->columns[column];
     uint64_t i = table->order ? table->order[row] : row;
@@ -361,6 +371,8 @@ struct mr_cell mr_table_cell(const struct mr_table *table, uint64_t row, uint32_
 
 int mr_table_set_time_unit(struct mr_table *table, enum mr_time_unit unit)
 {
+    if (!table)
+        return mr_error_null("mr_table_set_time_unit", "a table");
     if ((unsigned)unit > MR_TIME_S)
         return mr_error_set(MR_EOPTION, "time unit %d: expected one of enum mr_time_unit",
                             (int)unit);
@@ -370,5 +382,7 @@ int mr_table_set_time_unit(struct mr_table *table, enum mr_time_unit unit)
 
 void mr_table_limit(struct mr_table *table, uint64_t rows)
 {
+    if (!table)
+        return;
     table->n_shown = MR_MIN(table->n_shown, rows);
 }

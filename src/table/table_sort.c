@@ -154,6 +154,8 @@ static int no_such_column(const struct mr_table *table, const char *name)
 
 int mr_table_sort(struct mr_table *table, const char *column, int ascending)
 {
+    if (!table || !column)
+        return mr_error_null("mr_table_sort", "a table and a column");
     uint32_t c = mr_table_find(table, column);
     if (table->failed)
         return 0;

@@ -53,6 +53,8 @@ static int write_rows(const struct mr_table *table, uint32_t width, FILE *to)
 
 int mr_table_write_text(const struct mr_table *table, uint32_t columns, FILE *to)
 {
+    if (!table || !to)
+        return mr_error_null("mr_table_write_text", "a table and a file");
     errno = 0;
     if (*table->title)
         fprintf(to, "%s\n\n", table->title);
@@ -71,6 +73,8 @@ int mr_table_write_text(const struct mr_table *table, uint32_t columns, FILE *to
 
 int mr_table_write(const struct mr_table *table, enum mr_table_format format, FILE *to)
 {
+    if (!table || !to)
+        return mr_error_null("mr_table_write", "a table and a file");
     int rc = 0;
     if (format == MR_TABLE_TEXT)
         return mr_table_write_text(table, 0, to);

@@ -356,6 +356,8 @@ int mr_timeline_write_pair(struct mr_recording *before, struct mr_recording *aft
                            const char *path, enum mr_timeline_format format,
                            const struct mr_timeline_opts *opts)
 {
+    if (!before || !after || !path)
+        return mr_error_null("mr_timeline_write_pair", "two recordings and a path");
     struct pair pair = {.rec = {before, after}};
     struct mr_tl_story story = {0};
     struct mr_timeline_opts all;

@@ -482,6 +482,8 @@ int mr_timeline_write(struct mr_recording *recording, const char *path,
     int rc = mr_opts_take("timeline_opts", opts, &all, sizeof(all));
     if (rc < 0)
         return rc;
+    if (!recording || !path)
+        return mr_error_null("mr_timeline_write", "a recording and a path");
     bool told = format == MR_TIMELINE_SVG || format == MR_TIMELINE_HTML;
     rc = told ? mr_timeline_story(recording, &story) : 0;
     rc = rc < 0 ? mr_recording_result(recording, rc)

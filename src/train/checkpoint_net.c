@@ -51,6 +51,8 @@ static int read_info(const struct mr_checkpoint *c, struct mr_checkpoint_info *o
 
 int mr_checkpoint_query(const struct mr_checkpoint *c, struct mr_checkpoint_info *out)
 {
+    if (!c)
+        return mr_error_null("mr_checkpoint_query", "a checkpoint");
     struct mr_checkpoint_info full = {0};
     int rc = read_info(c, &full);
     if (rc < 0)
@@ -61,6 +63,8 @@ int mr_checkpoint_query(const struct mr_checkpoint *c, struct mr_checkpoint_info
 int mr_checkpoint_net_create(const struct mr_checkpoint *c, struct mr_device *device,
                              uint32_t max_batch, uint32_t threads, struct mr_net **out)
 {
+    if (!c || !out)
+        return mr_error_null("mr_checkpoint_net_create", "a checkpoint and a place for the result");
     struct mr_checkpoint_info info = {.size = sizeof info};
     struct mr_net_opts opts;
     struct mr_net *net;

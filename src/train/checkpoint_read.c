@@ -136,12 +136,16 @@ void mr_checkpoint_close(struct mr_checkpoint *c)
 const struct mr_checkpoint_tensor *mr_checkpoint_tensor_get(const struct mr_checkpoint *c,
                                                             uint32_t i)
 {
+    if (!c)
+        return NULL;
     return i < c->n_tensors ? &c->tensor[i] : NULL;
 }
 
 const struct mr_checkpoint_tensor *mr_checkpoint_tensor_find(const struct mr_checkpoint *c,
                                                              const char *name)
 {
+    if (!c || !name)
+        return NULL;
     for (uint32_t i = 0; i < c->n_tensors; i++)
         if (strcmp(c->tensor[i].name, name) == 0)
             return &c->tensor[i];
@@ -150,6 +154,8 @@ const struct mr_checkpoint_tensor *mr_checkpoint_tensor_find(const struct mr_che
 
 const char *mr_checkpoint_get(const struct mr_checkpoint *c, const char *key)
 {
+    if (!c || !key)
+        return NULL;
     for (uint32_t i = 0; i < c->n_keys; i++)
         if (strcmp(c->key[i].name, key) == 0)
             return c->key[i].value;

@@ -52,6 +52,9 @@ void mr_class_names_destroy(char **names, uint32_t n)
 int mr_checkpoint_class_names(const struct mr_checkpoint *c, const struct mr_dataset *ds,
                               char ***names, uint32_t *n)
 {
+    if (!c || !names || !n)
+        return mr_error_null("mr_checkpoint_class_names",
+                             "a checkpoint and places for the results");
     const char *saved = mr_checkpoint_get(c, "class_names");
     char *own = NULL;
     *names = NULL;

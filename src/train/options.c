@@ -33,6 +33,8 @@ const struct mr_net_layer *mr_train_last_layer(const struct mr_net *net)
 
 uint32_t mr_train_outputs(const struct mr_net *net)
 {
+    if (!net)
+        return 0;
     const struct mr_net_layer *last = mr_train_last_layer(net);
     return last ? last->out[0] * last->out[1] * last->out[2] : 0;
 }

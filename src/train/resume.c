@@ -63,6 +63,8 @@ static int gather(const struct mr_checkpoint *c, const struct mr_net_param *p, f
 
 int mr_checkpoint_net_load(const struct mr_checkpoint *c, struct mr_net *net)
 {
+    if (!c || !net)
+        return mr_error_null("mr_checkpoint_net_load", "a checkpoint and a net");
     void *where;
     uint64_t n_buffers;
     const struct mr_net_param *p;

@@ -36,6 +36,8 @@ static uint64_t elements(const struct mr_spec *spec)
 int mr_train_check_labels(const struct mr_loader *ld, int field, enum mr_loss loss,
                           uint32_t outputs, const char *who)
 {
+    if (!ld || !who)
+        return mr_error_null("mr_train_check_labels", "a loader and a name");
     char text[160];
     const struct mr_spec *spec = mr_loader_field(ld, field);
     if (!spec)
@@ -72,6 +74,8 @@ static void set_sample(struct mr_net_opts *opts, uint64_t c, uint64_t h, uint64_
 
 int mr_train_sample(const struct mr_spec *spec, struct mr_net_opts *opts)
 {
+    if (!spec || !opts)
+        return mr_error_null("mr_train_sample", "a spec and options to set");
     char text[160];
     if (spec->var_dims)
         return mr_error_set(

@@ -344,6 +344,8 @@ int mr_trainer_sums(struct mr_trainer *t, struct mr_train_sums *out)
 
 int mr_trainer_window_begin(struct mr_trainer *t)
 {
+    if (!t)
+        return mr_error_null("mr_trainer_window_begin", "a trainer");
     int rc = mr_train_take_totals(t);
     if (rc < 0)
         return rc;

@@ -318,6 +318,8 @@ void mr_trainer_destroy(struct mr_trainer *t)
 
 int mr_trainer_query(const struct mr_trainer *t, struct mr_trainer_info *out)
 {
+    if (!t)
+        return mr_error_null("mr_trainer_query", "a trainer");
     const struct mr_trainer_info full = {
         .step = t->step,
         .epoch = t->epoch,
@@ -338,6 +340,8 @@ int mr_trainer_query(const struct mr_trainer *t, struct mr_trainer_info *out)
 
 int mr_trainer_query_times(const struct mr_trainer *t, struct mr_trainer_times *out)
 {
+    if (!t)
+        return mr_error_null("mr_trainer_query_times", "a trainer");
     struct mr_trainer_times full = {sizeof full, t->waiting, t->stepping, t->testing, t->saving};
     struct mr_train_stretch pass = t->pass;
     double rest = t->pass_steps ? mr_train_since(pass.start_ns) : 0;
@@ -349,20 +353,28 @@ int mr_trainer_query_times(const struct mr_trainer *t, struct mr_trainer_times *
 
 const struct mr_train_epoch *mr_trainer_epoch_get(const struct mr_trainer *t, uint32_t i)
 {
+    if (!t)
+        return NULL;
     return i < t->n_history ? &t->history[i] : NULL;
 }
 
 struct mr_net *mr_trainer_get_net(struct mr_trainer *t)
 {
+    if (!t)
+        return NULL;
     return t->net;
 }
 
 struct mr_optim *mr_trainer_get_optim(struct mr_trainer *t)
 {
+    if (!t)
+        return NULL;
     return t->optim;
 }
 
 struct mr_loader *mr_trainer_get_loader(struct mr_trainer *t)
 {
+    if (!t)
+        return NULL;
     return t->ld;
 }

@@ -111,3 +111,4 @@ u001b[2J
 $ env RANK=0 WORLD_SIZE=4 millrace inspect q/t.csv -n 0 | head -n 1; env RANK=3 WORLD_SIZE=4 millrace inspect q/t.csv
 millrace inspect: rank 0 of 4, from env; the others print nothing
 csv: t.csv: 1 picture (left out: text in column 'a?[2Jg?e')
+millrace inspect: rank 3 of 4, from env: only rank 0 reads and prints

@@ -21,6 +21,10 @@ millrace feed: s.json: tar: stdin: stdin is a pipe: it cannot be read again, so 
 $ cat t/*.tar | millrace feed tar:- -e 2 -t 'resize(32,32)'
 millrace feed: tar: stdin: stdin is a pipe: it cannot be read again, so epochs must be 1
 [2]
+# Texts are no pictures: the advice is another.
+$ mkdir x; for i in 1 2 3; do printf "%0${i}d" 0 >x/$i.txt; done; tar -C x -cf x.tar 1.txt 2.txt 3.txt; millrace feed tar:x.tar; millrace feed tar:-,text <x.tar | sed -n 2p
+millrace feed: txt u8[<=3]: samples differ in shape: make them one size by a transform (sequences: truncate(512),pad_to(512)), let it be a text (tar: the option text; data of your own: mr_spec.kind), or collate by pad, fixed, ragged or pack
+  txt string[<=65536]
 # What goes wrong names the input and the place.
 $ head -c 200000 all.tar | millrace feed tar:- -t 'resize(32,32)'
 millrace feed: stdin: truncated: the .* at byte [0-9]+ ends at [0-9]+, but the data ended at 200000 (re)

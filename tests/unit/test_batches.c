@@ -359,6 +359,11 @@ static void wrong_callbacks_end_the_run(void **state)
     }
 }
 
+static void count_close(void *user)
+{
+    ++*(uint64_t *)user;
+}
+
 static void options_are_checked(void **state)
 {
     (void)state;
@@ -392,8 +397,16 @@ static void options_are_checked(void **state)
     so.batch = batch;
     assert_int_equal(mr_sampler_create(&so, N, &none), MR_EOPTION);
     so.max_batch = (1u << 24) + 1;
+    so.close = count_close;
+    so.user = &n;
+    n = 0;
     assert_int_equal(mr_sampler_create(&so, N, &none), MR_EOPTION);
     mr_sampler_destroy(s);
+    assert_int_equal(n, 0); /* close is for samplers that were made */
+    so.max_batch = MAX;
+    must(mr_sampler_create(&so, N, &none));
+    mr_sampler_destroy(none);
+    assert_int_equal(n, 1);
     mr_dataset_close(ds);
 }
 

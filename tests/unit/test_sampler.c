@@ -405,6 +405,37 @@ static void test_custom(void **state)
     assert_int_equal(mr_sampler_create(&opts, 9, &s), MR_EOPTION);
 }
 
+static void count_close(void *user)
+{
+    ++*(int *)user;
+}
+
+/* A callback's memory is freed once, by the sampler that got it. */
+static void test_close(void **state)
+{
+    (void)state;
+    int n = 0;
+    struct mr_sampler *s = NULL;
+    struct mr_sampler_opts opts = opts_of(MR_SAMPLER_CUSTOM, 0);
+    opts.user = &n;
+    opts.close = count_close;
+    opts.length = 10;
+    assert_int_equal(mr_sampler_create(&opts, 10, &s), MR_EOPTION); /* no map */
+    opts.map = backwards;
+    opts.name = "not\nprintable";
+    assert_int_equal(mr_sampler_create(&opts, 10, &s), MR_EOPTION);
+    assert_int_equal(n, 0);
+    opts.name = "backwards";
+    s = make(&opts, 10);
+    assert_int_equal(n, 0);
+    mr_sampler_destroy(s);
+    assert_int_equal(n, 1);
+    opts.size = offsetof(struct mr_sampler_opts, close); /* a caller that does not know it */
+    s = make(&opts, 10);
+    mr_sampler_destroy(s);
+    assert_int_equal(n, 1);
+}
+
 static char folder[] = "/tmp/millrace-sampler-XXXXXX", file_path[64];
 
 static int make_folder(void **state)
@@ -610,6 +641,7 @@ int main(void)
         cmocka_unit_test(test_weighted_epochs_from_many_threads),
         cmocka_unit_test(test_weighted_refusals),
         cmocka_unit_test(test_custom),
+        cmocka_unit_test(test_close),
         cmocka_unit_test(test_text_files),
         cmocka_unit_test(test_npy_files),
         cmocka_unit_test(test_npy_limits),

@@ -199,6 +199,32 @@ static void names_of_samplers_are_checked(void **state)
     mr_sampler_destroy(s);
 }
 
+static void note_log(void *user, enum mr_log_level level, const char *text)
+{
+    int *n = user;
+    if (level == MR_LOG_WARNING && strstr(text, "custom(length=64,seed=0) may be another order"))
+        ++*n;
+}
+
+/* Two orders without a name have the same text: a warning says so where that can do harm. */
+static void unnamed_samplers_are_warned_of(void **state)
+{
+    (void)state;
+    char from[1024], next[1024];
+    const struct order unnamed = {NULL, 0, N, NULL, 0}, version = {NULL, 1, N, NULL, 0};
+    int n = 0;
+    mr_log_set(note_log, &n);
+    assert_int_equal(resume(&unnamed, NULL, 0, from), 0); /* no state, no harm */
+    assert_int_equal(n, 0);
+    assert_int_equal(resume(&unnamed, from, 0, next), 0);
+    assert_int_equal(n, 1);
+    assert_int_equal(resume(&unnamed, from, 1, next), 0); /* forced: the caller knows */
+    assert_int_equal(resume(&version, NULL, 0, from), 0);
+    assert_int_equal(resume(&version, from, 0, next), 0);
+    assert_int_equal(n, 1);
+    mr_log_set(NULL, NULL);
+}
+
 /* Structs of callers that do not know the new members. */
 static void older_structs_work(void **state)
 {
@@ -235,6 +261,7 @@ int main(void)
         cmocka_unit_test(both_are_named),
         cmocka_unit_test(force_does_not_accept_another_length),
         cmocka_unit_test(states_without_a_chain_load),
+        cmocka_unit_test(unnamed_samplers_are_warned_of),
         cmocka_unit_test(names_of_samplers_are_checked),
         cmocka_unit_test(older_structs_work),
     };

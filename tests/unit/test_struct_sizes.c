@@ -88,6 +88,8 @@ static void infos(void **state)
         struct mr_info other = {wrong[i], 7, 8};
         assert_int_equal(mr_info_give("info", &other, &full, sizeof full), MR_EMISUSE);
         assert_true(other.size == wrong[i] && other.a == 7 && other.b == 8);
+        assert_int_equal(!strstr(mr_last_error(), "older than the program's headers"),
+                         wrong[i] < sizeof full);
     }
     assert_int_equal(mr_info_give("info", NULL, &full, sizeof full), MR_EMISUSE);
 }
