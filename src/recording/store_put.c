@@ -159,6 +159,10 @@ static int bind_column(struct mr_store *store, sqlite3_stmt *statement, int i,
     case FROM_SHORT:
     case FROM_OVERHEAD:
         return bind_name(store, statement, i, column, (uint32_t)field(record, column));
+    case FROM_BYTES:
+        return field(record, column) == UINT64_MAX
+                   ? sqlite3_bind_null(statement, i)
+                   : sqlite3_bind_int64(statement, i, (int64_t)field(record, column));
     case FROM_UINT_OR_NULL:
     case FROM_TID_OR_NULL:
         if (field(record, column) == 0)
