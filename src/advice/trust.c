@@ -224,15 +224,15 @@ size_t mr_trust_tell(const struct mr_case *c, char *out, size_t cap)
                      "%.1f%% of the device's operations begin before the calls that gave them to "
                      "it: the clocks of host and device do not fit",
                      100 * t->early);
-    else if (t->late > EARLY_SOME)
-        n = snprintf(out, cap,
-                     "%.1f%% of the waits for the device return before the work that they wait for "
-                     "ends: the clocks of host and device do not fit",
-                     100 * t->late);
     else if (t->empty > EARLY_SOME)
         n = snprintf(out, cap,
                      "%.0f%% of the steps gave the device work, but hold none of it: the clocks of "
                      "host and device do not fit, or work is missing",
                      100 * t->empty);
+    else if (t->late > EARLY_SOME)
+        n = snprintf(out, cap,
+                     "%.1f%% of the waits for the device return before the work that they wait for "
+                     "ends: the clocks of host and device do not fit",
+                     100 * t->late);
     return n > 0 ? (size_t)n : 0;
 }
