@@ -41,7 +41,8 @@ struct mr_recording;
  * Opens a recording.
  * path: a recording of ours, an export of Nsight Systems, a Kineto trace, a rocpd database
  * (schema_version 3) or, where nsys is on PATH, a .nsys-rep file. The latter three are turned into
- * a temporary database in TMPDIR (else /var/tmp), which takes time. What is left out of a trace is a warning (mr_log_set()).
+ * a temporary database in TMPDIR (else /var/tmp), which takes time. What is left out of a trace is
+ * a warning (mr_log_set()).
  * [out] out: on success; close it with mr_recording_close(). Returns 0 or an error as above.
  */
 MR_API int mr_recording_open(const char *path, struct mr_recording **out);

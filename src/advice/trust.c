@@ -127,8 +127,8 @@ static int late_waited(struct late *late, const struct mr_rec_api *api, uint64_t
     return 0;
 }
 
-/* [out] sync_of: of the calls: the recorder's own record of a wait. Not where several devices are used:
- * a wait for all is one for the thread's current device, which is not known. */
+/* [out] sync_of: of the calls: the recorder's own record of a wait. Not where several devices are
+ * used: a wait for all is one for the thread's current device, which is not known. */
 static void find_waits(struct late *late, uint32_t *sync_of)
 {
     const struct mr_look *look = late->c->look;

@@ -38,7 +38,8 @@ struct mr_measured {
 };
 
 /* A viewer of the case that analysis judges: each recording is looked at once. measured: a zeroed
- * struct mr_measured; free it with mr_measured_free(), also after an error. Returns 0 or -ENOMEM. */
+ * struct mr_measured; free it with mr_measured_free(), also after an error. Returns 0 or -ENOMEM.
+ */
 int mr_measure(const struct mr_case *c, void *measured);
 void mr_measured_free(struct mr_measured *measured);
 
