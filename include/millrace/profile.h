@@ -67,9 +67,9 @@ static inline void mr_recording_opts_init(struct mr_recording_opts *opts)
 /*
  * Opens the recordings of one job as one: a file of each rank, or of each host.
  * paths: n files as mr_recording_open() reads them, or one folder, whose files that end in .sqlite,
- * .sqlite3, .db, .json, .json.gz or .nsys-rep are taken, but for x.nsys-rep beside x.sqlite and
- * .json files that are no traces (a warning). One file is opened as it is, unless a part is
- * chosen.
+ * .sqlite3, .db, .json, .json.gz or .nsys-rep are taken, but for x.nsys-rep beside x.sqlite, .db
+ * files that are no rocpd databases, and .json files that are no traces (a warning). One file is
+ * opened as it is, unless a part is chosen.
  * Several become a temporary database. Their clocks are aligned by the time of day of their starts,
  * then by the ends of collectives. opts: NULL: everything.
  * [out] out: on success; close it with mr_recording_close(). Returns 0 or an error as above;

@@ -31,6 +31,8 @@ int mr_import(const char *path, struct sqlite3 **out);
 int mr_kineto_import(const char *path, struct sqlite3 **out);
 /* Returns as mr_import(): any SQLite database may be given. */
 int mr_rocpd_import(const char *path, struct sqlite3 **out);
+/* Whether it is one, of whatever version. */
+bool mr_rocpd_is(const char *path);
 /* The export that nsys makes of its report: a recording as it is. */
 int mr_nsys_import(const char *path, struct sqlite3 **out);
 

@@ -329,7 +329,6 @@ static bool is_recording(const char *name)
  * is. */
 static bool is_other_json(const char *path)
 {
-    static const char *const marks[] = {"\"traceEvents\"", "\"ph\""};
     const size_t cap = (size_t)64 << 10;
     bool found = false;
     char *text = mr_ends_in(path, ".json") ? malloc(cap + 1) : NULL;
@@ -337,9 +336,8 @@ static bool is_other_json(const char *path)
     if (file) {
         size_t n = fread(text, 1, cap, file);
         text[n] = 0;
-        for (size_t i = 0; i < MR_COUNT(marks); i++)
-            found = found || strstr(text, marks[i]);
-        found = found || n == 0; /* an empty file is an error of its own */
+        /* an empty file is an error of its own */
+        found = n == 0 || strstr(text, "\"traceEvents\"") || strstr(text, "\"ph\"");
         fclose(file);
     }
     free(text);
@@ -350,11 +348,14 @@ static void leave_out_others(struct paths *paths)
 {
     uint64_t n = 0;
     for (uint64_t i = 0; i < paths->n; i++) {
-        if (!is_other_json(paths->at[i])) {
+        bool json = is_other_json(paths->at[i]), /* and many programs call their databases so */
+            other = mr_ends_in(paths->at[i], ".db") && !mr_rocpd_is(paths->at[i]);
+        if (!json && !other) {
             paths->at[n++] = paths->at[i];
             continue;
         }
-        mr_log(MR_LOG_WARNING, "%s: is JSON, but no trace: left out", paths->at[i]);
+        if (json)
+            mr_log(MR_LOG_WARNING, "%s: is JSON, but no trace: left out", paths->at[i]);
         free(paths->at[i]);
     }
     paths->n = n;

@@ -265,6 +265,16 @@ static bool is_rocpd(struct sqlite3 *db)
     return found;
 }
 
+bool mr_rocpd_is(const char *path)
+{
+    struct sqlite3 *db = NULL;
+    bool is =
+        sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) == SQLITE_OK &&
+        mr_recording_guard(db) && is_rocpd(db);
+    sqlite3_close(db);
+    return is;
+}
+
 int mr_rocpd_import(const char *path, struct sqlite3 **out)
 {
     struct mr_rocpd k = {.path = path};

@@ -422,6 +422,7 @@ static const struct mr_tl_counter *memory_of(const struct mr_timeline *tl, uint3
 static void memory_of_processes_stays_apart(void **state)
 {
     struct job job = job_plain(2);
+    struct mr_timeline_opts opts;
     struct mr_timeline tl;
     (void)state;
     for (uint32_t r = 0; r < 2; r++) {
@@ -440,8 +441,8 @@ static void memory_of_processes_stays_apart(void **state)
         make_end(&m);
     }
     struct mr_recording *rec = open_job(2, NULL);
-    assert_int_equal(mr_timeline_make(rec, NULL, &tl), 0);
-    assert_int_equal(mr_timeline_count(&tl), 0);
+    mr_timeline_opts_init(&opts);
+    assert_int_equal(mr_timeline_make(rec, &opts, &tl), 0);
     for (uint32_t r = 0; r < 2; r++) {
         const struct mr_tl_counter *used = memory_of(&tl, r, "Memory in use");
         assert_true(used->most == (double)((r + 2) << 20));
