@@ -353,6 +353,15 @@ static int run(const struct cli_command *command, int argc, char **argv)
     return code;
 }
 
+/* Whoever reads our output may stop, as head does: then the command ends as others do, quietly and
+ * by the signal, also where it was started with the signal ignored. Not where a program of the
+ * user's inherits what is set here. */
+static void end_with_reader(const struct cli_command *command)
+{
+    if (!command || strcmp(command->name, "profile") != 0)
+        signal(SIGPIPE, SIG_DFL);
+}
+
 int main(int argc, char **argv)
 {
     int code;
@@ -366,6 +375,7 @@ int main(int argc, char **argv)
     bool json = asks_for_json(argc, argv);
     int used;
     const struct cli_command *command = find_words(argc - 1, argv + 1, &used);
+    end_with_reader(command);
     if (command)
         code = run(command, argc - 1 - used, argv + 1 + used);
     else if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||

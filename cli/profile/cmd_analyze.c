@@ -322,7 +322,8 @@ const struct cli_command cli_analyze = {
     .synopsis = "FILE... | FOLDER [options]",
     .text =
         "Reads a recording (made by millrace profile, or by nsys export --type sqlite, or a "
-        "Kineto trace of torch.profiler, .json or .json.gz) and "
+        "Kineto trace of torch.profiler, .json or .json.gz, or rocprofv3's rocpd database, .db) "
+        "and "
         "answers whether the program is data-bound. Rules look for problems. Each finding "
         "says what was computed and the threshold, shows rows of evidence, and predicts what "
         "fixing this problem alone would save. When the recording can't support a "

@@ -533,7 +533,8 @@ const struct cli_command cli_report = {
     .synopsis = "FILE... | FOLDER [options] | --diff BEFORE AFTER | --list",
     .text = "Summarizes a recording, or lists its events in order. FILE is a recording of "
             "`millrace profile`, a file made by `nsys export --type sqlite`, a Kineto trace of "
-            "torch.profiler (.json, .json.gz), or a .nsys-rep file where nsys is on PATH. Reports "
+            "torch.profiler (.json, .json.gz), a rocpd database of rocprofv3 (.db), or a .nsys-rep "
+            "file where nsys is on PATH. Reports "
             "and their columns have the names that `nsys stats` gives them; mem_ops, "
             "step_breakdown, idle_breakdown, overlap, gpu_metrics_sum, comm_sum, rank_breakdown "
             "and rank_steps are ours.\n\n"

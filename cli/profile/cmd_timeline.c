@@ -200,7 +200,8 @@ const struct cli_command cli_timeline = {
     .synopsis = "[options] FILE... | FOLDER | --diff BEFORE AFTER",
     .text =
         "Draws a recording made by millrace profile or by nsys export --type sqlite, or a Kineto "
-        "trace of torch.profiler (.json, .json.gz). Several FILEs, or all recordings of a FOLDER, "
+        "trace of torch.profiler (.json, .json.gz) or a rocpd database of rocprofv3 (.db). Several "
+        "FILEs, or all recordings of a FOLDER, "
         "are those of one job and are drawn together.\n\n"
         "A page (html) is one file that needs no network: rows of threads, streams and "
         "engines to zoom and pan, search, sums of a range, a table of all events, and links "

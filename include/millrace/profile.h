@@ -4,7 +4,7 @@
  * `millrace profile` runs a program with a recorder inside it and merges what its processes wrote
  * into one SQLite file. The file has the tables and columns of the Nsight Systems export
  * (docs/recordings.md). All calls here read such a file, also one made by `nsys export --type
- * sqlite`, and Kineto traces of torch.profiler (.json, .json.gz).
+ * sqlite`, Kineto traces of torch.profiler (.json, .json.gz) and rocpd databases of rocprofv3.
  *
  *     struct mr_recording *recording;
  *     struct mr_table *table;
@@ -39,9 +39,10 @@ struct mr_recording;
 
 /*
  * Opens a recording.
- * path: a recording of ours, an export of Nsight Systems, a Kineto trace or, where nsys is on PATH,
- * a .nsys-rep file. The latter two are turned into a temporary database in TMPDIR (else /var/tmp),
- * which takes time. What is left out of a trace is a warning (mr_log_set()).
+ * path: a recording of ours, an export of Nsight Systems, a Kineto trace, a rocpd database
+ * (schema_version 3) or, where nsys is on PATH, a .nsys-rep file. The latter three are turned into
+ * a temporary database in TMPDIR (else /var/tmp), which takes time. What is left out of a trace is
+ * a warning (mr_log_set()).
  * [out] out: on success; close it with mr_recording_close(). Returns 0 or an error as above.
  */
 MR_API int mr_recording_open(const char *path, struct mr_recording **out);
@@ -66,7 +67,8 @@ static inline void mr_recording_opts_init(struct mr_recording_opts *opts)
 /*
  * Opens the recordings of one job as one: a file of each rank, or of each host.
  * paths: n files as mr_recording_open() reads them, or one folder, whose files that end in .sqlite,
- * .sqlite3, .json, .json.gz or .nsys-rep are taken, but for x.nsys-rep beside x.sqlite. One file is
+ * .sqlite3, .db, .json, .json.gz or .nsys-rep are taken, but for x.nsys-rep beside x.sqlite, .db
+ * files that are no rocpd databases, and .json files that are no traces (a warning). One file is
  * opened as it is, unless a part is chosen.
  * Several become a temporary database. Their clocks are aligned by the time of day of their starts,
  * then by the ends of collectives. opts: NULL: everything.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from . import shm
     from ._processes import WorkerDied
     from ._profile import profile, range
-    from ._recording import Finding, Recording, Table, Timeline, open
+    from ._recording import Comparison, Finding, Recording, Table, Timeline, open
     from ._shared import shared_list
     from ._worker import get_worker_info
     from .errors import LoaderTimeout, NotNative
@@ -26,6 +26,7 @@ __version__ = _core.version
 _LAZY = {
     "BadSample": ".stats",
     "DataLoader": ".loader",
+    "Comparison": "._recording",
     "Finding": "._recording",
     "LoaderTimeout": ".errors",
     "NotNative": ".errors",
@@ -49,6 +50,7 @@ __all__ = [
     "Cancelled",
     "DataLoader",
     "Error",
+    "Comparison",
     "Finding",
     "FormatError",
     "LoaderTimeout",

@@ -1,8 +1,9 @@
-"""Recordings of `millrace profile`, and SQLite exports of Nsight Systems: tables, findings, SVG."""
+"""Recordings of `millrace profile` and of other tools: tables, findings, comparisons, SVG."""
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import html
 import os
 import tempfile
@@ -16,7 +17,7 @@ from . import _core
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]  # pyright: ignore
 
-__all__ = ["Column", "Finding", "Recording", "Table", "Timeline", "open"]
+__all__ = ["Column", "Comparison", "Finding", "Recording", "Table", "Timeline", "open"]
 
 Cell = int | float | str | None
 _SHOWN = 20  # rows of a table's repr
@@ -155,6 +156,34 @@ def _finding(made: dict[str, Any]) -> Finding:
     return Finding(**made, evidence=_table(evidence) if evidence else None)
 
 
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """What Recording.compare() concludes of two recordings' steps.
+
+    change: "slower", "faster", "same" (within noise) or "cannot tell" (too few steps); n_before,
+    n_after: steps after warming up; before_ns, after_ns: the mean step, 0 without steps; p: of the
+    test of noise, 0 to 1; summary: one sentence; tables: "steps" (where a step's time goes),
+    "copies" (by direction and kind of memory), "longest_copy" (of each recording) and "findings"
+    (gone, new and remaining), by name.
+    """
+
+    change: str
+    n_before: int
+    n_after: int
+    before_ns: float
+    after_ns: float
+    p: float
+    summary: str
+    tables: dict[str, Table]
+
+    def __repr__(self) -> str:
+        return "\n\n".join([self.summary, *(repr(table) for table in self.tables.values())])
+
+    def _repr_html_(self) -> str:
+        tables = "".join(table._repr_html_() for table in self.tables.values())
+        return f"<p>{html.escape(self.summary)}</p>{tables}"
+
+
 class Timeline:
     """A picture of a recording. Notebooks show it; svg is its text."""
 
@@ -274,12 +303,29 @@ class Recording:
         """Compares this recording with a later one, as `millrace report --diff -r all`: a row for
         each kernel, kind of copy, call and range. threshold: of changes, in percent; rows beyond it
         come first."""
-        first, second = sorted((self, after), key=id)
-        with first._lock:
-            if second is first:
-                return _table(self._core.diff(after._core, threshold)[1])
-            with second._lock:
-                return _table(self._core.diff(after._core, threshold)[1])
+        with self._both(after):
+            return _table(self._core.diff(after._core, threshold)[1])
+
+    def compare(self, after: Recording, *, step: str | None = None,
+                least_percent: float = 1) -> Comparison:
+        """Judges whether a later recording's steps are slower or faster beyond noise, as
+        `millrace report --diff`.
+
+        step: the NVTX range that is a step, None: detected; least_percent: of the mean step, a
+        change below it is none.
+        Raises ValueError for a range that is not there, or a least_percent below 0.
+        """
+        with self._both(after):
+            made = self._core.compare(after._core, step, least_percent)
+        return Comparison(**made | {"tables": {name: _table(table)
+                                               for name, table in made["tables"]}})
+
+    @contextlib.contextmanager
+    def _both(self, other: Recording) -> Iterator[None]:
+        """Locks both, in one order for all threads."""
+        first, second = sorted((self, other), key=id)
+        with first._lock, contextlib.nullcontext() if second is first else second._lock:
+            yield
 
     def close(self) -> None:
         """Frees it. More calls do nothing."""
@@ -302,7 +348,8 @@ class Recording:
 
 
 def open(path: str | os.PathLike[str]) -> Recording:
-    """Opens a recording of `millrace profile`, or an SQLite export of Nsight Systems.
+    """Opens a recording of `millrace profile`, or a file of another tool that `millrace report`
+    reads: an export of Nsight Systems, a Kineto trace, a rocpd database.
 
         with millrace.open("report1.sqlite") as recording:
             print(recording.summary)

@@ -260,6 +260,51 @@ static PyObject *diff(PyObject *self, PyObject *args)
     return made;
 }
 
+/* (name, table) of each. */
+static PyObject *make_compared(const struct mr_comparison *comparison)
+{
+    PyObject *list = PyList_New(0);
+    const char *name;
+    const struct mr_table *table;
+    for (uint32_t i = 0; list && (table = mr_comparison_table(comparison, i, &name)); i++) {
+        PyObject *pair = Py_BuildValue("(sN)", name, make_table(table));
+        if (!pair || PyList_Append(list, pair) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(pair);
+    }
+    return list;
+}
+
+static PyObject *compare(PyObject *self, PyObject *args)
+{
+    static const char *const changes[] = {"same", "slower", "faster", "cannot tell"};
+    struct mr_recording *before = get(self), *after = NULL;
+    struct mr_comparison *comparison = NULL;
+    struct mr_step_change step = {.size = sizeof step};
+    struct mr_compare_opts opts;
+    PyObject *other;
+    int rc;
+    mr_compare_opts_init(&opts);
+    if (!before ||
+        !PyArg_ParseTuple(args, "O!zd:compare", Py_TYPE(self), &other, &opts.step,
+                          &opts.least_percent) ||
+        !(after = get(other)))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = mr_compare(before, after, &opts, &comparison);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0)
+        return fail(self, rc);
+    mr_comparison_step(comparison, &step);
+    PyObject *made = Py_BuildValue(
+        "{ss sK sK sd sd sd sN sN}", "change", changes[step.change], "n_before",
+        (unsigned long long)step.n_before, "n_after", (unsigned long long)step.n_after, "before_ns",
+        step.before_ns, "after_ns", step.after_ns, "p", step.p, "summary",
+        make_text(mr_comparison_summary(comparison)), "tables", make_compared(comparison));
+    mr_comparison_destroy(comparison);
+    return made;
+}
+
 static PyObject *recording_close(PyObject *self, PyObject *unused)
 {
     struct recording *r = (struct recording *)self;
@@ -294,6 +339,8 @@ static PyMethodDef methods[] = {
     {"timeline", NAMED(timeline), METH_VARARGS | METH_KEYWORDS,
      "timeline(path, format, from_ns, to_ns, title, whole): the number of events drawn."},
     {"diff", diff, METH_VARARGS, "diff(after, threshold): (rows that got slower, table)."},
+    {"compare", compare, METH_VARARGS,
+     "compare(after, step, least_percent): a dict of the step's change, the summary and tables."},
     {"close", recording_close, METH_NOARGS, "close(): frees it; more calls do nothing."},
     {NULL, NULL, 0, NULL}};
 static PyType_Slot slots[] = {{Py_tp_new, refuse},

@@ -147,7 +147,8 @@ static void count_small(struct mr_case *c)
     uint64_t n = 0;
     for (uint64_t i = 0; i < look->n_ops; i++) {
         const struct mr_rec_op *op = &look->rec->ops[look->ops[i]];
-        n += mr_case_crosses(op) && op->bytes <= MR_SMALL_COPY && mr_case_in(c, op->start_ns);
+        n += mr_case_crosses(op) && op->bytes > 0 && op->bytes <= MR_SMALL_COPY &&
+             mr_case_in(c, op->start_ns);
     }
     c->many_small = n >= MR_MANY_SMALL * (look->n_steps ? look->n_steps : 1);
 }

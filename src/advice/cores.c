@@ -31,15 +31,15 @@ int mr_case_find_cores(struct mr_case *c)
     struct span *spans = calloc((size_t)rec->n_threads + 1, sizeof *spans);
     const struct mr_rec_process *of = rec->processes;
     uint16_t place = look->place.process;
-    uint32_t file = place < rec->n_processes ? of[place].file : 0;
+    uint32_t host = place < rec->n_processes ? of[place].host : 0;
     uint64_t sum = 0;
     if (!spans)
         return mr_error_nomem("threads", rec->n_threads * sizeof *spans);
     for (uint64_t i = 0; i < rec->n_os; i++)
         if (rec->os[i].thread < rec->n_threads && rec->os[i].end_ns > rec->os[i].start_ns)
             add_call(c, &rec->os[i], &spans[rec->os[i].thread]);
-    for (uint32_t t = 0; t < rec->n_threads; t++) /* another file may be of another machine */
-        if (rec->threads[t].process < rec->n_processes && of[rec->threads[t].process].file == file)
+    for (uint32_t t = 0; t < rec->n_threads; t++) /* other files may be of other machines */
+        if (rec->threads[t].process < rec->n_processes && of[rec->threads[t].process].host == host)
             sum += running_ns(&look->in, &spans[t]);
     c->cores_wanted = look->wall_ns > 0 ? (double)sum / (double)look->wall_ns : 0;
     free(spans);

@@ -105,8 +105,11 @@ static void copy_row(const struct mr_case *c, struct mr_table *table, const stru
     mr_table_row(table);
     mr_table_int(table, (int64_t)op->start_ns);
     mr_table_int(table, (int64_t)ns);
-    mr_table_int(table, (int64_t)op->bytes);
-    mr_table_real(table, ns ? (double)op->bytes * 1e9 / (double)ns : 0);
+    mr_table_bytes(table, op->bytes);
+    if (op->bytes && ns)
+        mr_table_real(table, (double)op->bytes * 1e9 / (double)ns);
+    else
+        mr_table_empty(table);
     mr_table_text(table, mr_copy_kind_text(op->copy_kind));
     mr_table_text(table, mr_mem_kind_text(op->copy_kind == MR_COPY_D2H ? op->dst : op->src));
     mr_table_int(table, op->stream);

@@ -24,6 +24,7 @@
 struct mr_trust {
     double early; /* share of operations that begin before their calls */
     double empty; /* share of steps that launch work and hold none */
+    double late;  /* share of waits for the device that return before its work ends */
     double error; /* standard error of the mean step, of that mean */
     double steps; /* factor on confidence, by number and spread of steps */
 };

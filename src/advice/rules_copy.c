@@ -297,7 +297,7 @@ static int judge_stream(const struct mr_case *c, struct mr_judgement *out)
 static bool small(const struct mr_case *c, const struct mr_rec_op *op)
 {
     (void)c;
-    return op->bytes <= MR_SMALL_COPY;
+    return op->bytes > 0 && op->bytes <= MR_SMALL_COPY;
 }
 
 static int judge_small(const struct mr_case *c, struct mr_judgement *out)

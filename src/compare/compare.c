@@ -161,10 +161,8 @@ static int read_both(struct mr_compared *c, const char *step)
     mr_advice_opts_init(&opts);
     opts.step = step;
     for (int i = 0; i < 2; i++) {
-        int rc = mr_measure(c->rec[i], step, &c->measured[i]);
-        if (rc < 0)
-            return rc;
-        rc = mr_analyze(c->rec[i], &opts, &c->advice[i]);
+        const struct mr_case_viewer viewer = {mr_measure, &c->measured[i]};
+        int rc = mr_analyze_seen(c->rec[i], &opts, &viewer, &c->advice[i]);
         if (rc < 0)
             return rc;
     }

@@ -1,6 +1,5 @@
 /* Steps and copies of one recording, for a comparison. */
 #include "compare/measure.h"
-#include "recording/ranks.h"
 
 #include <string.h>
 
@@ -16,23 +15,15 @@ const char *mr_of_step_text(int part)
     return part < MR_OF_CLASS ? text[part] : mr_idle_text((enum mr_idle_class)(part - MR_OF_CLASS));
 }
 
-/* What a step's time is split by. */
+/* What a step's time is split by, beside what the case knows. */
 struct split {
-    struct mr_data_waits data;
-    struct mr_idle idle;
     struct mr_intervals comm;
     struct mr_intervals to_device; /* copies that no compute hides */
 };
 
 static int split_make(const struct mr_look *look, struct split *out)
 {
-    int rc = mr_data_waits_find(look, NULL, &out->data);
-    if (rc < 0)
-        return rc;
-    rc = mr_idle_sort(look, &out->data, &out->idle);
-    if (rc < 0)
-        return rc;
-    rc = mr_comm_exposed(look, &out->comm);
+    int rc = mr_comm_exposed(look, &out->comm);
     if (rc < 0)
         return rc;
     mr_intervals_without(&look->h2d, &look->compute, &out->to_device);
@@ -43,19 +34,18 @@ static int split_make(const struct mr_look *look, struct split *out)
 
 static void split_free(struct split *split)
 {
-    mr_data_waits_free(&split->data);
-    mr_idle_free(&split->idle);
     mr_intervals_free(&split->comm);
     mr_intervals_free(&split->to_device);
 }
 
-static void put_step(const struct mr_look *look, const struct split *split, uint64_t i,
+static void put_step(const struct mr_case *c, const struct split *split, uint64_t i,
                      struct mr_measured *out)
 {
+    const struct mr_look *look = c->look;
     const struct mr_interval *at = &look->steps.at[look->n_warm + i];
     uint64_t from = at->start_ns, to = at->end_ns, ns[MR_N_OF_STEP] = {0};
     uint64_t compute = mr_intervals_within(&look->compute, from, to);
-    mr_idle_add_up(&split->idle, from, to, ns + MR_OF_CLASS);
+    mr_idle_add_up(&c->idle, from, to, ns + MR_OF_CLASS);
     ns[MR_OF_STEP] = to - from;
     ns[MR_OF_COMMUNICATION] = mr_intervals_within(&split->comm, from, to);
     ns[MR_OF_COMPUTE] = compute - ns[MR_OF_COMMUNICATION];
@@ -68,8 +58,9 @@ static void put_step(const struct mr_look *look, const struct split *split, uint
         out->ns[part * out->n + i] = (double)ns[part];
 }
 
-static int put_steps(const struct mr_look *look, struct mr_measured *out)
+static int put_steps(const struct mr_case *c, struct mr_measured *out)
 {
+    const struct mr_look *look = c->look;
     struct split split = {0};
     uint64_t n = look->steps.n - look->n_warm;
     out->ns = calloc(n * MR_N_OF_STEP + 1, sizeof *out->ns);
@@ -79,7 +70,7 @@ static int put_steps(const struct mr_look *look, struct mr_measured *out)
     memcpy(out->how, look->steps.how, sizeof out->how);
     int rc = split_make(look, &split);
     for (uint64_t i = 0; i < n && rc == 0; i++)
-        put_step(look, &split, i, out);
+        put_step(c, &split, i, out);
     split_free(&split);
     return rc;
 }
@@ -106,33 +97,12 @@ static void put_copies(const struct mr_look *look, struct mr_measured *out)
     }
 }
 
-int mr_measure(struct mr_recording *rec, const char *step, struct mr_measured *out)
+int mr_measure(const struct mr_case *c, void *measured)
 {
-    struct mr_place *places = NULL;
-    struct mr_ranks ranks = {0};
-    struct mr_look look;
-    uint32_t n_places = 0;
-    *out = (struct mr_measured){0};
-    int rc = mr_recording_load(rec);
-    if (rc < 0)
-        return rc;
-    rc = mr_places_find(rec, &places, &n_places);
-    if (rc < 0 || n_places == 0)
-        goto end;
-    rc = mr_ranks_find_first(rec, step, places, n_places, &ranks);
-    if (rc < 0)
-        goto end;
-    rc = mr_look_make(rec, &places[0], step, false, &look);
-    if (rc < 0)
-        goto end;
+    struct mr_measured *out = measured;
     out->has_work = true;
-    put_copies(&look, out);
-    rc = put_steps(&look, out);
-    mr_look_free(&look);
-end:
-    mr_ranks_free(&ranks);
-    free(places);
-    return rc;
+    put_copies(c->look, out);
+    return put_steps(c, out);
 }
 
 void mr_measured_free(struct mr_measured *measured)

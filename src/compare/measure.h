@@ -5,7 +5,7 @@
 #ifndef MR_COMPARE_MEASURE_H
 #define MR_COMPARE_MEASURE_H
 
-#include "recording/idle.h"
+#include "advice/rules.h"
 
 enum mr_part_of_step {
     MR_OF_STEP,
@@ -37,9 +37,10 @@ struct mr_measured {
     uint32_t n_copies;
 };
 
-/* step: as in mr_steps_find(). [out] out: free it with mr_measured_free(), also after an error.
- * Returns 0, MR_EOPTION (no such range), -ENOMEM or an error of the recording. */
-int mr_measure(struct mr_recording *rec, const char *step, struct mr_measured *out);
+/* A viewer of the case that analysis judges: each recording is looked at once. measured: a zeroed
+ * struct mr_measured; free it with mr_measured_free(), also after an error. Returns 0 or -ENOMEM.
+ */
+int mr_measure(const struct mr_case *c, void *measured);
 void mr_measured_free(struct mr_measured *measured);
 
 /* A part's times by step. */

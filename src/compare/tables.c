@@ -122,9 +122,18 @@ static const struct mr_copies_of *find_copies(const struct mr_measured *measured
     return NULL;
 }
 
+/* Of none: 0; of some whose size is not recorded: nothing. */
+static void put_bytes(struct mr_table *table, const struct mr_copies_of *copies)
+{
+    if (copies->n > 0)
+        mr_table_bytes(table, copies->bytes);
+    else
+        mr_table_int(table, 0);
+}
+
 static void put_rate(struct mr_table *table, const struct mr_copies_of *copies)
 {
-    if (copies->ns > 0)
+    if (copies->ns > 0 && copies->bytes > 0)
         mr_table_real(table, (double)copies->bytes * 1e9 / (double)copies->ns);
     else
         mr_table_empty(table);
@@ -143,8 +152,8 @@ static void put_copies(struct mr_table *table, const struct mr_copies_of *before
     mr_table_text(table, mr_memory_label((int64_t)like->dst - 1));
     mr_table_int(table, (int64_t)before->n);
     mr_table_int(table, (int64_t)after->n);
-    mr_table_int(table, (int64_t)before->bytes);
-    mr_table_int(table, (int64_t)after->bytes);
+    put_bytes(table, before);
+    put_bytes(table, after);
     mr_table_int(table, (int64_t)before->ns);
     mr_table_int(table, (int64_t)after->ns);
     put_rate(table, before);

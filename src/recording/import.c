@@ -30,6 +30,7 @@ static bool is_json(const unsigned char *at, size_t n)
 
 int mr_import(const char *path, struct sqlite3 **out)
 {
+    static const char sqlite[16] = "SQLite format 3";
     unsigned char first[512];
     struct stat st;
     if ((mr_ends_in(path, ".nsys-rep") || mr_ends_in(path, ".qdrep")) && stat(path, &st) == 0 &&
@@ -38,6 +39,8 @@ int mr_import(const char *path, struct sqlite3 **out)
         return exported < 0 ? exported : 1;
     }
     size_t n = first_bytes(path, first, sizeof first);
+    if (n >= sizeof sqlite && memcmp(first, sqlite, sizeof sqlite) == 0)
+        return mr_rocpd_import(path, out);
     bool gzip = n >= 2 && first[0] == 0x1f && first[1] == 0x8b;
     if (!gzip && !is_json(first, n))
         return 0;

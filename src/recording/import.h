@@ -5,9 +5,11 @@
  * what was left out.
  *
  *     path -> mr_import() -> mr_kineto_import() -> mr_store_*() -> mr_recording_open()
+ *                            mr_rocpd_import()
  *
  * Files may have any size: they are read in pieces, twice (the first time for the earliest time and
- * the processes), and only names, threads and processes are kept in memory.
+ * the processes), and only names, threads and processes are kept in memory (of rocpd also the calls
+ * that other calls made).
  */
 #ifndef MR_RECORDING_IMPORT_H
 #define MR_RECORDING_IMPORT_H
@@ -19,12 +21,18 @@
 
 /* The domain of PyTorch's operators, which are no steps. */
 #define MR_IMPORT_OPS    "cpu_op"
+/* That of RCCL's calls, which are none either. */
+#define MR_IMPORT_RCCL   "RCCL"
 
 /* Returns 1 with [out] out, for the caller to close; 0: the file is of none of these tools; or an
  * error. */
 int mr_import(const char *path, struct sqlite3 **out);
 
 int mr_kineto_import(const char *path, struct sqlite3 **out);
+/* Returns as mr_import(): any SQLite database may be given. */
+int mr_rocpd_import(const char *path, struct sqlite3 **out);
+/* Whether it is one, of whatever version. */
+bool mr_rocpd_is(const char *path);
 /* The export that nsys makes of its report: a recording as it is. */
 int mr_nsys_import(const char *path, struct sqlite3 **out);
 

@@ -206,15 +206,35 @@ static int put_ranks(struct mr_join *join, const struct choice *choice)
     return rc;
 }
 
-/* Pids and cores are of the host that the file was recorded on. */
-static int put_file(struct mr_join *join, const struct mr_join_file *file, uint32_t index)
+#define BOOTED_NS 50000000 /* clocks that are set differ by less between two ranks' starts */
+
+/* Two files of one machine: by both its clocks it was started at the same moment. */
+static bool same_host(const struct mr_join_file *a, const struct mr_join_file *b)
 {
+    const struct mr_recording *x = a->recording, *y = b->recording;
+    if (a == b)
+        return true;
+    if (!x->ours || !y->ours || x->source || y->source || !a->unix_ns || !b->unix_ns ||
+        x->n_cores != y->n_cores)
+        return false;
+    int64_t apart = (int64_t)(a->unix_ns - x->origin_ns) - (int64_t)(b->unix_ns - y->origin_ns);
+    return apart > -BOOTED_NS && apart < BOOTED_NS;
+}
+
+/* Pids and cores are of the host that the file was recorded on. */
+static int put_file(struct mr_join *join, const struct mr_join_file *files, uint32_t index)
+{
+    const struct mr_join_file *file = &files[index];
     const struct mr_recording *rec = file->recording;
+    uint32_t host = 0;
     int rc = 0;
+    while (!same_host(&files[host], file))
+        host++;
     for (uint32_t i = 0; i < rec->n_processes && rc == 0; i++) {
         uint64_t process;
         rc = mr_join_process(join, index, rec->processes[i].number, &process);
         rc = rc ? rc : put_note(join->store, process, "file", file->path, index + 1);
+        rc = rc ? rc : put_note(join->store, process, "host", "", host + 1);
         if (rc == 0 && rec->n_cores > 0)
             rc = put_note(join->store, process, "n_cores", "", rec->n_cores);
     }
@@ -236,7 +256,7 @@ static int join(struct mr_join_file *files, uint32_t n, const char *name,
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         rc = mr_join_copy(&join, &files[i], i, choice ? &filter : NULL);
         if (rc == 0 && n > 1)
-            rc = put_file(&join, &files[i], i);
+            rc = put_file(&join, files, i);
     }
     rc = rc ? rc : put_meta(&join, files, n);
     rc = rc || !choice ? rc : put_ranks(&join, choice);
@@ -297,11 +317,48 @@ static int by_name(const void *a, const void *b)
 
 static bool is_recording(const char *name)
 {
-    static const char *const ends[] = {".sqlite", ".sqlite3", ".json", ".json.gz", ".nsys-rep"};
+    static const char *const ends[] = {".sqlite", ".sqlite3", ".db",
+                                       ".json",   ".json.gz", ".nsys-rep"};
     for (size_t i = 0; i < MR_COUNT(ends); i++)
         if (name[0] != '.' && mr_ends_in(name, ends[i]))
             return true;
     return false;
+}
+
+/* Reports may be written as JSON into the folder that they are about: a trace says early what it
+ * is. */
+static bool is_other_json(const char *path)
+{
+    const size_t cap = (size_t)64 << 10;
+    bool found = false;
+    char *text = mr_ends_in(path, ".json") ? malloc(cap + 1) : NULL;
+    FILE *file = text ? fopen(path, "re") : NULL;
+    if (file) {
+        size_t n = fread(text, 1, cap, file);
+        text[n] = 0;
+        /* an empty file is an error of its own */
+        found = n == 0 || strstr(text, "\"traceEvents\"") || strstr(text, "\"ph\"");
+        fclose(file);
+    }
+    free(text);
+    return file && !found;
+}
+
+static void leave_out_others(struct paths *paths)
+{
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < paths->n; i++) {
+        bool json = is_other_json(paths->at[i]), /* and many programs call their databases so */
+            other = mr_ends_in(paths->at[i], ".db") && !mr_rocpd_is(paths->at[i]);
+        if (!json && !other) {
+            paths->at[n++] = paths->at[i];
+            continue;
+        }
+        if (json)
+            mr_log(MR_LOG_WARNING, "%s: is JSON, but no trace: left out", paths->at[i]);
+        free(paths->at[i]);
+    }
+    paths->n = n;
 }
 
 static int paths_add(struct paths *paths, const char *folder, const char *name)
@@ -351,10 +408,11 @@ static int list_folder(struct paths *paths, const char *folder)
         if (is_recording(entry->d_name))
             rc = paths_add(paths, folder, entry->d_name);
     closedir(dir);
+    leave_out_others(paths);
     if (rc == 0 && paths->n == 0)
         rc = mr_error_set(MR_EOPTION,
                           "%s: is a folder without recordings: expected files that end in .sqlite, "
-                          ".json, .json.gz or .nsys-rep",
+                          ".db, .json, .json.gz or .nsys-rep",
                           folder);
     if (paths->n > 1)
         qsort(paths->at, paths->n, sizeof *paths->at, by_name);
@@ -382,6 +440,14 @@ static int by_rank(const void *a, const void *b)
     return mine != other ? (mine < other ? -1 : 1) : strcmp(x->path, y->path);
 }
 
+int mr_join_files(struct mr_join_file *files, uint32_t n, const char *name,
+                  struct mr_recording **out)
+{
+    qsort(files, n, sizeof *files, by_rank);
+    int rc = mr_join_align(files, n);
+    return rc ? rc : join(files, n, name, NULL, out);
+}
+
 static int open_files(const struct paths *paths, const char *name, struct mr_recording **out)
 {
     uint32_t n = (uint32_t)paths->n;
@@ -392,10 +458,7 @@ static int open_files(const struct paths *paths, const char *name, struct mr_rec
         rc = mr_recording_open(paths->at[i], &files[i].recording);
         rc = rc ? rc : mr_join_facts(&files[i]);
     }
-    if (rc == 0)
-        qsort(files, n, sizeof *files, by_rank);
-    rc = rc ? rc : mr_join_align(files, n);
-    rc = rc ? rc : join(files, n, name, NULL, out);
+    rc = rc ? rc : mr_join_files(files, n, name, out);
     for (uint32_t i = 0; files && i < n; i++)
         mr_join_file_free(&files[i]);
     free(files);

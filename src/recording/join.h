@@ -49,6 +49,9 @@ int mr_join_facts(struct mr_join_file *file);
 void mr_join_file_free(struct mr_join_file *file);
 /* Fills shift_ns and aligned of all; MR_EFORMAT: they are not of one job. */
 int mr_join_align(struct mr_join_file *files, uint32_t n);
+/* Aligns the files, whose facts are read, and joins them. name: of the job, for errors. */
+int mr_join_files(struct mr_join_file *files, uint32_t n, const char *name,
+                  struct mr_recording **out);
 /* The number of a file's process in the store: its pid below, above it how many processes have that
  * pid before it. Returns 0 or -ENOMEM. */
 int mr_join_process(struct mr_join *join, uint32_t index, uint64_t process, uint64_t *out);

@@ -20,6 +20,13 @@ static uint32_t number32(const struct mr_kineto_event *event, const char *name)
     return (uint32_t)MR_MIN(number(event, name), (uint64_t)UINT32_MAX);
 }
 
+/* Some versions do not tell those of AMD GPUs. */
+static uint64_t bytes_of(const struct mr_kineto_event *event)
+{
+    uint64_t value;
+    return mr_json_u64(mr_json_member(event->args, "bytes"), &value) ? value : UINT64_MAX;
+}
+
 /* "stream 7", 7 or "0x0"; what is negative is none. */
 static uint32_t stream_of(const struct mr_kineto_event *event)
 {
@@ -164,7 +171,7 @@ static int put_copy(struct mr_kineto *k, const struct mr_kineto_event *event)
     struct mr_part_copy copy = {
         .start_ns = absolute(k, event->start_ns),
         .end_ns = absolute(k, event->end_ns),
-        .bytes = number(event, "bytes"),
+        .bytes = bytes_of(event),
         .graph_node = number(event, "graph node id"),
         .graph = number32(event, "graph id"),
         .device = device,
@@ -189,7 +196,7 @@ static int put_set(struct mr_kineto *k, const struct mr_kineto_event *event)
     struct mr_part_set set = {
         .start_ns = absolute(k, event->start_ns),
         .end_ns = absolute(k, event->end_ns),
-        .bytes = number(event, "bytes"),
+        .bytes = bytes_of(event),
         .graph_node = number(event, "graph node id"),
         .graph = number32(event, "graph id"),
         .device = mr_kineto_device(event),

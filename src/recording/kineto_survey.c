@@ -102,17 +102,26 @@ static void choose_main(struct mr_kineto *k)
     }
 }
 
-/* Correlation ids of several ranks in one file mean different calls. */
+/*
+ * Programs that merge ranks' traces into one file tell them apart each in a way of its own: a text
+ * before the pid ("[TP00] 1234", also of the devices), an offset added to it, or nothing. So which
+ * device work is of which rank, and what its correlation ids mean, is a guess, and not made.
+ */
 static int check_ranks(const struct mr_kineto *k)
 {
+    const struct mr_kineto_host *calls[2] = {NULL, NULL};
     uint32_t n = 0;
     for (uint32_t i = 0; i < k->n_hosts; i++)
-        n += k->hosts[i].n_calls > 0;
+        if (k->hosts[i].n_calls > 0 && n++ < 2)
+            calls[n - 1] = &k->hosts[i];
     return n < 2 ? 0
                  : mr_error_set(MR_EUNSUPPORTED,
-                                "%s: %u processes make CUDA calls in it: expected a trace of one "
-                                "rank; give each rank's own file",
-                                k->path, n);
+                                "%s: is merged from traces of several ranks: %u processes make "
+                                "CUDA calls in it (%s, %s%s); merged files do not tell which "
+                                "device work is of which rank: give the files that it was merged "
+                                "from, one of each rank, or their folder",
+                                k->path, n, calls[0]->pid_text, calls[1]->pid_text,
+                                n > 2 ? ", ..." : "");
 }
 
 static int no_trace(const struct mr_kineto *k, bool any_event)

@@ -311,6 +311,8 @@ static int our_note_row(struct mr_load *load, sqlite3_stmt *values)
         const char *name = load->texts->text[note.name];
         if (strcmp(name, "file") == 0)
             of->file = (uint32_t)note.value;
+        else if (strcmp(name, "host") == 0)
+            of->host = (uint32_t)note.value;
         else if (strcmp(name, "n_cores") == 0)
             of->n_cores = (uint32_t)note.value;
     }

@@ -1,10 +1,18 @@
-/* Reports of Nsight Systems: its own program exports them, where there is one. */
+/*
+ * Reports of Nsight Systems: its own program exports them, where there is one.
+ *
+ * Its files need names, so a signal that ends this process would leave them. A process of its own
+ * therefore holds the other end of a socket: when that closes, whatever the reason, it ends nsys if
+ * that still runs, and removes the files.
+ */
 #include "recording/import.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +21,12 @@ struct export
     const char *path;
     char folder[4096];              /* of our own, for the two files */
     char database[4200], log[4200]; /* what the program makes, and what it says */
+    char more[3][4224];             /* that SQLite may make beside it */
+    int guard;                      /* our end of the socket; -1: none */
+    pid_t guardian;
 };
+
+static void guard_start(struct export *e);
 
 static int folder_make(struct export *e)
 {
@@ -30,19 +43,82 @@ static int folder_make(struct export *e)
                               e->path, temporary);
     snprintf(e->database, sizeof e->database, "%s/export.sqlite", e->folder);
     snprintf(e->log, sizeof e->log, "%s/log", e->folder);
+    static const char *const more[] = {"-journal", "-wal", "-shm"};
+    for (size_t i = 0; i < MR_COUNT(more); i++)
+        snprintf(e->more[i], sizeof e->more[i], "%s%s", e->database, more[i]);
+    guard_start(e);
     return 0;
 }
 
+/* Only calls that a child of a process with threads may make. */
 static void folder_remove(const struct export *e)
 {
-    static const char *const more[] = {"", "-journal", "-wal", "-shm"};
-    for (size_t i = 0; i < MR_COUNT(more); i++) {
-        char name[sizeof e->database + 16];
-        snprintf(name, sizeof name, "%s%s", e->database, more[i]);
-        unlink(name);
-    }
+    unlink(e->database);
+    for (size_t i = 0; i < MR_COUNT(e->more); i++)
+        unlink(e->more[i]);
     unlink(e->log);
     rmdir(e->folder);
+}
+
+#define TRIES 250 /* of 20 ms: a killed nsys may still be ending */
+
+static void guard(const struct export *e, int from)
+{
+    pid_t group = 0, heard;
+    while (read(from, &heard, sizeof heard) == (ssize_t)sizeof heard)
+        group = heard; /* 0: it has ended */
+    if (group > 0)
+        kill(-group, SIGKILL);
+    folder_remove(e);
+    for (int i = 0; i < TRIES && group > 0 && access(e->folder, F_OK) == 0; i++) {
+        usleep(20000);
+        folder_remove(e);
+    }
+    _exit(0);
+}
+
+/* The signals that end us are not for it. Without it the files are removed all the same, but by a
+ * process that lives. */
+static void guard_start(struct export *e)
+{
+    int ends[2];
+    e->guard = -1;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return;
+    pid_t pid = fork();
+    if (pid == 0) {
+        setsid();
+        close(ends[1]);
+        for (int fd = 0; fd < 3; fd++) /* whoever reads our output waits for its end */
+            if (fd != ends[0])
+                close(fd);
+        guard(e, ends[0]);
+    }
+    close(ends[0]);
+    if (pid < 0) {
+        close(ends[1]);
+        return;
+    }
+    e->guard = ends[1];
+    e->guardian = pid;
+}
+
+static void guard_tell(const struct export *e, pid_t group)
+{
+    if (e->guard >= 0) /* where it was killed, the files stay: nothing else depends on it */
+        send(e->guard, &group, sizeof group, MSG_NOSIGNAL);
+}
+
+static void guard_end(const struct export *e)
+{
+    if (e->guard < 0) {
+        folder_remove(e);
+        return;
+    }
+    close(e->guard);
+    folder_remove(e);
+    while (waitpid(e->guardian, NULL, 0) < 0 && errno == EINTR)
+        continue;
 }
 
 /* The last line that says something. */
@@ -77,22 +153,32 @@ static int run(const struct export *e)
                           source,
                           NULL};
     posix_spawn_file_actions_t files;
+    posix_spawnattr_t group;
     pid_t pid;
     int status, rc = posix_spawn_file_actions_init(&files);
     if (rc != 0)
         return -rc;
-    rc = posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    rc = posix_spawnattr_init(&group);
+    if (rc != 0) {
+        posix_spawn_file_actions_destroy(&files);
+        return -rc;
+    }
+    rc = posix_spawnattr_setflags(&group, POSIX_SPAWN_SETPGROUP); /* for it and its children */
+    rc = rc ? rc : posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
     rc = rc ? rc
             : posix_spawn_file_actions_addopen(&files, 1, e->log, O_WRONLY | O_CREAT | O_APPEND,
                                                0600);
     rc = rc ? rc : posix_spawn_file_actions_adddup2(&files, 1, 2);
-    rc = rc ? rc : posix_spawnp(&pid, "nsys", &files, NULL, args, environ);
+    rc = rc ? rc : posix_spawnp(&pid, "nsys", &files, &group, args, environ);
     posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&group);
     if (rc != 0)
         return -rc;
+    guard_tell(e, pid);
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             return -errno;
+    guard_tell(e, 0);
     return status;
 }
 
@@ -134,6 +220,6 @@ int mr_nsys_import(const char *path, struct sqlite3 **out)
         *out = NULL;
     }
 end:
-    folder_remove(&e);
+    guard_end(&e);
     return rc;
 }

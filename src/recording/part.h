@@ -140,8 +140,8 @@ struct mr_part_kernel {
     uint32_t local_bytes;                              /* a thread */
 };
 
-struct mr_part_copy { /* MEMCPY and MEMCPY2 (peer) */
-    uint64_t start_ns, end_ns, bytes;
+struct mr_part_copy {                 /* MEMCPY and MEMCPY2 (peer) */
+    uint64_t start_ns, end_ns, bytes; /* bytes UINT64_MAX: not known; also of a set */
     uint64_t graph_node;
     uint32_t graph;
     uint32_t device, context, stream, correlation;

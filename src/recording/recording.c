@@ -231,6 +231,8 @@ static int open_it(const char *path, struct sqlite3 *db, struct mr_recording **o
     rc = look_inside(recording);
     if (rc < 0)
         goto fail;
+    if (db) /* which we made: its views are ours */
+        sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_VIEW, 1, NULL);
     rc = mr_recording_result(recording, identify(recording));
     if (rc < 0)
         goto fail;

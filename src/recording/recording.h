@@ -48,7 +48,7 @@ enum mr_mem_kind {
  * out and counted. */
 struct mr_rec_op {
     uint64_t start_ns, end_ns;
-    uint64_t bytes;  /* copies, sets; 0 for kernels */
+    uint64_t bytes;  /* copies, sets; 0: of kernels, or not known */
     uint32_t name;   /* of strings: the kernel's short demangled name; 0 for others */
     uint32_t detail; /* row id in its table, for what is not here (grids, registers, ...) */
     uint32_t api;    /* of apis: the call that made it (runtime preferred over driver); MR_NONE */
@@ -122,6 +122,7 @@ struct mr_rec_process {
     uint32_t name, command; /* of strings */
     uint64_t start_ns, end_ns;
     uint32_t file;    /* of a job's recording: the one it comes from, from 1 on; 0: this one */
+    uint32_t host;    /* of a job's recording: the first file of its machine; 0: this one */
     uint32_t n_cores; /* of that one's machine; 0: not known */
     uint8_t killed;   /* 1: no orderly end was recorded; 2: not known */
 };
@@ -240,6 +241,8 @@ void mr_table_text(struct mr_table *table, const char *text);
 void mr_table_int(struct mr_table *table, int64_t value);
 void mr_table_real(struct mr_table *table, double value);
 void mr_table_empty(struct mr_table *table);
+/* Of copies and memsets: 0 is not known, and an empty cell. */
+void mr_table_bytes(struct mr_table *table, uint64_t bytes);
 void mr_table_set_note(struct mr_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* After the existing note. */

@@ -321,8 +321,9 @@ static bool is_epoch(const struct search *s, const struct group *g)
  * each time. */
 static bool may_be_step(const struct search *s, const struct group *g, double *out_cover)
 {
+    const char *domain = mr_rec_text(s->rec, first_of(s, g)->domain);
     if (g->n < MIN_REGULAR || g->regular < 0.5 || is_epoch(s, g) ||
-        strcmp(mr_rec_text(s->rec, first_of(s, g)->domain), MR_IMPORT_OPS) == 0)
+        strcmp(domain, MR_IMPORT_OPS) == 0 || strcmp(domain, MR_IMPORT_RCCL) == 0)
         return false;
     struct worth w = weigh(s, g);
     *out_cover = w.cover;

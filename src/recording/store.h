@@ -14,6 +14,7 @@ enum mr_store_from {
     FROM_ZERO,    /* NOT NULL in the export, and nothing known */
     FROM_UINT,    /* an unsigned field of `bytes` bytes at `offset` */
     FROM_UINT_OR_NULL,
+    FROM_BYTES, /* NULL where all bits are set: not known */
     FROM_INT,   /* signed */
     FROM_START, /* the record's times, the origin taken off */
     FROM_END,   /* */

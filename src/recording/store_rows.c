@@ -182,6 +182,10 @@ static int bind_column(struct binding *b, const struct mr_store_column *column)
     case FROM_SHORT:
     case FROM_OVERHEAD:
         return bind_name(b->store, statement, i, column, (uint32_t)field(record, column));
+    case FROM_BYTES:
+        return field(record, column) == UINT64_MAX
+                   ? sqlite3_bind_null(statement, i)
+                   : sqlite3_bind_int64(statement, i, (int64_t)field(record, column));
     case FROM_UINT_OR_NULL:
     case FROM_TID_OR_NULL:
         if (field(record, column) == 0)

@@ -18,6 +18,10 @@
     {                                                                                              \
         name, INT, FROM_UINT_OR_NULL, BYTES(record, field)                                         \
     }
+#define SIZE(record)                                                                               \
+    {                                                                                              \
+        "bytes", INT, FROM_BYTES, BYTES(record, bytes)                                             \
+    }
 #define VALUE(name, from, record, field)                                                           \
     {                                                                                              \
         name, INT_, from, BYTES(record, field)                                                     \
@@ -78,7 +82,7 @@ static const struct mr_store_column kernel_columns[] = {
 static const struct mr_store_column copy_columns[] = {
     SPAN,
     WHERE(mr_part_copy),
-    UINT("bytes", mr_part_copy, bytes),
+    SIZE(mr_part_copy),
     UINT("copyKind", mr_part_copy, kind),
     ABSENT("deprecatedSrcId"),
     VALUE("srcKind", FROM_MEMORY_KIND, mr_part_copy, src_kind),
@@ -100,7 +104,7 @@ static const struct mr_store_column set_columns[] = {
     SPAN,
     WHERE(mr_part_set),
     UINT("value", mr_part_set, value),
-    UINT("bytes", mr_part_set, bytes),
+    SIZE(mr_part_set),
     MAYBE("graphNodeId", mr_part_set, graph_node),
     VALUE("memKind", FROM_MEMORY_KIND, mr_part_set, kind),
     MAYBE("graphId", mr_part_set, graph), /* ours */

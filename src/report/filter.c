@@ -255,6 +255,7 @@ void mr_left_out_add(struct mr_left_out *to, const struct mr_left_out *more)
     to->n_lost += more->n_lost;
     to->n_backward += more->n_backward;
     to->n_alone += more->n_alone;
+    to->n_unsized += more->n_unsized;
 }
 
 bool mr_report_takes(const struct mr_filter *filter, struct mr_left_out *left, int kind,

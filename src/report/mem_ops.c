@@ -187,12 +187,12 @@ static void put_op(struct look *k, const struct op *op)
     mr_table_row(table);
     mr_table_int(table, op->start);
     mr_table_int(table, duration);
-    mr_table_int(table, op->bytes);
-    if (duration > 0)
+    mr_table_bytes(table, (uint64_t)op->bytes);
+    if (duration > 0 && op->bytes)
         mr_table_real(table, rate);
     else
         mr_table_empty(table);
-    if (duration > 0 && best > 0)
+    if (duration > 0 && best > 0 && op->bytes)
         mr_table_real(table, 100 * rate / best);
     else
         mr_table_empty(table);

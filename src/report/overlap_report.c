@@ -54,7 +54,10 @@ static void row(struct mr_table *table, const struct mr_look *look, const char *
         return;
     }
     mr_table_int(table, (int64_t)n);
-    mr_table_int(table, (int64_t)bytes);
+    if (n > 0)
+        mr_table_bytes(table, bytes);
+    else
+        mr_table_int(table, 0);
 }
 
 static void add_up(const struct mr_look *look, const struct mr_kernel_streams *streams,

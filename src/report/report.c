@@ -239,8 +239,8 @@ const char *mr_report_missing(struct mr_recording *recording, const char *table,
 
 void mr_report_note(struct mr_table *table, const struct mr_left_out *left, const char *missing)
 {
-    char lost[128] = "", backward[128] = "", alone[128] = "";
-    const char *text[] = {lost, backward, alone};
+    char lost[128] = "", backward[128] = "", alone[128] = "", unsized[128] = "";
+    const char *text[] = {lost, backward, alone, unsized};
     if (left->n_lost)
         snprintf(lost, sizeof lost, "%llu record%s without a time left out",
                  (unsigned long long)left->n_lost, left->n_lost == 1 ? "" : "s");
@@ -252,7 +252,10 @@ void mr_report_note(struct mr_table *table, const struct mr_left_out *left, cons
     if (left->n_alone)
         snprintf(alone, sizeof alone, "%llu record%s whose call is not recorded left out",
                  (unsigned long long)left->n_alone, left->n_alone == 1 ? "" : "s");
-    if (mr_table_rows(table) == 0)
+    if (left->n_unsized)
+        snprintf(unsized, sizeof unsized, "%llu record%s whose size is not recorded left out",
+                 (unsigned long long)left->n_unsized, left->n_unsized == 1 ? "" : "s");
+    if (mr_table_rows(table) == 0 && !left->n_unsized)
         mr_table_add_note(table, "%s", missing);
     for (size_t i = 0; i < MR_COUNT(text); i++)
         if (*text[i])

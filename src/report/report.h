@@ -109,6 +109,7 @@ struct mr_left_out {
     uint64_t n_lost;     /* without times */
     uint64_t n_backward; /* that end before they begin */
     uint64_t n_alone;    /* whose call is not recorded, by launch */
+    uint64_t n_unsized;  /* whose bytes are not known, by size */
 };
 void mr_left_out_add(struct mr_left_out *to, const struct mr_left_out *more);
 /* Whether a record with these times counts; else counts it as left out, unless the filter does not

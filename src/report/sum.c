@@ -51,6 +51,10 @@ static int add_row(void *state, struct sqlite3_stmt *stmt)
             row = sqlite3_column_int64(stmt, 4);
     if (!mr_report_takes(w->filter, &w->left, how->kind, row, start, end))
         return 0;
+    if (how->sizes && sqlite3_column_type(stmt, 3) == SQLITE_NULL) {
+        w->left.n_unsized++;
+        return 0;
+    }
     struct mr_key key = {(uint64_t)sqlite3_column_int64(stmt, 2), 0};
     if (how->shapes) {
         uint32_t shape = mr_shapes_put(how->shapes, stmt, 5);

@@ -82,8 +82,8 @@ static void put_memory(struct trace *t, struct sqlite3_stmt *stmt, const struct 
     mr_table_int(t->table, sqlite3_column_int64(stmt, CORRELATION));
     for (int i = 0; i < 9; i++)
         mr_table_empty(t->table);
-    mr_table_int(t->table, bytes);
-    if (rows->end > rows->start)
+    mr_table_bytes(t->table, (uint64_t)bytes);
+    if (bytes && rows->end > rows->start)
         mr_table_real(t->table, (double)bytes * 1e9 / (double)(rows->end - rows->start));
     else
         mr_table_empty(t->table);

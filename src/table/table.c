@@ -221,6 +221,14 @@ void mr_table_empty(struct mr_table *table)
         put_empty(table, column);
 }
 
+void mr_table_bytes(struct mr_table *table, uint64_t bytes)
+{
+    if (bytes)
+        mr_table_int(table, (int64_t)bytes);
+    else
+        mr_table_empty(table);
+}
+
 void mr_table_text(struct mr_table *table, const char *text)
 {
     struct mr_table_store *column = next_column(table);

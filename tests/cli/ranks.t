@@ -85,7 +85,7 @@ $ millrace analyze loader/run.rank0.sqlite compute/run.rank0.sqlite
 millrace analyze: compute/run.rank0.sqlite and loader/run.rank0.sqlite are both of rank 0: expected one recording of each rank of one run
 [1]
 $ mkdir none; millrace report none
-millrace report: none: is a folder without recordings: expected files that end in .sqlite, .json, .json.gz or .nsys-rep
+millrace report: none: is a folder without recordings: expected files that end in .sqlite, .db, .json, .json.gz or .nsys-rep
 [2]
 $ millrace report --rank -2 loader
 millrace report: --rank -2: expected -1..4294967294

@@ -221,7 +221,10 @@ millrace report: warning: cut.json: only the events before the damage are read: 
 # Two ranks in one file; a recording that is compressed.
 $ for p in 1 2; do echo '{"ph":"X","cat":"cuda_runtime","name":"cudaFree","pid":'$p',"tid":'$p',"ts":1,"dur":1}'; done | paste -sd, | sed 's/.*/{"traceEvents":[&]}/' >two.json
 $ millrace report two.json
-millrace report: two.json: 2 processes make CUDA calls in it: expected a trace of one rank; give each rank's own file
+millrace report: two.json: is merged from traces of several ranks: 2 processes make CUDA calls in it (1, 2); merged files do not tell which device work is of which rank: give the files that it was merged from, one of each rank, or their folder
+[1]
+$ sed 's/"pid":1/"pid":"[TP00] 1"/; s/"pid":2/"pid":"[TP01] 2"/' two.json >merged.json; millrace report merged.json
+millrace report: merged.json: is merged from traces of several ranks: 2 processes make CUDA calls in it ([TP00] 1, [TP01] 2); merged files do not tell which device work is of which rank: give the files that it was merged from, one of each rank, or their folder
 [1]
 $ millrace report "$TEST_DATA/cupy.sqlite.gz" 2>&1 | sed 's#: .*/cupy#: cupy#'
 millrace report: cupy.sqlite.gz: is no JSON within: only Kineto traces are read compressed; gunzip a recording first
@@ -233,3 +236,34 @@ waiting for the loader,168821.1,19
 $ millrace report mnist_w2.sqlite -r idle_breakdown --loader nowhere
 millrace report: range nowhere: the process that is looked at has no NVTX range of this name; leave it out, or see the names in the report nvtx_sum
 [2]
+# rocpd databases of rocprofv3.
+$ for f in inline tracks job; do cp "$TEST_DATA/rocpd/$f.db" .; done
+$ millrace analyze inline.db | head -2
+data-bound: the GPU waited 52% of the step (5.190 of 10.000 ms) for data: 4.990 ms for the loader,
+0.200 ms for copies to the device; most of the idle time is waiting for the loader (50% of the
+$ millrace report inline.db -r mem_ops -n 3 -f csv | tr -d '\r' | cut -d, -f2-6
+Duration (ns),Bytes (MB),Throughput (MB/s),Of Link (%),Operation
+200000,1.048576,5242.88,100,Host-to-Device
+10000,,,,memset
+20000,4e-06,0.2,,Device-to-Host
+$ millrace report inline.db -r osrt_sum | tail -1
+this rocpd database records no OS runtime calls
+$ millrace report --diff inline.db tracks.db | head -1
+same: a step took 10.000 ms before and 10.000 ms after (+0.0%), within noise (p = 1.0000; 7 and 7
+$ millrace timeline tracks.db | cut -d, -f1
+tracks.html: 113 events
+$ mkdir amd && mv job.db amd && millrace analyze amd | head -1
+rank 1 holds up the job: the others waited for it in 7 of 7 steps, 1.500 ms in each; cause: waiting
+# A report as JSON may lie in the folder that it is about; it is no trace.
+$ millrace report amd -r rank_breakdown -o amd/ranks.json; millrace report amd -r rank_breakdown -f csv | tr -d '\r' | cut -d, -f1-4
+millrace report: warning: amd/ranks.json: is JSON, but no trace: left out
+Rank,PID,Device,Steps
+0,4242,0,7
+1,4243,1,7
+# Whoever reads the output may stop.
+$ (trap '' PIPE; millrace report cupy.sqlite -r cuda_gpu_trace; echo "status $?" >status) | head -1 >first; cat status
+status 141
+# A signal while nsys exports leaves nothing.
+$ mkdir tools tmp; printf '#!/bin/sh\n: >"$7"; : >"$7-wal"; sleep 60' >tools/nsys; chmod +x tools/nsys; : >a.nsys-rep
+$ (for s in TERM HUP KILL; do TMPDIR=$PWD/tmp PATH=$PWD/tools:$PATH millrace report a.nsys-rep >said & p=$!; while ! ls tmp/*/export.sqlite-wal >said; do sleep 0.05; done; kill -s $s $p; wait $p; i=0; while [ "$(ls tmp)" ] && [ $i -lt 100 ]; do sleep 0.05; i=$((i + 1)); done; ls tmp; done) 2>/dev/null; pgrep -f "$PWD/tools/nsys" || echo none runs
+none runs

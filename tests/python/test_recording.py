@@ -126,6 +126,37 @@ def test_diff(mnist: str, tmp_path: pathlib.Path) -> None:
         assert len(before.diff(before)) > 0
 
 
+def test_compare_judges_steps(mnist: str, tmp_path: pathlib.Path) -> None:
+    with millrace.open(mnist) as before, millrace.open(unpack(tmp_path, "mnist_w2")) as after:
+        faster, slower = before.compare(after), after.compare(before, step="step")
+        assert (faster.change, slower.change) == ("faster", "slower")
+        assert faster.n_before == faster.n_after == 19
+        assert faster.before_ns == slower.after_ns > 2 * faster.after_ns > 0
+        assert 0 <= faster.p <= 0.01 and faster.summary.startswith("faster: a step took 15.351 ms")
+        assert list(faster.tables) == ["steps", "copies", "longest_copy", "findings"]
+        step = faster.tables["steps"][0]
+        assert step["Part"] == "step" and step["Verdict"] == "faster"
+        assert step["Before"] == pytest.approx(faster.before_ns)
+        assert faster.summary in repr(faster) and "<table>" in faster._repr_html_()
+        assert before.compare(before).change == "same"
+        assert before.compare(after, least_percent=99).change == "same"
+        with pytest.raises(ValueError, match="zz"):
+            before.compare(after, step="zz")
+        with pytest.raises(ValueError, match="-1%: expected 0 or more"):
+            before.compare(after, least_percent=-1)
+    with pytest.raises(ValueError, match="closed"):
+        before.compare(after)
+
+
+def test_rocpd_is_a_recording() -> None:
+    with millrace.open(DATA / "rocpd" / "inline.db") as recording:
+        assert recording.summary.startswith("data-bound: the GPU waited 52% of the step")
+        assert len(recording.steps()) == 8
+        sizes = recording.report("cuda_gpu_mem_size_sum")
+        assert {row["Total"] for row in sizes} == {8 << 20, 32}
+        assert sizes.note and "8 records whose size is not recorded left out" in sizes.note
+
+
 def test_errors_name_the_file(tmp_path: pathlib.Path, mnist: str) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere.sqlite"):
         millrace.open(tmp_path / "nowhere.sqlite")

@@ -6,6 +6,7 @@
 
 #include "recording/ranks.h"
 #include "recording/stacks.h"
+#include "timeline/timeline.h"
 
 #include <millrace/profile.h>
 #include <sqlite3.h>
@@ -13,6 +14,7 @@
 #include <zlib.h>
 
 #define PATH "test_ranks.sqlite"
+#define MS   1000000ull
 
 static const char *const paths[JOB_RANKS] = {
     "test_ranks0.sqlite", "test_ranks1.sqlite", "test_ranks2.sqlite", "test_ranks3.sqlite",
@@ -400,7 +402,53 @@ static void samples_of_hosts_stay_apart(void **state)
     }
     assert_int_equal(count(rec, "SELECT count(DISTINCT id) FROM COMPOSITE_EVENTS"), 11);
     assert_int_equal(count(rec, "SELECT count(*) FROM MILLRACE_STACKS"), 4);
+    assert_int_equal(count(rec, "SELECT count(*) FROM SAMPLING_CALLCHAINS"), 22); /* two frames */
     mr_stacks_free(&stacks);
+    mr_recording_close(rec);
+    forget(2);
+}
+
+static const struct mr_tl_counter *memory_of(const struct mr_timeline *tl, uint32_t device,
+                                             const char *name)
+{
+    for (uint32_t i = 0; i < tl->n_counters; i++)
+        if (strcmp(tl->counters[i].name, name) == 0 && tl->counters[i].device == device)
+            return &tl->counters[i];
+    fail_msg("device %u has no %s", device, name);
+    return NULL;
+}
+
+/* The same addresses in both: each device's memory is that of its own process. */
+static void memory_of_processes_stays_apart(void **state)
+{
+    struct job job = job_plain(2);
+    struct mr_timeline_opts opts;
+    struct mr_timeline tl;
+    (void)state;
+    for (uint32_t r = 0; r < 2; r++) {
+        struct make m;
+        make_begin(&m, paths[r]);
+        m.device = r;
+        make_device(&m, r, "Some GPU");
+        make_note(&m, "rank", r, "");
+        make_note(&m, "world_size", 2, "");
+        for (uint64_t s = 0; s < job.n_steps; s++)
+            make_kernel(&m, 7, "ncclDevKernel_AllReduce_Sum", (s + 1) * MS + 10 * r,
+                        (s + 1) * MS + 1000);
+        make_memory(&m, 2, 0x1000, (r + 1) << 20, false, MS);
+        make_memory(&m, 2, 0x2000, 1 << 20, false, 2 * MS);
+        make_memory(&m, 2, 0x1000, 0, true, 3 * MS);
+        make_end(&m);
+    }
+    struct mr_recording *rec = open_job(2, NULL);
+    mr_timeline_opts_init(&opts);
+    assert_int_equal(mr_timeline_make(rec, &opts, &tl), 0);
+    for (uint32_t r = 0; r < 2; r++) {
+        const struct mr_tl_counter *used = memory_of(&tl, r, "Memory in use");
+        assert_true(used->most == (double)((r + 2) << 20));
+        assert_true(used->points[used->n - 1].value == (double)(1 << 20));
+    }
+    mr_timeline_free(&tl);
     mr_recording_close(rec);
     forget(2);
 }
@@ -662,6 +710,7 @@ int main(void)
         cmocka_unit_test(hosts_alike),
         cmocka_unit_test(samples_of_hosts_stay_apart),
         cmocka_unit_test(exports_join),
+        cmocka_unit_test(memory_of_processes_stays_apart),
         cmocka_unit_test(counters_and_payloads),
         cmocka_unit_test(other_runs_are_refused),
         cmocka_unit_test(one_file_twice_is_refused),

@@ -203,6 +203,12 @@ static void clocks_that_do_not_fit(void **state)
     assert_int_equal(mr_advice_bound(late.advice), MR_BOUND_UNKNOWN);
     assert_true(says(&late, "cannot tell: ") && says(&late, "but hold none of it"));
     done(&late);
+    /* by less than an idle stretch: only waits that return too early tell */
+    struct advised ahead = advise("mnist_w2", SHIFT("100000"));
+    assert_int_equal(mr_advice_bound(ahead.advice), MR_BOUND_UNKNOWN);
+    assert_true(says(&ahead, "100.0% of the waits for the device return before"));
+    done(&ahead);
+    assert_false(says(&right, "waits for the device"));
     /* a few: doubt, no silence */
     struct advised few = advise(
         "mnist_w2", "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = start - 5000000, end = end - "
