@@ -32,6 +32,7 @@ enum core_how {
     CORE_FLOAT,
     CORE_STR,
     CORE_BUFFER,
+    CORE_NUMPY,    /* and the buffer protocol, where numpy.c does not know a dtype */
     CORE_EXCHANGE, /* DLPack's exchange API, in C */
     CORE_DLPACK    /* __dlpack__() */
 };
