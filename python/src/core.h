@@ -45,7 +45,8 @@ struct core_kind {
 
 /* The module's state. */
 struct core {
-    PyTypeObject *dataset, *sampler, *loader, *batch, *field, *chain, *shm_pool, *shm_ring;
+    PyTypeObject *dataset, *sampler, *loader, *batch, *field, *chain, *attached, *shm_pool,
+        *shm_ring;
     PyObject *error, *format_error, *bad_samples, *cancelled;
     PyObject *spec; /* the named tuple */
     struct core_kind kinds[CORE_KINDS];

@@ -1,4 +1,5 @@
 /* The module millrace._core. */
+#include "attached.h"
 #include "field.h"
 #include "view.h"
 #include "workers.h"
@@ -90,6 +91,7 @@ static int add_types(PyObject *module, struct core *core)
         add_type(module, &core_sampler_spec, "Sampler", &core->sampler) < 0 ||
         add_type(module, &core_loader_spec, "Loader", &core->loader) < 0 ||
         add_type(module, &core_batch_spec, "Batch", &core->batch) < 0 ||
+        add_type(module, &core_attached_spec, "Attached", &core->attached) < 0 ||
         add_type(module, &core_chain_spec, "Chain", &core->chain) < 0)
         return -1;
     return add_type(module, &core_field_spec, "Field", &core->field);
@@ -131,6 +133,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(core->shm_pool);
     Py_VISIT(core->shm_ring);
     Py_VISIT(core->chain);
+    Py_VISIT(core->attached);
     Py_VISIT(core->error);
     Py_VISIT(core->format_error);
     Py_VISIT(core->bad_samples);
@@ -152,6 +155,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(core->shm_pool);
     Py_CLEAR(core->shm_ring);
     Py_CLEAR(core->chain);
+    Py_CLEAR(core->attached);
     Py_CLEAR(core->error);
     Py_CLEAR(core->format_error);
     Py_CLEAR(core->bad_samples);
