@@ -1,8 +1,10 @@
 """What a sample costs with worker processes: rate, CPU time by process, switches between threads.
 
-    python3 bench/python/cpu.py [--workers 15] [--batch 256] [--bytes 3072] [--seconds 1.2]
+    python3 bench/python/cpu.py [--workers 15] [--batch 256] [--bytes 3072] [--work-us 0]
+        [--seconds 1.2]
 
-Samples are ready arrays, so what is measured is the way from __getitem__ to the batch.
+Samples are ready arrays, so what is measured is the way from __getitem__ to the batch. --work-us:
+so long does Python compute before.
 """
 
 from __future__ import annotations
@@ -12,31 +14,18 @@ import os
 import pathlib
 import time
 
-import numpy as np
+import cases
 
 import millrace
 
 
-class Ready:
-    """Endless enough: arrays of n_bytes that are there."""
-
-    def __init__(self, n_bytes: int) -> None:
-        self.rows = np.random.default_rng(1).integers(0, 255, (64, n_bytes), dtype=np.uint8)
-
-    def __len__(self) -> int:
-        return 1 << 27
-
-    def __getitem__(self, i: int) -> tuple[np.ndarray, int]:
-        return self.rows[i & 63], i % 10
-
-
-def group() -> list[int]:
+def group() -> set[int]:
     """The processes of this one's group: this one and its workers."""
-    found = []
+    found = set()
     for name in os.listdir("/proc"):
         try:
             if name.isdigit() and os.getpgid(int(name)) == os.getpgid(0):
-                found.append(int(name))
+                found.add(int(name))
         except ProcessLookupError:
             pass
     return found
@@ -57,30 +46,35 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=15)
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--bytes", type=int, default=3072)
+    parser.add_argument("--work-us", type=float, default=0)
     parser.add_argument("--seconds", type=float, default=1.2)
     args = parser.parse_args()
     os.setpgid(0, 0)
     with millrace.DataLoader(
-        Ready(args.bytes), batch_size=args.batch, num_workers=args.workers, as_="numpy"
+        cases.Ready(1 << 27, args.bytes, args.work_us),
+        batch_size=args.batch,
+        num_workers=args.workers,
+        as_="numpy",
     ) as loader:
         batches = iter(loader)
         for _ in range(200):
             next(batches)
         pids, me = group(), os.getpid()
-        cpu, before = {pid: cpu_s(pid) for pid in pids}, sum(map(switches, pids))
+        cpu, before = {pid: cpu_s(pid) for pid in pids}, {pid: switches(pid) for pid in pids}
         start, n = time.perf_counter(), 0
         while time.perf_counter() - start < args.seconds:
             next(batches)
             n += 1
         took = time.perf_counter() - start
+        pids &= group()  # the process that made the first samples may have ended
         used = {pid: cpu_s(pid) - cpu[pid] for pid in pids}
         per_sample = 1e6 / (n * args.batch)
         print(
-            f"{args.workers} workers, batch {args.batch}, {args.bytes} bytes: "
+            f"{args.workers} workers, batch {args.batch}, {args.bytes} bytes, {args.work_us:g} us: "
             f"{n * args.batch / took / 1e6:.2f} M samples/s; CPU us a sample: "
             f"{(sum(used.values()) - used[me]) * per_sample:.3f} in workers, "
             f"{used[me] * per_sample:.3f} in the program; {sum(used.values()) / took:.1f} cores; "
-            f"{(sum(map(switches, pids)) - before) / n:.1f} switches a batch"
+            f"{sum(switches(pid) - before[pid] for pid in pids) / n:.1f} switches a batch"
         )
 
 

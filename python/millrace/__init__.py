@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ._processes import WorkerDied
     from ._profile import profile, range
     from ._recording import Comparison, Finding, Recording, Table, Timeline, open
+    from ._serve import Attached, Server, attach
     from ._shared import shared_list
     from ._worker import get_worker_info
     from .errors import LoaderTimeout, NotNative
@@ -24,6 +25,7 @@ __version__ = _core.version
 
 # A public name: the module that has it, imported at its first use.
 _LAZY = {
+    "Attached": "._serve",
     "BadSample": ".stats",
     "DataLoader": ".loader",
     "Comparison": "._recording",
@@ -31,10 +33,12 @@ _LAZY = {
     "LoaderTimeout": ".errors",
     "NotNative": ".errors",
     "Recording": "._recording",
+    "Server": "._serve",
     "Stats": ".stats",
     "Table": "._recording",
     "Timeline": "._recording",
     "WorkerDied": "._processes",
+    "attach": "._serve",
     "get_worker_info": "._worker",
     "open": "._recording",
     "profile": "._profile",
@@ -45,6 +49,7 @@ _LAZY = {
 
 # Not millrace.open and millrace.range: `import *` would hide Python's own.
 __all__ = [
+    "Attached",
     "BadSample",
     "BadSamples",
     "Cancelled",
@@ -56,12 +61,14 @@ __all__ = [
     "LoaderTimeout",
     "NotNative",
     "Recording",
+    "Server",
     "Spec",
     "Stats",
     "Table",
     "Timeline",
     "WorkerDied",
     "__version__",
+    "attach",
     "get_worker_info",
     "profile",
     "shared_list",

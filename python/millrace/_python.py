@@ -113,6 +113,16 @@ class PythonSource(EngineSource):
             self.batch_sampler if of_batches else self.sampler, self._open_items, unit, at
         )
 
+    def open_served(self, at: Place, epochs: int) -> EngineRun:
+        if self.order is not None:
+            self._look_early()
+            if self.mode == "objects":
+                raise ValueError(
+                    f"serve(): batches of this data set are made in Python: {self.why_objects}"
+                )
+            self._make_rows()
+        return super().open_served(at, epochs)
+
     def _open_items(self, epoch: int, items: list[Any]) -> Run:
         of_batches = self.batch_sampler is not None
         if of_batches:

@@ -99,14 +99,14 @@ class Rows(Start):
         self, epoch: int, seed: int, indices: list[int], positions: list[int], worker: int
     ) -> list[Any]:
         del seed, positions, worker
-        dataset, flatten = self.dataset, self.structure.flatten
+        dataset = self.dataset
         begin_epoch(epoch)
         if self.seeded:
             return [self._one(epoch, index) for index in indices]
         try:
             if getitems_of(dataset):
-                return [flatten(sample) for sample in dataset.__getitems__(indices)]
-            return [flatten(dataset[index]) for index in indices]
+                return self.structure.flatten_all(list(dataset.__getitems__(indices)))
+            return self.structure.flatten_all([dataset[index] for index in indices])
         except Exception as error:
             if len(indices) == 1:
                 return [error]

@@ -54,6 +54,7 @@ class EngineSource:
 
     mode = "native"
     endless = True
+    shared = False  # the next engine's batches are in memory that other processes can map
 
     def __init__(
         self,
@@ -122,6 +123,8 @@ class EngineSource:
                 options["epochs"] = at.epoch + epochs
         if s.pinned:
             options["on_host"] = True
+        if self.shared:
+            options["shared"] = True
         with arguments_named():
             engine = _core.Loader(
                 self.dataset,
@@ -132,6 +135,17 @@ class EngineSource:
                 state=state,
             )
         return EngineRun(engine, at, self.convert, self.stream, self.endless and epochs == 0)
+
+    def open_served(self, at: Place, epochs: int) -> EngineRun:
+        """A run whose batches other processes can map: all epochs by one engine; 0: endless."""
+        if self.order is None and self.n is not None:
+            raise ValueError("serve(): a sampler object is asked in Python, epoch by epoch")
+        self.shared = True
+        try:
+            sampler = self.order.sampler if self.order is not None else None
+            return self.open_engine(at, sampler, epochs)
+        finally:
+            self.shared = False
 
     def switch(self, error: BaseException) -> bool:
         return False

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any, NamedTuple
 
+from . import _core
 from .errors import SampleMismatch
 
 MAX_LEAVES = 16
@@ -42,8 +43,9 @@ class Structure:
     """The structure of a sample.
 
     leaves: in the tree's order. flatten(sample): its leaves as a tuple, or the leaf itself if it
-    is the whole sample; raises SampleMismatch for another tree. build(values): the tree of a
-    batch, from an iterator over one value for each leaf.
+    is the whole sample; raises SampleMismatch for another tree. flatten_all(samples): a list of
+    that, perhaps the same list. build(values): the tree of a batch, from an iterator over one value
+    for each leaf.
     """
 
     def __init__(self, sample: object) -> None:
@@ -71,6 +73,15 @@ class Structure:
         if self.exact:
             self._check(found)
         return found
+
+    def flatten_all(self, samples: list[Any]) -> list[Any]:
+        """flatten() of each: most need nothing done to them."""
+        if not self.exact:
+            if self.tree[0] == "leaf":
+                return samples
+            if self.flat and _core.all_tuples(samples, len(self.leaves)):
+                return samples
+        return [self.flatten(sample) for sample in samples]
 
     def _check(self, leaves: tuple[object, ...]) -> None:
         """An int fits a float's field, but torch makes another batch of ints."""

@@ -25,6 +25,7 @@ from .stats import BadSample
 
 if TYPE_CHECKING:
     from ._prefix import Plan
+    from ._serve import Server
 
 log = logging.getLogger("millrace")
 _open_loaders: weakref.WeakSet[DataLoader] = weakref.WeakSet()
@@ -196,6 +197,28 @@ class DataLoader(LoaderState, LoaderReports):
         iterator = LoaderIterator(self, run, at, left)
         self._last = weakref.ref(iterator)
         return iterator
+
+    def serve(
+        self, address: str | os.PathLike[str], *, trainers: int = 1, ahead: int | None = None
+    ) -> Server:
+        """Hands this loader's next epochs (`epochs` of them) out to other processes on this
+        machine, which call millrace.attach(address): each of them gets every batch.
+
+        address: of a Unix socket: a path, whose file is made and at the end removed, or "@" and a
+        name. Only this user's processes, and root's, can attach. trainers: that must be attached
+        before the first batch. ahead: by so many batches (0 to 1024) may one trainer be ahead of
+        another; then the slow one holds it. Default: half of what the loader prepares ahead.
+        A trainer that ends is dropped. One that comes late begins with the next batch.
+        Raises ValueError: device= is set, a sampler object is used, or batches are made in Python
+        (see explain()); OSError: the address is in use.
+        """
+        from ._serve import serve
+
+        self._check_open()
+        at, self._resume = self._resume or Place(self.epoch, 0), None
+        server = serve(self, at, os.fspath(address), trainers, ahead)
+        self.epoch = at.epoch + max(self._epochs, 1)
+        return server
 
     def _open(self, at: Place, left: int) -> Run:
         self._tell()

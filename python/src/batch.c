@@ -54,12 +54,14 @@ static PyObject *batch_field(PyObject *self, PyObject *key)
     int f = batch ? find(batch, key) : -1;
     if (f < 0)
         return NULL;
+    struct core_lease *lease = ((struct batch *)self)->lease;
     const struct mr_batch_field *field = &batch->field[f];
     struct core_field_view view = {.data = field->data,
                                    .spec = field->spec,
                                    .on_device = field->data != field->host,
+                                   .read_only = lease->read_only && field->data == field->host,
                                    .text = f};
-    return core_field_create(core_of(self), ((struct batch *)self)->lease, &view);
+    return core_field_create(core_of(self), lease, &view);
 }
 
 static PyObject *batch_release(PyObject *self, PyObject *args, PyObject *named)
@@ -70,12 +72,12 @@ static PyObject *batch_release(PyObject *self, PyObject *args, PyObject *named)
     if (!PyArg_ParseTupleAndKeywords(args, named, "|O:release", names, &object))
         return NULL;
     struct core_lease *lease = b->lease;
-    if (lease && object != Py_None && core_device_ordinal(lease->engine->device) >= 0) {
+    if (lease && object != Py_None && core_device_ordinal(lease->device) >= 0) {
         struct mr_stream *stream;
         void *native = PyLong_AsVoidPtr(object);
         if (!native && PyErr_Occurred())
             return NULL;
-        int rc = core_device_stream(lease->engine->device, native, &stream);
+        int rc = core_device_stream(lease->device, native, &stream);
         if (rc < 0)
             return core_fail(core_of(self), rc, NULL);
         core_lease_use(lease, stream);

@@ -32,6 +32,7 @@ enum core_how {
     CORE_FLOAT,
     CORE_STR,
     CORE_BUFFER,
+    CORE_NUMPY,    /* and the buffer protocol, where numpy.c does not know a dtype */
     CORE_EXCHANGE, /* DLPack's exchange API, in C */
     CORE_DLPACK    /* __dlpack__() */
 };
@@ -44,7 +45,8 @@ struct core_kind {
 
 /* The module's state. */
 struct core {
-    PyTypeObject *dataset, *sampler, *loader, *batch, *field, *chain, *shm_pool, *shm_ring;
+    PyTypeObject *dataset, *sampler, *loader, *batch, *field, *chain, *attached, *shm_pool,
+        *shm_ring;
     PyObject *error, *format_error, *bad_samples, *cancelled;
     PyObject *spec; /* the named tuple */
     struct core_kind kinds[CORE_KINDS];

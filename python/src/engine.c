@@ -169,9 +169,13 @@ void core_engine_close(struct core_engine *engine)
     engine->closing = 1;
     if (mine && engine->calls > 0)
         mr_loader_cancel(engine->loader);
+    if (mine && engine->calls > 0 && engine->server)
+        mr_server_cancel(engine->server);
     while (engine->calls > 0 || (!mine && engine->loader))
         pthread_cond_wait(&engine->idle, &engine->lock);
     struct mr_loader *loader = mine ? engine->loader : NULL;
+    if (loader)
+        mr_server_close(engine->server);
     if (loader)
         keep_all(engine);
     pthread_mutex_unlock(&engine->lock);
@@ -235,6 +239,8 @@ struct core_lease *core_lease_create(struct core_engine *engine, const struct mr
     atomic_init(&lease->refs, 1);
     atomic_fetch_add(&engine->refs, 1);
     lease->engine = engine;
+    lease->device = engine->device;
+    lease->lock = &engine->lock;
     lease->batch = *batch;
     lease->arrived = arrived;
     lease->used = first_use(engine, batch, arrived);
@@ -331,11 +337,10 @@ void core_lease_put(struct core_lease *lease)
 
 void core_lease_use(struct core_lease *lease, struct mr_stream *stream)
 {
-    struct core_engine *engine = lease->engine;
-    if (!engine || !engine->device)
+    if (!lease->device)
         return;
-    pthread_mutex_lock(&engine->lock);
-    struct mr_stream *before = lease->used, *any = mr_stream_any(core_device_of(engine->device));
+    pthread_mutex_lock(lease->lock);
+    struct mr_stream *before = lease->used, *any = mr_stream_any(core_device_of(lease->device));
     if (!before)
         lease->used = stream;
     else if (before != stream)
@@ -343,5 +348,5 @@ void core_lease_use(struct core_lease *lease, struct mr_stream *stream)
     if (lease->keeper && lease->used != before && !lease->second)
         lease->lacks_second =
             mr_batch_to_dlpack(&lease->batch, 0, MR_DLPACK_DATA, any, &lease->second) < 0;
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(lease->lock);
 }

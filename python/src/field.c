@@ -89,8 +89,8 @@ static PyObject *get_part(const struct core_field *f, enum mr_dlpack_part part)
     if (!field)
         Py_RETURN_NONE;
     if (part == MR_DLPACK_HOST) {
-        if (f->lease->engine->device) /* copies out of it may be in any stream */
-            core_lease_use(f->lease, mr_stream_any(core_device_of(f->lease->engine->device)));
+        if (f->lease->device) /* copies out of it may be in any stream */
+            core_lease_use(f->lease, mr_stream_any(core_device_of(f->lease->device)));
         return other(f, field->host, &field->spec);
     }
     uint64_t n = f->lease->batch.n + (part == MR_DLPACK_OFFSETS);

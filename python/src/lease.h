@@ -13,6 +13,7 @@
 #define MILLRACE_PYTHON_LEASE_H
 
 #include <millrace/dlpack.h>
+#include <millrace/serve.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -44,10 +45,14 @@ extern _Thread_local int core_source_thread;
 
 struct core_lease {
     atomic_uint refs;
-    struct core_engine *engine; /* NULL: no batch, but memory of its own, or of others */
+    struct core_engine
+        *engine; /* NULL: no batch of a loader, but memory of its own, or of others */
+    struct core_device *device; /* of the batch; NULL: host memory */
+    pthread_mutex_t *lock;      /* of `used`, if there is a device */
     void *own;
     void (*end)(void *user); /* called with the last share, if set */
     void *user;
+    int read_only; /* the batch's host memory */
     struct mr_batch batch;
     struct mr_stream *arrived;         /* where the bytes arrive; NULL: they are there */
     struct mr_stream *used;            /* where they are used; NULL: nowhere but on the host */
@@ -62,6 +67,7 @@ struct core_engine {
     pthread_mutex_t lock;
     pthread_cond_t idle;
     struct mr_loader *loader; /* NULL: closed */
+    struct mr_server *server; /* of the loader's batches; NULL: it does not serve */
     int closing;
     unsigned calls; /* in progress, which use the loader */
     struct core_device *device;

@@ -1,4 +1,5 @@
 /* millrace._core.Loader */
+#include "attached.h"
 #include "opening.h"
 #include "source.h"
 #include "stats.h"
@@ -186,6 +187,11 @@ static PyObject *loader_close(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+struct core_engine *core_loader_engine(PyObject *self)
+{
+    return ((struct loader *)self)->engine;
+}
+
 /* ---- batches ---- */
 
 /* The loader for one call; NULL: an exception. */
@@ -247,7 +253,7 @@ static int read_stream(struct loader *l, PyObject *object, struct mr_stream **ou
     return rc;
 }
 
-static int read_timeout(PyObject *object, uint64_t *out)
+int core_timeout_read(PyObject *object, uint64_t *out)
 {
     *out = UINT64_MAX;
     if (object == Py_None)
@@ -287,7 +293,7 @@ static PyObject *loader_next(PyObject *self, PyObject *args, PyObject *named)
     struct mr_stream *stream;
     uint64_t timeout_ns;
     if (!PyArg_ParseTupleAndKeywords(args, named, "|OO:next", names, &stream_object, &timeout) ||
-        read_timeout(timeout, &timeout_ns) < 0)
+        core_timeout_read(timeout, &timeout_ns) < 0)
         return NULL;
     struct mr_loader *loader = enter(self);
     if (!loader)
@@ -439,6 +445,15 @@ static PyMethodDef methods[] = {
      "bad(): of each bad sample (index, epoch, position, file, offset, reason)."},
     {"cancel", loader_cancel, METH_NOARGS, "cancel(): next() raises Cancelled from now on."},
     {"close", loader_close, METH_NOARGS, "close(): ends the threads. Tensors stay valid."},
+    {"serve", CALL(core_loader_serve), METH_VARARGS | METH_KEYWORDS,
+     "serve(address, ahead=-1, trainers=1): hands the batches out to other processes; next() must "
+     "not be called then."},
+    {"serve_wait", core_loader_serve_wait, METH_VARARGS,
+     "serve_wait(timeout=None): whether all trainers have released the last batch."},
+    {"serve_info", core_loader_serve_info, METH_NOARGS,
+     "serve_info(): (trainers, attached, dropped, batches, held, ahead, slowest, behind)."},
+    {"serve_cancel", core_loader_serve_cancel, METH_NOARGS,
+     "serve_cancel(): trainers get Cancelled."},
     {"fileno", loader_fileno, METH_NOARGS, "fileno(): readable while a batch is ready."},
     {NULL, NULL, 0, NULL}};
 

@@ -1,4 +1,5 @@
 /* The module millrace._core. */
+#include "attached.h"
 #include "field.h"
 #include "view.h"
 #include "workers.h"
@@ -47,9 +48,29 @@ static PyObject *end(PyObject *module, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* Of each sample that worker processes make: a loop in Python takes ten times as long. */
+static PyObject *all_tuples(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *items;
+    Py_ssize_t n;
+    if (!PyArg_ParseTuple(args, "On:all_tuples", &items, &n))
+        return NULL;
+    Py_ssize_t length = PyList_Check(items) ? PyList_Size(items) : -1, i = 0;
+    while (i < length) {
+        PyObject *item = PyList_GetItem(items, i);
+        if (!PyTuple_CheckExact(item) || PyTuple_Size(item) != n)
+            break;
+        i++;
+    }
+    return PyBool_FromLong(i == length);
+}
+
 static PyMethodDef functions[] = {
     {"place", place, METH_NOARGS,
      "place(): (rank, world, local rank, local world, restarts, launcher), by the environment."},
+    {"all_tuples", all_tuples, METH_VARARGS,
+     "all_tuples(items, n): whether all items of a list are plain tuples of n."},
     {"worker_run", core_worker_run, METH_VARARGS,
      "worker_run(fd, fields, fetch): makes samples in a worker process until its parent is done."},
     {"workers_end", core_workers_end, METH_NOARGS, "workers_end(): no worker is started any more."},
@@ -70,6 +91,7 @@ static int add_types(PyObject *module, struct core *core)
         add_type(module, &core_sampler_spec, "Sampler", &core->sampler) < 0 ||
         add_type(module, &core_loader_spec, "Loader", &core->loader) < 0 ||
         add_type(module, &core_batch_spec, "Batch", &core->batch) < 0 ||
+        add_type(module, &core_attached_spec, "Attached", &core->attached) < 0 ||
         add_type(module, &core_chain_spec, "Chain", &core->chain) < 0)
         return -1;
     return add_type(module, &core_field_spec, "Field", &core->field);
@@ -111,6 +133,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(core->shm_pool);
     Py_VISIT(core->shm_ring);
     Py_VISIT(core->chain);
+    Py_VISIT(core->attached);
     Py_VISIT(core->error);
     Py_VISIT(core->format_error);
     Py_VISIT(core->bad_samples);
@@ -132,6 +155,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(core->shm_pool);
     Py_CLEAR(core->shm_ring);
     Py_CLEAR(core->chain);
+    Py_CLEAR(core->attached);
     Py_CLEAR(core->error);
     Py_CLEAR(core->format_error);
     Py_CLEAR(core->bad_samples);

@@ -193,6 +193,7 @@ static int put_leaf(struct core *core, const struct mr_spec *spec, PyObject *obj
     case CORE_STR:
         return put_str(spec, object, to, dim);
     case CORE_BUFFER:
+    case CORE_NUMPY:
     case CORE_EXCHANGE:
     case CORE_DLPACK:
         return put_array(&kind, spec, object, to, dim, copies);

@@ -18,8 +18,7 @@ struct tensor {
 
 void core_field_device(const struct core_field *field, int *type, int *id)
 {
-    const struct core_engine *engine = field->lease->engine;
-    int ordinal = field->view.on_device && engine ? core_device_ordinal(engine->device) : -1;
+    int ordinal = field->view.on_device ? core_device_ordinal(field->lease->device) : -1;
     *type = ordinal < 0 ? MR_DLPACK_CPU : MR_DLPACK_CUDA;
     *id = ordinal < 0 ? 0 : ordinal;
 }
@@ -133,7 +132,7 @@ static PyObject *copied(const struct core_field *f, int versioned)
 static int hand_over(const struct core_field *f, void *native)
 {
     struct core_lease *lease = f->lease;
-    struct core_device *device = lease->engine->device;
+    struct core_device *device = lease->device;
     struct mr_stream *stream;
     int rc = core_device_stream(device, native, &stream);
     if (rc < 0)
@@ -157,7 +156,7 @@ static int order(const struct core_field *f, PyObject *stream)
     }
     int rc = 0;
     if (value == -1)
-        core_lease_use(f->lease, mr_stream_any(core_device_of(f->lease->engine->device)));
+        core_lease_use(f->lease, mr_stream_any(core_device_of(f->lease->device)));
     else
         rc = hand_over(f, (void *)(intptr_t)value);
     if (rc < 0)
@@ -230,6 +229,6 @@ PyObject *core_field_capsule(PyObject *self, PyObject *unused)
     (void)unused;
     core_field_device(f, &type, &id);
     if (type == MR_DLPACK_CUDA && !f->lease->arrived)
-        core_lease_use(f->lease, mr_stream_any(core_device_of(f->lease->engine->device)));
+        core_lease_use(f->lease, mr_stream_any(core_device_of(f->lease->device)));
     return capsule_of(f, 0, core_lease_share(f->lease), NULL);
 }

@@ -47,6 +47,18 @@ static void find_exchange(struct core_kind *kind)
     Py_XDECREF(capsule);
 }
 
+static int view_buffer(PyObject *object, struct core_view *out);
+
+static int is_numpy(PyTypeObject *type, PyObject *object)
+{
+    struct core_view view;
+    view.owner = NULL;
+    int seen = view_buffer(object, &view) == 0 && core_numpy_fits(type, object, &view);
+    core_view_end(&view);
+    PyErr_Clear();
+    return seen;
+}
+
 static void find_how(struct core_kind *kind, PyObject *object)
 {
     PyObject *type = (PyObject *)kind->type;
@@ -59,7 +71,7 @@ static void find_how(struct core_kind *kind, PyObject *object)
     else if (PyUnicode_Check(object))
         kind->how = CORE_STR;
     else if (has_buffer(object))
-        kind->how = CORE_BUFFER;
+        kind->how = is_numpy(kind->type, object) ? CORE_NUMPY : CORE_BUFFER;
     else
         find_exchange(kind);
     if (kind->how != CORE_OTHER)
@@ -259,7 +271,9 @@ int core_view_begin(const struct core_kind *kind, PyObject *object, struct core_
 {
     int rc = -1;
     out->buffer.obj = out->owner = NULL;
-    if (kind->how == CORE_BUFFER)
+    if (kind->how == CORE_NUMPY && core_numpy_view(object, out))
+        rc = 0;
+    else if (kind->how == CORE_BUFFER || kind->how == CORE_NUMPY)
         rc = view_buffer(object, out);
     else if (kind->how == CORE_EXCHANGE)
         rc = view_exchange(kind, object, out);

@@ -108,7 +108,8 @@ static const struct mr_option table[] = {
     OPT("on-host", 0, FLAG, on_host, device,
         .help = "Leave batches in page-locked host memory, for programs that copy themselves"),
     OPT("shared", 0, FLAG, shared, device,
-        .help = "Put batches in memory that trainers of mr_loader_serve() can map"),
+        .help = "Put batches in memory that other processes can map, as mr_loader_serve() "
+                "needs it, to see what that costs"),
     OPT("blocking", 0, FLAG, blocking, device,
         .help = "Make workers wait for each copy, to see what that costs"),
     OPT("streams", 0, UINT32, streams, device, .initial = "1", .min = 1, .max = MR_MAX_STREAMS,

@@ -4,7 +4,6 @@ with torch itself where $TORCH_PYTHON or this Python has it; and what programs s
 
 usage: python_ranges.py PROGRAM         exit status 0: passed; 1: not
 """
-import glob
 import os
 import pathlib
 import re
@@ -13,72 +12,9 @@ import subprocess
 import sys
 import tempfile
 
-PROGRAM = os.path.abspath(sys.argv[1])
+from python_programs import FAKE, PROGRAM, expect, has_torch, profile, pythons, write_files
+
 HOOK = os.path.join(os.path.dirname(PROGRAM), "record-python")
-
-# What the hook knows of torch, and no more.
-FAKE = {
-    "torch/__init__.py": "from . import autograd, optim\n",
-    "torch/autograd/__init__.py": """
-def backward(tensors):
-    if tensors is None:
-        raise ValueError("no tensors")
-    return tensors
-""",
-    "torch/optim/__init__.py": "from .optimizer import Optimizer\n",
-    "torch/optim/optimizer.py": """
-import functools
-
-class Optimizer:
-    def __init__(self):
-        if not getattr(self.__class__.step, "hooked", None):
-            self.__class__.step = self.profile_hook_step(self.__class__.step)
-            self.__class__.step.hooked = True
-
-    @staticmethod
-    def profile_hook_step(func):
-        @functools.wraps(func)
-        def wrapper(*args, **kwargs):
-            return func(*args, **kwargs)
-        return wrapper
-""",
-    "millrace/__init__.py": "",
-    "millrace/_iterator.py": """
-class LoaderIterator:
-    n = 2
-    def __next__(self):
-        self.n -= 1
-        if self.n < 0:
-            raise StopIteration
-        return self.n
-    def __iter__(self):
-        return self
-""",
-    "millrace/loader.py": """
-from ._iterator import LoaderIterator
-
-class DataLoader:
-    def __iter__(self):
-        return LoaderIterator()
-""",
-    "torch/utils/__init__.py": "",
-    "torch/utils/data/__init__.py": "from .dataloader import DataLoader\n",
-    "torch/utils/data/dataloader.py": """
-class _BaseDataLoaderIter:
-    def __init__(self, loader):
-        self.items = iter(loader.items)
-    def __iter__(self):
-        return self
-    def __next__(self):
-        return next(self.items)
-
-class DataLoader:
-    def __init__(self, items):
-        self.items = items
-    def __iter__(self):
-        return _BaseDataLoaderIter(self)
-""",
-}
 
 LOOP = """
 import threading
@@ -178,21 +114,6 @@ if __name__ == "__main__":
 """
 
 
-def expect(condition, what):
-    if not condition:
-        raise AssertionError(what)
-
-
-def profile(folder, command, *options, check=True, **environment):
-    """Runs a command under the profiler. Returns (its result, the recording's path)."""
-    path = os.path.join(folder, "r.sqlite")
-    done = subprocess.run([PROGRAM, "profile", "-q", "-f", "-o", path, *options, "--", *command], cwd=folder,
-                          env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if check and done.returncode != 0:
-        raise AssertionError("%s: status %d: %s%s" % (command, done.returncode, done.stdout, done.stderr))
-    return done, path
-
-
 def ranges(path):
     """The ranges of the domain python: lists of (name, start, end) by (process, thread)."""
     found = {}
@@ -214,19 +135,6 @@ def count(rows):
         expect(end is not None and end >= start, "%s was not ended" % name)
         names[name] = names.get(name, 0) + 1
     return names
-
-
-def pythons():
-    """All versions on PATH and pyenv's."""
-    found = {}
-    places = os.environ.get("PATH", "").split(":") + glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin"))
-    for place in places:
-        for path in glob.glob(os.path.join(place, "python[23].[0-9]")) + glob.glob(os.path.join(place, "python3.1[0-9]")):
-            asked = subprocess.run([path, "-c", "import sys; print(sys.version.split()[0])"], stdout=subprocess.PIPE,
-                                   stderr=subprocess.DEVNULL, text=True)
-            if asked.returncode == 0:
-                found.setdefault(asked.stdout.strip(), path)
-    return found
 
 
 def test_fake_torch(folder, python):
@@ -336,18 +244,9 @@ def test_verdict(folder, python):
     expect("data-bound: " not in told["off"], told["off"])
 
 
-def has_torch(python):
-    asked = subprocess.run([python, "-c", "import torch.utils.data, numpy"], stderr=subprocess.DEVNULL)
-    return asked.returncode == 0
-
-
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in FAKE.items():
-            path = pathlib.Path(folder, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        pathlib.Path(folder, "loop.py").write_text(LOOP)
+        write_files(folder, {**FAKE, "loop.py": LOOP})
         test_environment(folder)
         if "MILLRACE_CUPTI" in os.environ:
             test_verdict(folder, sys.executable)

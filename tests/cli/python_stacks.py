@@ -14,9 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from python_ranges import FAKE, expect, has_torch, profile, pythons
-
-PROGRAM = os.path.abspath(sys.argv[1])
+from python_programs import FAKE, PROGRAM, expect, has_torch, profile, pythons, write_files
 
 # Threads that wait, burn and end at once; a child by fork and one by exec; a signal that must wake the main thread.
 THREADS = """
@@ -284,10 +282,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         files = {**FAKE, "threads.py": THREADS, "several.py": SEVERAL, "dataset.py": DATASET, "starved.py": STARVED,
                  "torch/utils/data/_utils/__init__.py": "", "torch/utils/data/_utils/fetch.py": FETCH}
-        for name, text in files.items():
-            path = pathlib.Path(folder, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        write_files(folder, files)
         test_off(folder, sys.executable)
         test_windows(folder, sys.executable)
         if "MILLRACE_CUPTI" in os.environ:

@@ -47,6 +47,46 @@ def test_dtypes(dtype: str):
         assert array.dtype == NUMPY[dtype] and (array == np.stack(items)).all()
 
 
+class Named(np.ndarray):
+    """A type of its own, which only the buffer protocol reads."""
+
+
+def test_arrays_of_all_forms():
+    """numpy's arrays are read without a buffer: whatever their strides, flags and type."""
+    base = np.arange(96, dtype=np.int32).reshape(4, 24)
+    frozen = base[1].reshape(4, 6).copy()
+    frozen.flags.writeable = False
+    odd = np.frombuffer(bytes(1) + base[3].tobytes(), np.uint8)[1:].view(np.int32).reshape(4, 6)
+    items = [
+        base[0].reshape(4, 6),
+        base[:, ::4],
+        base[::-1, 23:5:-3],
+        np.asfortranarray(base[1].reshape(4, 6)),
+        frozen,
+        odd,
+        np.broadcast_to(base[2, :6], (4, 6)),
+        base[2].reshape(4, 6).view(Named),
+    ]
+    (field,) = one_field(list(items), "i32", (4, 6))
+    assert (np.asarray(field) == np.stack(items)).all()
+
+
+@pytest.mark.parametrize(
+    "array, found",
+    [
+        (np.zeros(3, ">i4"), "byte order"),
+        (np.zeros(3, "M8[s]"), "dtype 'M'"),
+        (np.zeros(3, object), "elements of format 'O'"),
+        (np.zeros((3,) * 9, np.uint8), "9 dimensions"),
+        (np.zeros(4, np.int32), r"i32\[4\], expected v i32"),
+        (np.zeros(3, np.int64), r"i64\[3\], expected v i32"),
+    ],
+)
+def test_arrays_that_do_not_fit(array: np.ndarray, found: str):
+    with pytest.raises(ValueError, match=found):
+        one_field([np.zeros(3, np.int32), array], "i32", (3,))
+
+
 @pytest.mark.parametrize("dtype", NUMPY)
 def test_scalars_of_numpy(dtype: str):
     items = [NUMPY[dtype](i % 2) for i in range(10)]

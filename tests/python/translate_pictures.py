@@ -87,4 +87,6 @@ def compare(
     images, labels = read_all(native, len(dataset))
     want_images, want_labels = want_all(dataset)
     assert torch.equal(labels, want_labels) and labels.dtype == want_labels.dtype
-    return difference(images, want_images)
+    found = difference(images, want_images)
+    assert found[0] == 0 or native.differences, "explain() says nothing of a difference"
+    return found

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define JOB_NS    100000u   /* a job is to take so long: waking takes some microseconds */
+#define JOB_NS    400000u   /* a job is to take so long: handing one over takes some 10 us */
 #define WAIT_NS   100000000 /* then a look whether there are workers left */
 #define SMOOTHING 8
 
