@@ -11,7 +11,7 @@
 #define UNEXPLAINED 0.1 /* of the idle time: more, and nothing is said of its cause */
 
 static const struct mr_rule *const families[] = {mr_rules_data, mr_rules_copy, mr_rules_host,
-                                                 mr_rules_compute};
+                                                 mr_rules_compute, mr_rules_path};
 
 struct mr_advice {
     char summary[2048];
@@ -29,12 +29,12 @@ void mr_advice_opts_fill(struct mr_advice_opts *opts, size_t size)
 
 /* ---- the summary ---- */
 
-/* Findings are sorted: the first that was found is the first to mend. */
+/* Findings are sorted: the first that was found is the first to fix, unless it saves nothing. */
 static const struct mr_finding *largest(const struct mr_advice *advice)
 {
     for (uint32_t i = 0; i < advice->n; i++) {
         const struct mr_finding *f = &advice->finding[i];
-        if (f->verdict == MR_FOUND)
+        if (f->verdict == MR_FOUND && f->saving_ms > 0)
             return f;
     }
     return NULL;

@@ -4,7 +4,8 @@
  *
  * A rule's saving is that of fixing this fault alone. No two rules count the same time: each counts
  * idle time of its own class (recording/idle.h), or of its own calls (claims.c), and exposed time
- * of its own copies.
+ * of its own copies. Rules that explain (rules_path.c) save nothing themselves: what they find is
+ * sorted below the others.
  */
 #ifndef MR_ADVICE_RULES_H
 #define MR_ADVICE_RULES_H
@@ -76,7 +77,8 @@ struct mr_rule {
     int (*judge)(const struct mr_case *c, struct mr_judgement *out);
 };
 /* Each family's rules, ended by one without a name. */
-extern const struct mr_rule mr_rules_copy[], mr_rules_host[], mr_rules_data[], mr_rules_compute[];
+extern const struct mr_rule mr_rules_copy[], mr_rules_host[], mr_rules_data[], mr_rules_compute[],
+    mr_rules_path[];
 
 /* Is shown the case that was judged while it is there; returns 0 or an error. */
 struct mr_case_viewer {

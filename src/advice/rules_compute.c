@@ -1,5 +1,6 @@
 /* Rules about the device's own work: launches, tensor cores, several processes. */
 #include "advice/rules.h"
+#include "recording/queue.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -42,6 +43,34 @@ static int kernels_table(const struct mr_case *c, const uint64_t *ns, const uint
     return mr_table_finish(table, out);
 }
 
+/* " The queue was empty 93% of the time ...", or "". */
+static int tell_queue(const struct mr_case *c, char *out, size_t cap)
+{
+    struct mr_streams streams;
+    struct mr_intervals waiting = {0};
+    struct mr_queue *queues = NULL;
+    uint64_t n = 0, n_empty = 0;
+    out[0] = 0;
+    int rc = mr_streams_make(c->look, &streams);
+    if (rc)
+        return rc;
+    rc = mr_queues_find(c->look, &streams, &queues, &waiting);
+    for (uint32_t s = 0; !rc && s < streams.n; s++) {
+        n += queues[s].n;
+        n_empty += queues[s].n_empty;
+    }
+    if (n > 0)
+        snprintf(out, cap,
+                 " The queue was empty %.0f%% of the time; %.0f%% of the launches found their "
+                 "stream empty.",
+                 100 - mr_case_percent(c, (double)mr_intervals_measure(&waiting)),
+                 100 * (double)n_empty / (double)n);
+    free(queues);
+    mr_intervals_free(&waiting);
+    mr_streams_free(&streams);
+    return rc;
+}
+
 static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
 {
     const struct mr_look *look = c->look;
@@ -76,14 +105,16 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
                                        : "the calls that launched the kernels were not recorded");
     }
     double each = (double)n / (double)steps;
+    char queue[160];
+    int rc = tell_queue(c, queue, sizeof queue);
     snprintf(out->title, sizeof out->title, "the device waits for launches: %.0f gaps%s", each,
              mr_case_per(c));
     snprintf(out->why, sizeof out->why,
              "%" PRIu64 " gaps, of any length, in which the thread was launching, or in its own "
              "code between two launches of a burst, or the device took its time after a launch: "
-             "%.3f ms%s beyond 1 us each, which a graph leaves. Needs at least %d gaps a step and "
-             "%.0f%% of the time.",
-             n, mr_case_ms(c, ns), mr_case_per(c), LAUNCH_GAPS, 100 * LAUNCH_SHARE);
+             "%.3f ms%s beyond 1 us each, which a graph leaves.%s Needs at least %d gaps a step "
+             "and %.0f%% of the time.",
+             n, mr_case_ms(c, ns), mr_case_per(c), queue, LAUNCH_GAPS, 100 * LAUNCH_SHARE);
     snprintf(out->advice, sizeof out->advice,
              "Launch less often: CUDA graphs (torch.cuda.graph, "
              "torch.compile(mode=\"reduce-overhead\"), "
@@ -92,7 +123,8 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
     mr_judge_saving(c, out, ns, 0.7);
     if (each < LAUNCH_GAPS || ns < LAUNCH_SHARE * (double)look->wall_ns)
         out->verdict = MR_FINE;
-    int rc = out->verdict == MR_FOUND ? kernels_table(c, sum, count, &out->evidence) : 0;
+    if (!rc && out->verdict == MR_FOUND)
+        rc = kernels_table(c, sum, count, &out->evidence);
     free(sum);
     return rc;
 }

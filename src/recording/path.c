@@ -435,6 +435,28 @@ end:
     return rc;
 }
 
+/* How long the device has yet to do at a time, of what it was given by then. */
+static uint64_t backlog_ns(const struct mr_look *look, uint64_t time_ns)
+{
+    const struct mr_recording *rec = look->rec;
+    uint64_t end_ns = time_ns;
+    for (uint64_t i = 0; i < look->n_ops; i++) {
+        const struct mr_rec_op *op = &rec->ops[look->ops[i]];
+        if (op->end_ns > end_ns && op->api < rec->n_apis && rec->apis[op->api].start_ns < time_ns)
+            end_ns = op->end_ns;
+    }
+    return end_ns - time_ns;
+}
+
+uint64_t mr_path_behind_ns(const struct mr_look *look)
+{
+    if (look->in.n == 0)
+        return 0;
+    uint64_t before = backlog_ns(look, look->in.at[0].start_ns),
+             after = backlog_ns(look, look->in.at[look->in.n - 1].end_ns);
+    return after > before ? after - before : 0;
+}
+
 void mr_path_free(struct mr_path *path)
 {
     free(path->at);

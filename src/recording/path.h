@@ -50,6 +50,10 @@ struct mr_path {
 int mr_path_find(const struct mr_look *look, const struct mr_data_waits *data, struct mr_path *out);
 void mr_path_free(struct mr_path *path);
 
+/* By how much more the device is behind its launches at the end than at the start: then the steps
+ * are as long as the host takes, and the path does not show the device's pace. */
+uint64_t mr_path_behind_ns(const struct mr_look *look);
+
 /* The time of each class in [from_ns, to_ns), added to ns. */
 void mr_path_add_up(const struct mr_path *path, uint64_t from_ns, uint64_t to_ns,
                     uint64_t ns[MR_N_PATH]);

@@ -202,6 +202,9 @@ static void add_note(struct report *report, const struct mr_look *look, const st
                       look->n_steps, look->n_warm ? " after warming up" : "", look->steps.how,
                       100 * (double)mr_intervals_measure(&look->busy) / (double)wall,
                       100 * (double)(ns[MR_PATH_COMPUTE] + ns[MR_PATH_COPY]) / (double)wall);
+    if (mr_path_behind_ns(look) > look->wall_ns / 10)
+        mr_table_add_note(report->table, "the device falls behind its launches: the steps are as "
+                                         "long as the host takes");
     if (!look->has_calls)
         mr_table_add_note(report->table, "no calls of this process were recorded: only the order "
                                          "of the device's work is known");
