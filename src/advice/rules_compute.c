@@ -133,6 +133,7 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
 
 #define TENSOR_SHARE   0.05 /* of compute time */
 #define TENSOR_SPEEDUP 2    /* assumed at least */
+#define TENSOR_UNUSED  1    /* percent of kernel time by counters: below it names are right */
 
 static bool has_any(const char *name, const char *const *parts, size_t n)
 {
@@ -161,6 +162,19 @@ static bool misses_tensor_cores(const char *name)
     if (has_any(name, without, MR_COUNT(without)))
         return true;
     return !has_any(name, with, MR_COUNT(with)) && !strcasestr(name, "xmma");
+}
+
+/* "the tensor pipe was active ...", or that this was not recorded. [out] active: percent of kernel
+ * time; as it was where not recorded. */
+static int tell_active(const struct mr_case *c, double *active, char *out, size_t cap)
+{
+    int rc = mr_case_tensor_active(c, active);
+    if (rc > 0)
+        snprintf(out, cap, "By counters the tensor pipe was active %.1f%% of kernel time.",
+                 *active);
+    else
+        snprintf(out, cap, "Counters of the tensor pipe were not recorded (--gpu-metrics).");
+    return rc < 0 ? rc : 0;
 }
 
 static int judge_tensor(const struct mr_case *c, struct mr_judgement *out)
@@ -195,7 +209,9 @@ static int judge_tensor(const struct mr_case *c, struct mr_judgement *out)
         sum += op->end_ns - op->start_ns;
     }
     if (!rc) {
-        double share = all ? (double)sum / (double)all : 0;
+        double share = all ? (double)sum / (double)all : 0, active = 100;
+        char counters[100];
+        rc = tell_active(c, &active, counters, sizeof counters);
         snprintf(out->title, sizeof out->title,
                  "by their names, %.0f%% of kernel time multiplies matrices without tensor cores",
                  100 * share);
@@ -203,17 +219,19 @@ static int judge_tensor(const struct mr_case *c, struct mr_judgement *out)
                  "kernels named as matrix products or convolutions, without a mark of tensor "
                  "cores (s16816, hmma, tensorop, ...): %.3f ms%s. Counted: that x (1 - 1/%d), "
                  "because tensor cores are at least twice as fast; needs %.0f%% of kernel time "
-                 "or more. Names are only a hint.",
-                 mr_case_ms(c, (double)sum), mr_case_per(c), TENSOR_SPEEDUP, 100 * TENSOR_SHARE);
+                 "or more. Names are only a hint. %s",
+                 mr_case_ms(c, (double)sum), mr_case_per(c), TENSOR_SPEEDUP, 100 * TENSOR_SHARE,
+                 counters);
         snprintf(out->advice, sizeof out->advice,
                  "Allow TF32 (torch.set_float32_matmul_precision(\"high\")) or train in bfloat16 "
                  "(torch.autocast); "
                  "sizes that are multiples of "
                  "8, channels_last for convolutions.");
-        mr_judge_saving(c, out, (double)sum * (1 - 1.0 / TENSOR_SPEEDUP), 0.4);
+        mr_judge_saving(c, out, (double)sum * (1 - 1.0 / TENSOR_SPEEDUP),
+                        active < TENSOR_UNUSED ? 0.8 : 0.4);
         if (share < TENSOR_SHARE)
             out->verdict = MR_FINE;
-        if (out->verdict == MR_FOUND)
+        if (!rc && out->verdict == MR_FOUND)
             rc = kernels_table(c, ns, count, &out->evidence);
     }
     free(ns);

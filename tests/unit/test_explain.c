@@ -49,6 +49,27 @@ static enum mr_verdict verdict(struct mr_recording *rec, const char *rule, const
     return is;
 }
 
+/* What a rule that is found is sure of, in percent of what the steps allow. Closes the recording. */
+static int saves(struct mr_recording *rec, const char *rule, const char *says)
+{
+    struct mr_advice *advice = NULL;
+    int sure = -1;
+    assert_int_equal(mr_analyze(rec, NULL, &advice), 0);
+    for (uint32_t i = 0; i < mr_advice_count(advice); i++) {
+        const struct mr_finding *f = mr_advice_get(advice, i);
+        if (strcmp(f->rule, rule) != 0)
+            continue;
+        if (!strstr(f->why, says))
+            fail_msg("%s: not \"%s\" but: %s", rule, says, f->why);
+        assert_int_equal(f->verdict, MR_FOUND);
+        sure = (int)(100 * f->confidence / 0.95 + 0.5); /* of steps with a known name */
+    }
+    mr_advice_destroy(advice);
+    mr_recording_close(rec);
+    unlink(PATH);
+    return sure;
+}
+
 static void launch(struct make *m, uint64_t call, uint32_t stream, uint64_t start, uint64_t end)
 {
     make_kernel_of(m, make_call(m, "cudaLaunchKernel_v7000", call, call + 3000), stream, "k", start,
@@ -188,6 +209,40 @@ static void copies_in_line(void **state)
     assert_int_equal(verdict(two_copies(true, false, MR_COPY_D2H), rule, "0 of 78"), MR_FINE);
 }
 
+/* ---- tensor_cores, by counters ---- */
+
+/* Steps of 1 ms with 500 us of a matrix product whose name tells of no tensor cores. percent: of
+ * the tensor pipe, in samples while it runs; -1: none are recorded. */
+static struct mr_recording *with_counters(int percent, const char *metric)
+{
+    struct make m;
+    begin(&m);
+    for (uint64_t at = 1000000; at < 31000000; at += 1000000) {
+        make_range(&m, "step", at, at + 1000000);
+        make_kernel_of(&m, make_call(&m, "cudaLaunchKernel_v7000", at, at + 3000), 7,
+                       "ampere_sgemm_128x64_nn", at + 100000, at + 600000);
+        for (uint64_t i = 0; i < 10 && percent >= 0; i++) {
+            bool runs = i >= 1 && i < 6;
+            make_metric(&m, metric, 0, at + i * 100000, runs ? (uint64_t)percent : 0);
+            make_metric(&m, "SMs Active [Throughput %]", 0, at + i * 100000, runs ? 90 : 0);
+        }
+    }
+    return finish(&m);
+}
+
+static void tensor_counters(void **state)
+{
+    static const char *const rule = "tensor_cores", *const name = "Tensor Active [Throughput %]";
+    (void)state;
+    assert_int_equal(saves(with_counters(-1, name), rule, "were not recorded"), 40);
+    assert_int_equal(saves(with_counters(0, name), rule, "active 0.0% of kernel time"), 80);
+    assert_int_equal(saves(with_counters(30, name), rule, "active 30.0% of kernel time"), 40);
+    assert_int_equal(saves(with_counters(30, "Tensor Active / FP16 Active [Throughput %]"), rule,
+                           "active 30.0% of kernel time"),
+                     40);
+    assert_int_equal(saves(with_counters(30, "SM Issue [Throughput %]"), rule, "not recorded"), 40);
+}
+
 /* ---- queues ---- */
 
 static struct mr_queue queue_of(struct mr_recording *rec, uint32_t number, uint64_t *out_waiting)
@@ -272,10 +327,15 @@ static void launches_tell_the_queue(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(off_the_path),  cmocka_unit_test(device_falls_behind),
-        cmocka_unit_test(stretches),     cmocka_unit_test(uneven_steps),
-        cmocka_unit_test(pause_between), cmocka_unit_test(copies_in_line),
-        cmocka_unit_test(depths),        cmocka_unit_test(launches_tell_the_queue),
+        cmocka_unit_test(off_the_path),
+        cmocka_unit_test(device_falls_behind),
+        cmocka_unit_test(stretches),
+        cmocka_unit_test(uneven_steps),
+        cmocka_unit_test(pause_between),
+        cmocka_unit_test(copies_in_line),
+        cmocka_unit_test(tensor_counters),
+        cmocka_unit_test(depths),
+        cmocka_unit_test(launches_tell_the_queue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
