@@ -12,6 +12,7 @@
 
 #include "recording/idle.h"
 #include "recording/overlap.h"
+#include "recording/path.h"
 #include "recording/stacks.h"
 
 #define MR_DATA_BOUND 10   /* percent of the time: waiting for data is the headline */
@@ -39,6 +40,7 @@ struct mr_case {
     const struct mr_look *look;
     const struct mr_advice_opts *opts;
     struct mr_kernel_streams streams;
+    struct mr_streams by_stream;
     struct mr_data_waits data; /* the driving thread waits for data */
     struct mr_idle idle;       /* all idle time by class */
     uint64_t idle_ns[MR_N_IDLE];

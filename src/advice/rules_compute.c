@@ -46,16 +46,12 @@ static int kernels_table(const struct mr_case *c, const uint64_t *ns, const uint
 /* " The queue was empty 93% of the time ...", or "". */
 static int tell_queue(const struct mr_case *c, char *out, size_t cap)
 {
-    struct mr_streams streams;
     struct mr_intervals waiting = {0};
     struct mr_queue *queues = NULL;
     uint64_t n = 0, n_empty = 0;
     out[0] = 0;
-    int rc = mr_streams_make(c->look, &streams);
-    if (rc)
-        return rc;
-    rc = mr_queues_find(c->look, &streams, &queues, &waiting);
-    for (uint32_t s = 0; !rc && s < streams.n; s++) {
+    int rc = mr_queues_find(c->look, &c->by_stream, &queues, &waiting);
+    for (uint32_t s = 0; !rc && s < c->by_stream.n; s++) {
         n += queues[s].n;
         n_empty += queues[s].n_empty;
     }
@@ -67,7 +63,6 @@ static int tell_queue(const struct mr_case *c, char *out, size_t cap)
                  100 * (double)n_empty / (double)n);
     free(queues);
     mr_intervals_free(&waiting);
-    mr_streams_free(&streams);
     return rc;
 }
 
@@ -105,8 +100,9 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
                                        : "the calls that launched the kernels were not recorded");
     }
     double each = (double)n / (double)steps;
-    char queue[160];
-    int rc = tell_queue(c, queue, sizeof queue);
+    char queue[160] = "";
+    bool enough = each >= LAUNCH_GAPS && ns >= LAUNCH_SHARE * (double)look->wall_ns;
+    int rc = enough ? tell_queue(c, queue, sizeof queue) : 0;
     snprintf(out->title, sizeof out->title, "the device waits for launches: %.0f gaps%s", each,
              mr_case_per(c));
     snprintf(out->why, sizeof out->why,
@@ -121,7 +117,7 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
              "cudaStreamBeginCapture), fused "
              "optimizers (fused=True), larger batches.");
     mr_judge_saving(c, out, ns, 0.7);
-    if (each < LAUNCH_GAPS || ns < LAUNCH_SHARE * (double)look->wall_ns)
+    if (!enough)
         out->verdict = MR_FINE;
     if (!rc && out->verdict == MR_FOUND)
         rc = kernels_table(c, sum, count, &out->evidence);

@@ -22,27 +22,14 @@ static void explain(struct mr_judgement *out, double confidence)
 #define OFF_PATH 0.1 /* of the time, in which the device is busy off the path */
 #define BEHIND   0.1 /* of the time, by which the device falls behind its launches */
 
-static bool is_work(const struct mr_path_piece *p)
-{
-    return p->op != MR_NONE && p->class != MR_IDLE_LAUNCH;
-}
+#define KEPT     (2 * MR_EVIDENCE)
 
-/* Of the steps: the path's classes, and of it the device's work. */
-static uint64_t add_path(const struct mr_case *c, const struct mr_path *path,
-                         uint64_t ns[MR_N_PATH])
-{
-    const struct mr_intervals *in = &c->look->in;
-    uint64_t work = 0;
-    for (size_t i = 0; i < in->n; i++) {
-        mr_path_add_up(path, in->at[i].start_ns, in->at[i].end_ns, ns);
-        for (uint64_t k = mr_path_at(path, in->at[i].start_ns);
-             k < path->n && path->at[k].start_ns < in->at[i].end_ns; k++)
-            if (is_work(&path->at[k]))
-                work += MR_MIN(path->at[k].end_ns, in->at[i].end_ns) -
-                        MR_MAX(path->at[k].start_ns, in->at[i].start_ns);
-    }
-    return work;
-}
+struct found {
+    const struct mr_case *c;
+    uint64_t ns[MR_N_PATH], work_ns; /* in the steps; of it the device's work */
+    struct mr_path_piece longest[KEPT];
+    uint32_t n;
+};
 
 static int by_length(const void *a, const void *b)
 {
@@ -53,8 +40,26 @@ static int by_length(const void *a, const void *b)
     return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
-/* The longest pieces in the steps. Sorts the path. */
-static int pieces_table(const struct mr_case *c, struct mr_path *path, struct mr_table **out)
+/* Keeps twice as many as are shown, and sorts when these are full. */
+static int add_piece(void *user, const struct mr_path_piece *p)
+{
+    struct found *f = user;
+    uint64_t ns = mr_intervals_within(&f->c->look->in, p->start_ns, p->end_ns);
+    f->ns[p->class] += ns;
+    if (p->op != MR_NONE && p->class != MR_IDLE_LAUNCH)
+        f->work_ns += ns;
+    if (ns < p->end_ns - p->start_ns)
+        return 0;
+    f->longest[f->n++] = *p;
+    if (f->n == KEPT) {
+        qsort(f->longest, f->n, sizeof *f->longest, by_length);
+        f->n = MR_EVIDENCE;
+    }
+    return 0;
+}
+
+/* The longest pieces in the steps. */
+static int pieces_table(struct found *f, struct mr_table **out)
 {
     static const struct mr_column columns[] = {{"Start", MR_UNIT_NS, MR_CELL_INT},
                                                {"Duration", MR_UNIT_NS, MR_CELL_INT},
@@ -62,20 +67,15 @@ static int pieces_table(const struct mr_case *c, struct mr_path *path, struct mr
                                                {"Class", MR_UNIT_NONE, MR_CELL_TEXT}};
     struct mr_table *table = mr_table_create("critical path", columns, MR_COUNT(columns));
     char name[128];
-    uint64_t n = 0;
     if (!table)
         return mr_error_nomem("evidence", sizeof columns);
-    for (uint64_t i = 0; i < path->n; i++)
-        if (mr_case_in(c, path->at[i].start_ns))
-            path->at[n++] = path->at[i];
-    if (n > 1)
-        qsort(path->at, n, sizeof *path->at, by_length);
-    for (uint64_t i = 0; i < n && i < MR_EVIDENCE; i++) {
-        const struct mr_path_piece *p = &path->at[i];
+    qsort(f->longest, f->n, sizeof *f->longest, by_length);
+    for (uint32_t i = 0; i < f->n && i < MR_EVIDENCE; i++) {
+        const struct mr_path_piece *p = &f->longest[i];
         mr_table_row(table);
         mr_table_int(table, (int64_t)p->start_ns);
         mr_table_int(table, (int64_t)(p->end_ns - p->start_ns));
-        mr_table_text(table, mr_path_name(c->look->rec, p, name, sizeof name));
+        mr_table_text(table, mr_path_name(f->c->look->rec, p, name, sizeof name));
         mr_table_text(table, mr_path_text(p->class));
     }
     return mr_table_finish(table, out);
@@ -108,9 +108,9 @@ static int name_classes(const struct mr_case *c, const uint64_t all[MR_N_PATH], 
 static int judge_path(const struct mr_case *c, struct mr_judgement *out)
 {
     const struct mr_look *look = c->look;
-    struct mr_path path;
-    uint64_t ns[MR_N_PATH] = {0};
+    struct found f = {.c = c};
     char classes[300];
+    double busy = (double)mr_intervals_measure(&look->busy);
     if (look->place.n_kernels == 0)
         return mr_cannot_tell(out, "no kernels were recorded");
     if (!look->has_calls)
@@ -120,17 +120,22 @@ static int judge_path(const struct mr_case *c, struct mr_judgement *out)
         return mr_cannot_tell(out, "the clocks of host and device do not fit");
     if (look->n_steps == 0)
         return mr_cannot_tell(out, "no steps were found");
+    if ((double)look->wall_ns - busy < OFF_PATH * (double)look->wall_ns)
+        return mr_fine(out,
+                       "the device is busy %.0f%% of the time: whatever the path is, no more than "
+                       "the rest can be gained without less work on it",
+                       mr_case_percent(c, busy));
     if ((double)mr_path_behind_ns(look) > BEHIND * (double)look->wall_ns)
         return mr_cannot_tell(
             out,
             "the device falls behind its launches by %.1f ms in these steps: they "
             "are as long as the host takes, not the device; record more of them",
             (double)mr_path_behind_ns(look) / 1e6);
-    int rc = mr_path_find(look, &c->data, &path);
+    int rc = mr_path_walk(look, &c->by_stream, &c->data, add_piece, &f);
     if (rc)
         return rc;
-    double busy = (double)mr_intervals_measure(&look->busy), work = (double)add_path(c, &path, ns);
-    int first = name_classes(c, ns, classes, sizeof classes);
+    double work = (double)f.work_ns;
+    int first = name_classes(c, f.ns, classes, sizeof classes);
     snprintf(out->why, sizeof out->why,
              "the device is busy %.3f ms%s, of it %.3f ms on the critical path, the chain of work "
              "and waits that decides when the step ends: %s. Work off the path is done in time: "
@@ -150,11 +155,10 @@ static int judge_path(const struct mr_case *c, struct mr_judgement *out)
                  "each step.",
                  mr_path_text(first), most);
         explain(out, 0.7);
-        rc = pieces_table(c, &path, &out->evidence);
+        rc = pieces_table(&f, &out->evidence);
     } else {
         out->verdict = MR_FINE;
     }
-    mr_path_free(&path);
     return rc;
 }
 
@@ -435,26 +439,26 @@ struct line {   /* copies of one direction that wait behind those of other strea
 };
 
 /* From when on the copy could have begun: given to the device, and the one before it done. */
-static uint64_t ready_ns(const struct mr_case *c, const struct mr_streams *streams, uint32_t i)
+static uint64_t ready_ns(const struct mr_case *c, uint32_t i)
 {
     const struct mr_recording *rec = c->look->rec;
     const struct mr_rec_op *op = &rec->ops[c->look->ops[i]];
-    uint32_t before = mr_streams_before(streams, i);
+    uint32_t before = c->by_stream.before[i];
     uint64_t free_ns = before == MR_NONE ? 0 : rec->ops[c->look->ops[before]].end_ns;
     uint64_t given = op->api < rec->n_apis ? rec->apis[op->api].end_ns : op->start_ns;
     return MR_MAX(given, free_ns);
 }
 
 /* Adds what look->ops[i] waits while copies of its direction on other streams run. */
-static int add_wait(const struct mr_case *c, const struct mr_streams *streams, const uint32_t *list,
-                    uint64_t k, struct line *line)
+static int add_wait(const struct mr_case *c, const uint32_t *list, uint64_t k, struct line *line)
 {
     const struct mr_rec_op *op = &c->look->rec->ops[c->look->ops[list[k]]];
-    uint64_t ready = ready_ns(c, streams, list[k]), waits = 0;
+    const uint32_t *of = c->by_stream.of;
+    uint64_t ready = ready_ns(c, list[k]), waits = 0;
     for (uint64_t j = k; j > 0 && k - j < LOOK_BACK; j--) {
         const struct mr_rec_op *other = &c->look->rec->ops[c->look->ops[list[j - 1]]];
         uint64_t from = MR_MAX(ready, other->start_ns), to = MR_MIN(op->start_ns, other->end_ns);
-        if (streams->of[list[j - 1]] == streams->of[list[k]] || to <= from)
+        if (of[list[j - 1]] == of[list[k]] || to <= from)
             continue;
         mr_intervals_add(&line->waits, from, to);
         waits += to - from;
@@ -464,8 +468,7 @@ static int add_wait(const struct mr_case *c, const struct mr_streams *streams, c
     return line->waits.lost ? mr_error_nomem("copies", line->n * sizeof *list) : 0;
 }
 
-static int find_line(const struct mr_case *c, const struct mr_streams *streams, uint8_t way,
-                     uint32_t *list, struct line *line)
+static int find_line(const struct mr_case *c, uint8_t way, uint32_t *list, struct line *line)
 {
     int rc = 0;
     uint64_t n = 0;
@@ -475,7 +478,7 @@ static int find_line(const struct mr_case *c, const struct mr_streams *streams, 
             list[n++] = (uint32_t)i;
     }
     for (uint64_t k = 0; !rc && k < n; k++)
-        rc = add_wait(c, streams, list, k, line);
+        rc = add_wait(c, list, k, line);
     line->n += n;
     return rc;
 }
@@ -523,24 +526,20 @@ static int judge_line(const struct mr_case *c, struct line *line, struct mr_judg
 static int judge_same_direction(const struct mr_case *c, struct mr_judgement *out)
 {
     static const uint8_t ways[] = {MR_COPY_H2D, MR_COPY_D2H};
-    struct mr_streams streams;
     struct line line = {0};
     if (!c->look->has_calls)
         return mr_cannot_tell(out, "no CUDA calls of this process were recorded");
-    int rc = mr_streams_make(c->look, &streams);
-    if (rc)
-        return rc;
+    if (c->by_stream.n < 2)
+        return mr_fine(out, "all work is on one stream");
     uint32_t *list = malloc((c->look->n_ops + 1) * sizeof *list);
     line.late.at = malloc((c->look->n_ops + 1) * sizeof *line.late.at);
-    if (!list || !line.late.at)
-        rc = mr_error_nomem("copies", c->look->n_ops * sizeof *list);
+    int rc = list && line.late.at ? 0 : mr_error_nomem("copies", c->look->n_ops * sizeof *list);
     for (size_t i = 0; !rc && i < MR_COUNT(ways); i++)
-        rc = find_line(c, &streams, ways[i], list, &line);
+        rc = find_line(c, ways[i], list, &line);
     rc = rc ? rc : judge_line(c, &line, out);
     free(list);
     free(line.late.at);
     mr_intervals_free(&line.waits);
-    mr_streams_free(&streams);
     return rc;
 }
 

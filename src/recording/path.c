@@ -10,13 +10,21 @@
 #define NEAR      16     /* calls of the system between two of the device's API */
 #define MOST_IDLE 4096   /* moves without progress: only broken times need so many */
 
+/* Where in a thread's log, which is read backwards. */
+struct cursor {
+    uint64_t doing, scope; /* the first that ends at t or later */
+};
+
 struct walk {
     const struct mr_look *look;
     const struct mr_data_waits *data;
-    struct mr_path *out;
-    struct mr_streams streams;
-    uint64_t *burst_ns; /* of look->logs */
-    signed char *comm;  /* of strings: -1 no, 1 yes, 0 not known yet */
+    const struct mr_streams *streams;
+    int (*visit)(void *user, const struct mr_path_piece *piece);
+    void *user;
+    struct mr_path_piece last; /* not yet shown: what is alike joins it */
+    struct cursor *cursors;    /* of look->logs */
+    uint64_t *burst_ns;        /* of look->logs */
+    signed char *comm;         /* of strings: -1 no, 1 yes, 0 not known yet */
     uint64_t t, from_ns;
     uint32_t log; /* of look->logs; n_logs: of a thread that is not known */
     uint32_t op;  /* of look->ops: its work up to t; MR_NONE: on the thread */
@@ -51,25 +59,28 @@ const char *mr_path_name(const struct mr_recording *rec, const struct mr_path_pi
 
 /* ---- pieces, the last one first ---- */
 
+static int show(struct walk *w)
+{
+    return w->last.end_ns > w->last.start_ns ? w->visit(w->user, &w->last) : 0;
+}
+
 /* What is before t becomes the piece [start_ns, t). */
 static int put(struct walk *w, uint64_t start_ns, int class, uint32_t op, uint32_t name)
 {
-    struct mr_path *out = w->out;
-    struct mr_path_piece *last = out->n > 0 ? &out->at[out->n - 1] : NULL;
+    struct mr_path_piece *last = &w->last;
     start_ns = MR_MAX(start_ns, w->from_ns);
     if (start_ns >= w->t)
         return 0;
     uint64_t end_ns = w->t;
     w->t = start_ns;
-    if (last && op == MR_NONE && last->op == MR_NONE && last->class == class &&
-        last->name == name && name == 0) {
+    if (last->end_ns > last->start_ns && op == MR_NONE && last->op == MR_NONE &&
+        last->class == class && last->name == name && name == 0) {
         last->start_ns = start_ns;
         return 0;
     }
-    if (mr_grow("a path", &out->at, &out->capacity, out->n + 1, sizeof *out->at) < 0)
-        return -ENOMEM;
-    out->at[out->n++] = (struct mr_path_piece){start_ns, end_ns, op, name, (uint8_t) class};
-    return 0;
+    int rc = show(w);
+    *last = (struct mr_path_piece){start_ns, end_ns, op, name, (uint8_t) class};
+    return rc;
 }
 
 static bool communicates(struct walk *w, uint32_t string)
@@ -109,15 +120,15 @@ static uint64_t given_ns(const struct walk *w, const struct mr_rec_op *op, uint3
 /* What the operation waited for until t, when it began. */
 static int before_start(struct walk *w, uint32_t i)
 {
-    uint32_t log = 0, before = mr_streams_before(&w->streams, i), stream = w->streams.of[i];
+    uint32_t log = 0, before = w->streams->before[i], stream = w->streams->of[i];
     uint64_t given = given_ns(w, op_at(w, i), &log);
     uint64_t free_ns = before == MR_NONE ? 0 : MR_MIN(op_at(w, before)->end_ns, w->t);
     uint64_t ready = MR_MAX(given, free_ns);
     if (w->t > ready + START_NS) {
-        uint32_t other = mr_streams_ended(w->look, &w->streams, MR_NONE, stream,
+        uint32_t other = mr_streams_ended(w->look, w->streams, MR_NONE, stream,
                                           MR_MAX(ready, w->t - START_NS - 1), w->t);
         if (ready == 0 && other == MR_NONE)
-            other = mr_streams_ended(w->look, &w->streams, MR_NONE, MR_NONE, 0, w->t);
+            other = mr_streams_ended(w->look, w->streams, MR_NONE, MR_NONE, 0, w->t);
         if (other != MR_NONE) {
             before = other;
             given = 0;
@@ -185,8 +196,8 @@ static uint32_t synced_stream(const struct walk *w, const struct mr_rec_api *api
         if (sync->api != index || sync->type != STREAM_SYNCHRONIZE)
             continue;
         uint64_t key = (uint64_t)sync->context << 32 | sync->stream;
-        for (uint32_t s = 0; s < w->streams.n; s++)
-            if (w->streams.key[s] == key)
+        for (uint32_t s = 0; s < w->streams->n; s++)
+            if (w->streams->key[s] == key)
                 return s;
     }
     return MR_NONE;
@@ -197,7 +208,7 @@ static uint32_t waited_for(const struct walk *w, const struct mr_doing *doing)
 {
     const struct mr_recording *rec = w->look->rec;
     const struct mr_rec_api *api = &rec->apis[doing->index];
-    uint32_t own = last_op(w, api), stream = own == MR_NONE ? MR_NONE : w->streams.of[own];
+    uint32_t own = last_op(w, api), stream = own == MR_NONE ? MR_NONE : w->streams->of[own];
     uint64_t from = doing->start_ns;
     switch ((enum mr_call_class)doing->class) {
     case MR_CALL_SYNC:
@@ -222,7 +233,7 @@ static uint32_t waited_for(const struct walk *w, const struct mr_doing *doing)
     default:
         return MR_NONE;
     }
-    return mr_streams_ended(w->look, &w->streams, stream, MR_NONE, from, w->t);
+    return mr_streams_ended(w->look, w->streams, stream, MR_NONE, from, w->t);
 }
 
 /* What a thread did until t: in a call, or after one. */
@@ -231,10 +242,13 @@ struct moment {
     bool inside;
 };
 
-static struct moment moment_of(const struct mr_thread_log *log, uint64_t t)
+static struct moment moment_of(const struct walk *w, uint32_t l)
 {
-    uint64_t at = mr_doing_at(log, t - 1);
-    return (struct moment){at, at < log->n_doings && log->doing[at].start_ns < t};
+    const struct mr_thread_log *log = &w->look->logs[l];
+    uint64_t *at = &w->cursors[l].doing;
+    while (*at > 0 && log->doing[*at - 1].end_ns >= w->t)
+        --*at;
+    return (struct moment){*at, *at < log->n_doings && log->doing[*at].start_ns < w->t};
 }
 
 /* While the thread waits from `from_ns` on: the other thread that did something last;
@@ -245,7 +259,7 @@ static uint32_t other_thread(const struct walk *w, uint64_t from_ns, uint64_t *a
     uint32_t most = look->n_logs;
     for (uint32_t l = 0; l < look->n_logs; l++) {
         const struct mr_thread_log *log = &look->logs[l];
-        struct moment m = moment_of(log, w->t);
+        struct moment m = moment_of(w, l);
         bool waits = m.inside && log->doing[m.at].waits == 1;
         uint64_t end = waits ? log->doing[m.at].start_ns : w->t;
         if (!m.inside)
@@ -259,31 +273,28 @@ static uint32_t other_thread(const struct walk *w, uint64_t from_ns, uint64_t *a
     return most;
 }
 
-/* The innermost range before t: its text, and since when. */
-static uint32_t scope_before(const struct mr_thread_log *log, uint64_t t, uint64_t *from_ns)
+/* The innermost range before t on the thread: its text, and since when. */
+static uint32_t scope_before(const struct walk *w, uint64_t *from_ns)
 {
-    uint64_t low = 0, high = log->n_scopes;
-    while (low < high) {
-        uint64_t mid = low + (high - low) / 2;
-        if (log->scope[mid].end_ns >= t)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    bool inside = low < log->n_scopes && log->scope[low].start_ns < t;
+    const struct mr_thread_log *log = &w->look->logs[w->log];
+    uint64_t *at = &w->cursors[w->log].scope;
+    while (*at > 0 && log->scope[*at - 1].end_ns >= w->t)
+        --*at;
+    bool inside = *at < log->n_scopes && log->scope[*at].start_ns < w->t;
     if (inside)
-        *from_ns = MR_MAX(*from_ns, log->scope[low].start_ns);
-    else if (low > 0)
-        *from_ns = MR_MAX(*from_ns, log->scope[low - 1].end_ns);
-    return inside ? log->scope[low].text : 0;
+        *from_ns = MR_MAX(*from_ns, log->scope[*at].start_ns);
+    else if (*at > 0)
+        *from_ns = MR_MAX(*from_ns, log->scope[*at - 1].end_ns);
+    return inside ? log->scope[*at].text : 0;
 }
 
 /* The name of a wait for data: its range, or the call of the system. */
-static uint32_t wait_name(const struct mr_thread_log *log, uint64_t t)
+static uint32_t wait_name(const struct walk *w)
 {
+    const struct mr_thread_log *log = &w->look->logs[w->log];
     uint64_t from_ns = 0;
-    struct moment m = moment_of(log, t);
-    uint32_t range = scope_before(log, t, &from_ns);
+    struct moment m = moment_of(w, w->log);
+    uint32_t range = scope_before(w, &from_ns);
     return range ? range : m.inside ? log->doing[m.at].name : 0;
 }
 
@@ -331,7 +342,7 @@ static int step_thread(struct walk *w)
     const struct mr_intervals *waits = &w->data->at;
     uint64_t floor_ns = w->from_ns;
     if (w->log >= w->look->n_logs) {
-        uint32_t op = mr_streams_ended(w->look, &w->streams, MR_NONE, MR_NONE, 0, w->t);
+        uint32_t op = mr_streams_ended(w->look, w->streams, MR_NONE, MR_NONE, 0, w->t);
         w->op = op;
         return put(w, op == MR_NONE ? 0 : op_at(w, op)->end_ns, MR_IDLE_UNEXPLAINED, MR_NONE, 0);
     }
@@ -339,11 +350,11 @@ static int step_thread(struct walk *w)
     if (log->thread == w->look->place.thread) {
         size_t i = mr_intervals_find(waits, w->t - 1);
         if (i < waits->n && waits->at[i].start_ns < w->t)
-            return put(w, waits->at[i].start_ns, MR_IDLE_LOADER, MR_NONE, wait_name(log, w->t));
+            return put(w, waits->at[i].start_ns, MR_IDLE_LOADER, MR_NONE, wait_name(w));
         if (i > 0)
             floor_ns = MR_MAX(floor_ns, waits->at[i - 1].end_ns);
     }
-    struct moment m = moment_of(log, w->t);
+    struct moment m = moment_of(w, w->log);
     if (m.inside)
         return step_call(w, &log->doing[m.at], floor_ns);
     if (m.at > 0)
@@ -356,7 +367,7 @@ static int step_thread(struct walk *w)
             return 0;
         }
     }
-    uint32_t name = scope_before(log, w->t, &floor_ns);
+    uint32_t name = scope_before(w, &floor_ns);
     int class = communicates(w, name) ? MR_IDLE_COMMUNICATION : (int)own_class(w, log, m.at);
     return put(w, floor_ns, class, MR_NONE, class == MR_IDLE_UNEXPLAINED ? 0 : name);
 }
@@ -373,7 +384,7 @@ static void begin(struct walk *w)
     w->log = look->place.thread == MR_NONE ? look->n_logs : 0;
     if (look->steps.n > 0 && look->steps.method != MR_STEPS_PERIOD)
         return;
-    uint32_t op = mr_streams_ended(look, &w->streams, MR_NONE, MR_NONE, 0, w->t);
+    uint32_t op = mr_streams_ended(look, w->streams, MR_NONE, MR_NONE, 0, w->t);
     uint64_t next = mr_look_op_from(look, w->t);
     if (op != MR_NONE && op_at(w, op)->end_ns == w->t)
         w->op = op;
@@ -395,6 +406,56 @@ static int follow(struct walk *w)
     return rc;
 }
 
+static int begin_logs(struct walk *w)
+{
+    const struct mr_look *look = w->look;
+    int rc = 0;
+    for (uint32_t l = 0; !rc && l < look->n_logs; l++) {
+        w->cursors[l] = (struct cursor){look->logs[l].n_doings, look->logs[l].n_scopes};
+        rc = mr_burst_find(look, &look->logs[l], &w->burst_ns[l]);
+    }
+    return rc;
+}
+
+int mr_path_walk(const struct mr_look *look, const struct mr_streams *streams,
+                 const struct mr_data_waits *data,
+                 int (*visit)(void *user, const struct mr_path_piece *piece), void *user)
+{
+    struct walk w = {.look = look, .data = data, .streams = streams, .visit = visit, .user = user};
+    int rc = 0;
+    if (look->in.n == 0)
+        return 0;
+    w.burst_ns = calloc((size_t)look->n_logs + 1, sizeof *w.burst_ns);
+    w.cursors = calloc((size_t)look->n_logs + 1, sizeof *w.cursors);
+    w.comm = calloc((size_t)look->rec->n_strings + 1, sizeof *w.comm);
+    if (!w.burst_ns || !w.cursors || !w.comm) {
+        rc = mr_error_nomem("a path", look->rec->n_strings);
+        goto end;
+    }
+    rc = begin_logs(&w);
+    if (rc)
+        goto end;
+    begin(&w);
+    rc = follow(&w);
+    rc = rc ? rc : show(&w);
+end:
+    free(w.burst_ns);
+    free(w.cursors);
+    free(w.comm);
+    return rc;
+}
+
+/* ---- as a list ---- */
+
+static int keep(void *user, const struct mr_path_piece *piece)
+{
+    struct mr_path *out = user;
+    if (mr_grow("a path", &out->at, &out->capacity, out->n + 1, sizeof *out->at) < 0)
+        return -ENOMEM;
+    out->at[out->n++] = *piece;
+    return 0;
+}
+
 static void turn(struct mr_path *path)
 {
     for (uint64_t i = 0, k = path->n; i + 1 < k; i++) {
@@ -406,30 +467,14 @@ static void turn(struct mr_path *path)
 
 int mr_path_find(const struct mr_look *look, const struct mr_data_waits *data, struct mr_path *out)
 {
-    struct walk w = {.look = look, .data = data, .out = out};
+    struct mr_streams streams;
     *out = (struct mr_path){0};
-    if (look->in.n == 0)
-        return 0;
-    int rc = mr_streams_make(look, &w.streams);
+    int rc = mr_streams_make(look, &streams);
     if (rc)
         return rc;
-    w.burst_ns = calloc((size_t)look->n_logs + 1, sizeof *w.burst_ns);
-    w.comm = calloc((size_t)look->rec->n_strings + 1, sizeof *w.comm);
-    if (!w.burst_ns || !w.comm) {
-        rc = mr_error_nomem("a path", look->rec->n_strings);
-        goto end;
-    }
-    for (uint32_t l = 0; !rc && l < look->n_logs; l++)
-        rc = mr_burst_find(look, &look->logs[l], &w.burst_ns[l]);
-    if (rc)
-        goto end;
-    begin(&w);
-    rc = follow(&w);
+    rc = mr_path_walk(look, &streams, data, keep, out);
     turn(out);
-end:
-    free(w.burst_ns);
-    free(w.comm);
-    mr_streams_free(&w.streams);
+    mr_streams_free(&streams);
     if (rc)
         mr_path_free(out);
     return rc;

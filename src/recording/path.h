@@ -45,8 +45,14 @@ struct mr_path {
     uint64_t n, capacity;
 };
 
-/* From the start of the first interval of look->in to the end of its last, pauses between steps
- * included. [out] out: free it with mr_path_free(). Returns 0 or -ENOMEM. */
+/* From the end of the last interval of look->in back to the start of its first, pauses between
+ * steps included: visit() gets the pieces, the last one first, and returns 0 or an error. Returns
+ * that, 0 or -ENOMEM. */
+struct mr_streams;
+int mr_path_walk(const struct mr_look *look, const struct mr_streams *streams,
+                 const struct mr_data_waits *data,
+                 int (*visit)(void *user, const struct mr_path_piece *piece), void *user);
+/* The same as a list. [out] out: free it with mr_path_free(). Returns 0 or -ENOMEM. */
 int mr_path_find(const struct mr_look *look, const struct mr_data_waits *data, struct mr_path *out);
 void mr_path_free(struct mr_path *path);
 
@@ -65,18 +71,17 @@ const char *mr_path_name(const struct mr_recording *rec, const struct mr_path_pi
 
 /* ---- operations by stream (streams.c) ---- */
 
-struct mr_streams {  /* of a look */
-    uint32_t *of;    /* of look->ops: the stream's number */
-    uint32_t *list;  /* of look->ops, stream by stream, by start */
-    uint64_t *first; /* of list: n + 1 */
-    uint64_t *key;   /* context << 32 | stream */
+struct mr_streams {   /* of a look */
+    uint32_t *of;     /* of look->ops: the stream's number */
+    uint32_t *list;   /* of look->ops, stream by stream, by start */
+    uint32_t *before; /* of look->ops: the one before it on its stream; MR_NONE */
+    uint64_t *first;  /* of list: n + 1 */
+    uint64_t *key;    /* context << 32 | stream */
     uint32_t n;
 };
 /* [out] out: free it with mr_streams_free(). Returns 0 or -ENOMEM. */
 int mr_streams_make(const struct mr_look *look, struct mr_streams *out);
 void mr_streams_free(struct mr_streams *streams);
-/* The operation before look->ops[i] on its stream; MR_NONE. */
-uint32_t mr_streams_before(const struct mr_streams *streams, uint32_t i);
 /* Of those that end in (after_ns, until_ns] the one that ends last; MR_NONE: none. stream: its
  * number, or MR_NONE: any; not: one that is left out, or MR_NONE. */
 uint32_t mr_streams_ended(const struct mr_look *look, const struct mr_streams *streams,

@@ -12,19 +12,26 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of the stream's first k operations those that are not finished at a time: they end in order. */
+/* Of the stream's first k operations those that are not finished at a time: they end in order. low:
+ * the first of these, from the last call, which is near. */
 static uint64_t unfinished(const struct mr_look *look, const uint32_t *list, uint64_t k,
-                           uint64_t time_ns)
+                           uint64_t time_ns, uint64_t *low)
 {
-    uint64_t low = 0, high = k;
-    while (low < high) {
-        uint64_t mid = low + (high - low) / 2;
-        if (op_of(look, list[mid])->end_ns > time_ns)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return k - low;
+    while (*low < k && op_of(look, list[*low])->end_ns <= time_ns)
+        ++*low;
+    while (*low > 0 && op_of(look, list[*low - 1])->end_ns > time_ns)
+        --*low;
+    return k - MR_MIN(*low, k);
+}
+
+/* Waits follow each other: most of them only lengthen the last. */
+static void add_wait(struct mr_intervals *list, uint64_t start_ns, uint64_t end_ns)
+{
+    struct mr_interval *last = list->n > 0 ? &list->at[list->n - 1] : NULL;
+    if (last && start_ns < end_ns && start_ns >= last->start_ns && start_ns <= last->end_ns)
+        last->end_ns = MR_MAX(last->end_ns, end_ns);
+    else
+        mr_intervals_add(list, start_ns, end_ns);
 }
 
 static bool is_in(const struct mr_look *look, uint64_t time_ns)
@@ -38,6 +45,7 @@ static void measure(const struct mr_look *look, const uint32_t *list, uint64_t n
                     struct mr_queue *out, struct mr_intervals *waiting)
 {
     const struct mr_recording *rec = look->rec;
+    uint64_t low = 0;
     for (uint64_t k = 0; k < n; k++) {
         const struct mr_rec_op *op = op_of(look, list[k]),
                                *before = k > 0 ? op_of(look, list[k - 1]) : NULL;
@@ -46,9 +54,9 @@ static void measure(const struct mr_look *look, const uint32_t *list, uint64_t n
             continue;
         const struct mr_rec_api *api = &rec->apis[op->api];
         if (before)
-            mr_intervals_add(waiting, api->end_ns, MR_MIN(op->start_ns, before->end_ns));
+            add_wait(waiting, api->end_ns, MR_MIN(op->start_ns, before->end_ns));
         if (is_in(look, api->start_ns))
-            depth[out->n++] = (uint32_t)unfinished(look, list, k, api->start_ns);
+            depth[out->n++] = (uint32_t)unfinished(look, list, k, api->start_ns, &low);
     }
     if (out->n == 0)
         return;

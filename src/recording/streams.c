@@ -63,6 +63,9 @@ static void fill(const struct mr_look *look, struct mr_streams *out, uint64_t *n
         next[s] = out->first[s + 1] += out->first[s];
     for (uint64_t i = look->n_ops; i-- > 0;)
         out->list[--next[out->of[i]]] = (uint32_t)i;
+    for (uint32_t s = 0; s < out->n; s++)
+        for (uint64_t k = out->first[s]; k < out->first[s + 1]; k++)
+            out->before[out->list[k]] = k > out->first[s] ? out->list[k - 1] : MR_NONE;
 }
 
 int mr_streams_make(const struct mr_look *look, struct mr_streams *out)
@@ -74,9 +77,10 @@ int mr_streams_make(const struct mr_look *look, struct mr_streams *out)
         goto end;
     out->of = malloc((look->n_ops + 1) * sizeof *out->of);
     out->list = malloc((look->n_ops + 1) * sizeof *out->list);
+    out->before = malloc((look->n_ops + 1) * sizeof *out->before);
     out->first = calloc((size_t)out->n + 1, sizeof *out->first);
     next = calloc((size_t)out->n + 1, sizeof *next);
-    if (!out->of || !out->list || !out->first || !next) {
+    if (!out->of || !out->list || !out->before || !out->first || !next) {
         rc = mr_error_nomem("streams", look->n_ops * sizeof *out->of);
         goto end;
     }
@@ -92,6 +96,7 @@ void mr_streams_free(struct mr_streams *streams)
 {
     free(streams->of);
     free(streams->list);
+    free(streams->before);
     free(streams->first);
     free(streams->key);
     *streams = (struct mr_streams){0};
@@ -109,12 +114,6 @@ static uint64_t place_of(const struct mr_streams *streams, uint32_t stream, uint
             low = mid + 1;
     }
     return low;
-}
-
-uint32_t mr_streams_before(const struct mr_streams *streams, uint32_t i)
-{
-    uint64_t at = place_of(streams, streams->of[i], i);
-    return at > streams->first[streams->of[i]] ? streams->list[at - 1] : MR_NONE;
 }
 
 /* The last of a stream that ends by then: those that begin before and end later are passed over. */
