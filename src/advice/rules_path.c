@@ -131,7 +131,7 @@ static int judge_path(const struct mr_case *c, struct mr_judgement *out)
             "the device falls behind its launches by %.1f ms in these steps: they "
             "are as long as the host takes, not the device; record more of them",
             (double)mr_path_behind_ns(look) / 1e6);
-    int rc = mr_path_walk(look, &c->by_stream, &c->data, add_piece, &f);
+    int rc = mr_path_walk(look, &c->by_stream, &c->data, c->idle.burst_ns, add_piece, &f);
     if (rc)
         return rc;
     double work = (double)f.work_ns;

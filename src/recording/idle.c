@@ -296,12 +296,15 @@ int mr_idle_sort(const struct mr_look *look, const struct mr_data_waits *data, s
     *out = (struct mr_idle){0};
     s.facts = calloc((size_t)look->n_logs + 1, sizeof *s.facts);
     s.comm = calloc((size_t)look->rec->n_strings + 1, sizeof *s.comm);
-    if (!s.facts || !s.comm) {
+    out->burst_ns = calloc((size_t)look->n_logs + 1, sizeof *out->burst_ns);
+    if (!s.facts || !s.comm || !out->burst_ns) {
         rc = mr_error_nomem("idle times", look->rec->n_strings);
         goto end;
     }
-    for (uint32_t l = 0; rc == 0 && l < look->n_logs; l++)
+    for (uint32_t l = 0; rc == 0 && l < look->n_logs; l++) {
         rc = learn_thread(look, &look->logs[l], &s.facts[l]);
+        out->burst_ns[l] = s.facts[l].burst_ns;
+    }
     for (size_t i = 0; rc == 0 && i < look->idle.n; i++)
         rc = sort_gap(&s, &look->idle.at[i]);
 end:
@@ -316,6 +319,7 @@ end:
 void mr_idle_free(struct mr_idle *idle)
 {
     free(idle->at);
+    free(idle->burst_ns);
     *idle = (struct mr_idle){0};
 }
 

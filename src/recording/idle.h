@@ -82,6 +82,7 @@ struct mr_idle_piece {
 struct mr_idle {
     struct mr_idle_piece *at; /* by time, without overlap; together look->idle exactly */
     uint64_t n, capacity;
+    uint64_t *burst_ns; /* of look->logs: mr_burst_find() */
 };
 
 /* [out] out: free it with mr_idle_free(). Returns 0 or -ENOMEM. */

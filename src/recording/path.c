@@ -406,19 +406,22 @@ static int follow(struct walk *w)
     return rc;
 }
 
-static int begin_logs(struct walk *w)
+static int begin_logs(struct walk *w, const uint64_t *burst_ns)
 {
     const struct mr_look *look = w->look;
     int rc = 0;
     for (uint32_t l = 0; !rc && l < look->n_logs; l++) {
         w->cursors[l] = (struct cursor){look->logs[l].n_doings, look->logs[l].n_scopes};
-        rc = mr_burst_find(look, &look->logs[l], &w->burst_ns[l]);
+        if (burst_ns)
+            w->burst_ns[l] = burst_ns[l];
+        else
+            rc = mr_burst_find(look, &look->logs[l], &w->burst_ns[l]);
     }
     return rc;
 }
 
 int mr_path_walk(const struct mr_look *look, const struct mr_streams *streams,
-                 const struct mr_data_waits *data,
+                 const struct mr_data_waits *data, const uint64_t *burst_ns,
                  int (*visit)(void *user, const struct mr_path_piece *piece), void *user)
 {
     struct walk w = {.look = look, .data = data, .streams = streams, .visit = visit, .user = user};
@@ -432,7 +435,7 @@ int mr_path_walk(const struct mr_look *look, const struct mr_streams *streams,
         rc = mr_error_nomem("a path", look->rec->n_strings);
         goto end;
     }
-    rc = begin_logs(&w);
+    rc = begin_logs(&w, burst_ns);
     if (rc)
         goto end;
     begin(&w);
@@ -472,7 +475,7 @@ int mr_path_find(const struct mr_look *look, const struct mr_data_waits *data, s
     int rc = mr_streams_make(look, &streams);
     if (rc)
         return rc;
-    rc = mr_path_walk(look, &streams, data, keep, out);
+    rc = mr_path_walk(look, &streams, data, NULL, keep, out);
     turn(out);
     mr_streams_free(&streams);
     if (rc)

@@ -46,11 +46,12 @@ struct mr_path {
 };
 
 /* From the end of the last interval of look->in back to the start of its first, pauses between
- * steps included: visit() gets the pieces, the last one first, and returns 0 or an error. Returns
- * that, 0 or -ENOMEM. */
+ * steps included: visit() gets the pieces, the last one first, and returns 0 or an error.
+ * burst_ns: of look->logs, as struct mr_idle has it; NULL: it is found. Returns what visit()
+ * returned, 0 or -ENOMEM. */
 struct mr_streams;
 int mr_path_walk(const struct mr_look *look, const struct mr_streams *streams,
-                 const struct mr_data_waits *data,
+                 const struct mr_data_waits *data, const uint64_t *burst_ns,
                  int (*visit)(void *user, const struct mr_path_piece *piece), void *user);
 /* The same as a list. [out] out: free it with mr_path_free(). Returns 0 or -ENOMEM. */
 int mr_path_find(const struct mr_look *look, const struct mr_data_waits *data, struct mr_path *out);

@@ -1,15 +1,11 @@
 /* Launches that are queued ahead of a device. */
 #include "recording/queue.h"
 
+#define DEPTHS 65536 /* deeper queues count as that deep for the median: CUDA's hold some 1,000 */
+
 static const struct mr_rec_op *op_of(const struct mr_look *look, uint32_t i)
 {
     return &look->rec->ops[look->ops[i]];
-}
-
-static int by_number(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
 }
 
 /* Of the stream's first k operations those that are not finished at a time: they end in order. low:
@@ -40,8 +36,29 @@ static bool is_in(const struct mr_look *look, uint64_t time_ns)
     return i < look->in.n && look->in.at[i].start_ns <= time_ns;
 }
 
-/* depth: room for n. */
-static void measure(const struct mr_look *look, const uint32_t *list, uint64_t n, uint32_t *depth,
+static void add_depth(struct mr_queue *queue, uint64_t depth, uint32_t *count)
+{
+    queue->min = queue->n == 0 ? depth : MR_MIN(queue->min, depth);
+    queue->max = MR_MAX(queue->max, depth);
+    queue->n++;
+    count[MR_MIN(depth, (uint64_t)DEPTHS - 1)]++;
+}
+
+/* Of those that were counted, which are 0 again afterwards. */
+static void find_median(struct mr_queue *queue, uint32_t *count)
+{
+    uint64_t before = 0, most = MR_MIN(queue->max, (uint64_t)DEPTHS - 1);
+    queue->n_empty = count[0];
+    for (uint64_t depth = 0; depth <= most; depth++) {
+        if (before <= queue->n / 2 && queue->n / 2 < before + count[depth])
+            queue->median = depth;
+        before += count[depth];
+        count[depth] = 0;
+    }
+}
+
+/* count: of depths, 0 before and after. */
+static void measure(const struct mr_look *look, const uint32_t *list, uint64_t n, uint32_t *count,
                     struct mr_queue *out, struct mr_intervals *waiting)
 {
     const struct mr_recording *rec = look->rec;
@@ -56,25 +73,18 @@ static void measure(const struct mr_look *look, const uint32_t *list, uint64_t n
         if (before)
             add_wait(waiting, api->end_ns, MR_MIN(op->start_ns, before->end_ns));
         if (is_in(look, api->start_ns))
-            depth[out->n++] = (uint32_t)unfinished(look, list, k, api->start_ns, &low);
+            add_depth(out, unfinished(look, list, k, api->start_ns, &low), count);
     }
-    if (out->n == 0)
-        return;
-    qsort(depth, out->n, sizeof *depth, by_number);
-    out->min = depth[0];
-    out->median = depth[out->n / 2];
-    out->max = depth[out->n - 1];
-    while (out->n_empty < out->n && depth[out->n_empty] == 0)
-        out->n_empty++;
+    find_median(out, count);
 }
 
 static int measure_all(const struct mr_look *look, const struct mr_streams *streams,
-                       uint32_t *depth, struct mr_queue *queues, struct mr_intervals *all)
+                       uint32_t *count, struct mr_queue *queues, struct mr_intervals *all)
 {
     for (uint32_t s = 0; s < streams->n; s++) {
         struct mr_intervals own = {0}, in = {0};
         uint64_t first = streams->first[s];
-        measure(look, streams->list + first, streams->first[s + 1] - first, depth, &queues[s],
+        measure(look, streams->list + first, streams->first[s + 1] - first, count, &queues[s],
                 &own);
         mr_intervals_unite(&own);
         mr_intervals_and(&own, &look->in, &in);
@@ -93,10 +103,10 @@ int mr_queues_find(const struct mr_look *look, const struct mr_streams *streams,
                    struct mr_queue **out, struct mr_intervals *waiting)
 {
     struct mr_queue *queues = calloc((size_t)streams->n + 1, sizeof *queues);
-    uint32_t *depth = malloc((look->n_ops + 1) * sizeof *depth);
-    int rc = queues && depth ? 0 : mr_error_nomem("a queue", look->n_ops * sizeof *depth);
-    rc = rc ? rc : measure_all(look, streams, depth, queues, waiting);
-    free(depth);
+    uint32_t *count = calloc(DEPTHS, sizeof *count);
+    int rc = queues && count ? 0 : mr_error_nomem("a queue", DEPTHS * sizeof *count);
+    rc = rc ? rc : measure_all(look, streams, count, queues, waiting);
+    free(count);
     if (rc) {
         mr_intervals_free(waiting);
         free(queues);
