@@ -29,6 +29,7 @@ struct found {
     uint64_t ns[MR_N_PATH], work_ns; /* in the steps; of it the device's work */
     struct mr_path_piece longest[KEPT];
     uint32_t n;
+    uint64_t least_ns; /* shorter pieces are not among the longest */
 };
 
 static int by_length(const void *a, const void *b)
@@ -48,12 +49,13 @@ static int add_piece(void *user, const struct mr_path_piece *p)
     f->ns[p->class] += ns;
     if (p->op != MR_NONE && p->class != MR_IDLE_LAUNCH)
         f->work_ns += ns;
-    if (ns < p->end_ns - p->start_ns)
+    if (ns < p->end_ns - p->start_ns || ns < f->least_ns)
         return 0;
     f->longest[f->n++] = *p;
     if (f->n == KEPT) {
         qsort(f->longest, f->n, sizeof *f->longest, by_length);
         f->n = MR_EVIDENCE;
+        f->least_ns = f->longest[f->n - 1].end_ns - f->longest[f->n - 1].start_ns;
     }
     return 0;
 }
@@ -430,8 +432,6 @@ static int judge_low(const struct mr_case *c, struct mr_judgement *out)
 
 /* ---- same_direction_copies ---- */
 
-#define LOOK_BACK 64 /* copies of one direction that may run at once */
-
 struct line {   /* copies of one direction that wait behind those of other streams */
     uint64_t n; /* copies */
     struct mr_intervals waits;
@@ -455,8 +455,10 @@ static int add_wait(const struct mr_case *c, const uint32_t *list, uint64_t k, s
     const struct mr_rec_op *op = &c->look->rec->ops[c->look->ops[list[k]]];
     const uint32_t *of = c->by_stream.of;
     uint64_t ready = ready_ns(c, list[k]), waits = 0;
-    for (uint64_t j = k; j > 0 && k - j < LOOK_BACK; j--) {
+    for (uint64_t j = k; j > 0; j--) { /* one engine: they end in order */
         const struct mr_rec_op *other = &c->look->rec->ops[c->look->ops[list[j - 1]]];
+        if (other->end_ns <= ready)
+            break;
         uint64_t from = MR_MAX(ready, other->start_ns), to = MR_MIN(op->start_ns, other->end_ns);
         if (of[list[j - 1]] == of[list[k]] || to <= from)
             continue;
