@@ -113,10 +113,10 @@ $ millrace report --diff run.sqlite longer.sqlite -r all --threshold 60 >/dev/nu
 $ millrace report --diff longer.sqlite run.sqlite -r all >/dev/null
 # By steps
 $ millrace report --diff longer.sqlite run.sqlite --json | tr -d ' \n' | sed 's/,"reports".*//; s/"version":"[^"]*",//'
-{"command":"report","before":"longer.sqlite","after":"run.sqlite","summary":"same:asteptook0.399msbeforeand0.399msafter(-0.1%),withinnoise(p=1.0000;14and9steps);waitingfordata6.8%->6.7%ofthestep;pageablecopies0->0,pinned90->60;findings:0gone,0new,1remaining","step":{"change":"same","n_before":14,"n_after":9,"before_ns":399285.71428571426,"after_ns":398888.8888888889,"p":1}
+{"command":"report","before":"longer.sqlite","after":"run.sqlite","summary":"same:asteptook0.399msbeforeand0.399msafter(-0.1%),withinnoise(p=1.0000;14and9steps);waitingfordata6.8%->6.7%ofthestep;pageablecopies0->0,pinned90->60;findings:0gone,0new,0remaining","step":{"change":"same","n_before":14,"n_after":9,"before_ns":399285.71428571426,"after_ns":398888.8888888889,"p":1}
 $ millrace report --diff run.sqlite run.sqlite | head -3
 same: a step took 0.399 ms before and 0.399 ms after (+0.0%), within noise (p = 1.0000; 9 and 9
-steps); waiting for data 6.7% -> 6.7% of the step; findings: 0 gone, 0 new, 1 remaining
+steps); waiting for data 6.7% -> 6.7% of the step; findings: 0 gone, 0 new, 0 remaining
 
 # misuse
 $ millrace report
