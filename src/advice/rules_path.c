@@ -347,7 +347,8 @@ static int low_table(const struct mr_case *c, struct stretches *all, char *first
         free(sum);
         return mr_error_nomem("evidence", c->look->rec->n_strings * sizeof *sum);
     }
-    qsort(all->at, all->n, sizeof *all->at, by_lost);
+    if (all->n > 1)
+        qsort(all->at, all->n, sizeof *all->at, by_lost);
     for (uint64_t i = 0; i < all->n && i < MR_EVIDENCE; i++) {
         const struct stretch *s = &all->at[i];
         struct most range, call;
