@@ -91,8 +91,11 @@ static int print_evidence(const struct mr_table *evidence, bool all)
 static int print_found(const struct mr_finding *f, bool all)
 {
     printf("\n%s: %s\n", f->rule, f->title);
-    printf("  %-10s%.3f ms%s, %.1f%% (confidence %.2f)\n", "saves", f->saving_ms,
-           f->per_step ? " a step" : "", f->saving_percent, f->confidence);
+    if (f->saving_ms > 0)
+        printf("  %-10s%.3f ms%s, %.1f%% (confidence %.2f)\n", "saves", f->saving_ms,
+               f->per_step ? " a step" : "", f->saving_percent, f->confidence);
+    else
+        printf("  %-10snothing by itself: it explains (confidence %.2f)\n", "saves", f->confidence);
     paragraph("why", f->why);
     if (f->advice)
         paragraph("do", f->advice);
@@ -171,7 +174,7 @@ static int print_text(const struct options *o, const struct mr_advice *advice)
         const struct mr_finding *f = mr_advice_get(advice, i);
         if (!chosen(o, f))
             continue;
-        n_found += f->verdict == MR_FOUND;
+        n_found += f->verdict == MR_FOUND && f->saving_ms > 0;
         if (f->verdict == MR_FOUND)
             code = print_found(f, o->all || o->rule);
     }

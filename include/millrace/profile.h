@@ -295,7 +295,9 @@ struct mr_finding {
     enum mr_verdict verdict;
     const char *why;       /* the computation and its threshold, or why there is no conclusion */
     const char *advice;    /* what to do, in the framework's terms; NULL for MR_FINE */
-    double saving_ms;      /* predicted, per step or for the whole recording (per_step) */
+    /* predicted, per step or for the whole recording (per_step); 0 of one that is found: it
+     * explains, and its time is in other findings' savings */
+    double saving_ms;
     double saving_percent; /* of the same */
     int per_step;          /* 1: saving_ms is per step */
     double confidence;     /* 0 to 1 */

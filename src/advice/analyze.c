@@ -11,7 +11,7 @@
 #define UNEXPLAINED 0.1 /* of the idle time: more, and nothing is said of its cause */
 
 static const struct mr_rule *const families[] = {mr_rules_data, mr_rules_copy, mr_rules_host,
-                                                 mr_rules_compute};
+                                                 mr_rules_compute, mr_rules_path};
 
 struct mr_advice {
     char summary[2048];
@@ -29,12 +29,12 @@ void mr_advice_opts_fill(struct mr_advice_opts *opts, size_t size)
 
 /* ---- the summary ---- */
 
-/* Findings are sorted: the first that was found is the first to mend. */
+/* Findings are sorted: the first that was found is the first to fix, unless it saves nothing. */
 static const struct mr_finding *largest(const struct mr_advice *advice)
 {
     for (uint32_t i = 0; i < advice->n; i++) {
         const struct mr_finding *f = &advice->finding[i];
-        if (f->verdict == MR_FOUND)
+        if (f->verdict == MR_FOUND && f->saving_ms > 0)
             return f;
     }
     return NULL;
@@ -363,6 +363,24 @@ static void tell_places(const struct mr_recording *rec, const struct mr_place *p
                  n_here > 1 ? "es use" : " uses", device);
 }
 
+/* Who the others wait for, and in how many steps; or who is slowest where nobody waits. */
+static int tell_slow(const struct mr_ranks *ranks, char *out, size_t cap)
+{
+    const struct mr_rank *slow = &ranks->at[ranks->slow];
+    if (ranks->apart)
+        return snprintf(out, cap,
+                        "rank %" PRIu32 " is the slowest of ranks that do not wait for each other: "
+                        "its steps take %.3f ms, the next rank's %.3f; cause: %s",
+                        slow->rank, ranks->slow_step_ns / 1e6, ranks->next_step_ns / 1e6,
+                        mr_cause_text(ranks->cause));
+    return snprintf(out, cap,
+                    "rank %" PRIu32 " holds up the job: the others waited for it in %" PRIu64
+                    " of %" PRIu64 " steps, %.3f ms in each; cause: %s",
+                    slow->rank, slow->n_last, ranks->n_steps,
+                    (double)slow->cost_ns / 1e6 / (double)slow->n_last,
+                    mr_cause_text(ranks->cause));
+}
+
 /* Who holds up the job stands first, before what that rank waits for. */
 static void tell_ranks(const struct mr_ranks *ranks, struct mr_advice *advice)
 {
@@ -371,12 +389,7 @@ static void tell_ranks(const struct mr_ranks *ranks, struct mr_advice *advice)
     if (ranks->slow != MR_NONE) {
         const struct mr_rank *slow = &ranks->at[ranks->slow];
         memcpy(own, advice->summary, sizeof own);
-        int n = snprintf(advice->summary, cap,
-                         "rank %" PRIu32 " holds up the job: the others waited for it in %" PRIu64
-                         " of %" PRIu64 " steps, %.3f ms in each; cause: %s",
-                         slow->rank, slow->n_last, ranks->n_steps,
-                         (double)slow->cost_ns / 1e6 / (double)slow->n_last,
-                         mr_cause_text(ranks->cause));
+        int n = tell_slow(ranks, advice->summary, cap);
         if (ranks->cause >= 0)
             n += snprintf(advice->summary + n, cap - (size_t)n,
                           " (%.3f ms a step more than theirs)", ranks->more_ns / 1e6);
@@ -384,9 +397,9 @@ static void tell_ranks(const struct mr_ranks *ranks, struct mr_advice *advice)
                  slow->rank, own);
     }
     used = strlen(advice->summary);
-    if (ranks->slow == MR_NONE && ranks->n_steps > 0)
-        used +=
-            (size_t)snprintf(advice->summary + used, cap - used, "; no rank holds up the others");
+    if (ranks->slow == MR_NONE && (ranks->n_steps > 0 || ranks->apart))
+        used += (size_t)snprintf(advice->summary + used, cap - used, "; no rank %s the others",
+                                 ranks->apart ? "is slower than" : "holds up");
     if (ranks->why[0] && used < cap)
         snprintf(advice->summary + used, cap - used, "; %s", ranks->why);
 }

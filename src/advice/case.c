@@ -315,6 +315,7 @@ int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts, 
 {
     struct mr_case c = {.look = look, .opts = opts};
     int rc = mr_kernel_streams_make(look, &c.streams);
+    rc = rc ? rc : mr_streams_make(look, &c.by_stream);
     rc = rc ? rc : mr_data_waits_find(look, opts->range, &c.data);
     rc = rc ? rc : mr_case_count_workers(&c);
     rc = rc ? rc : find_copy_syncs(&c);
@@ -338,6 +339,7 @@ void mr_case_free(struct mr_case *c)
 {
     free(c->uses_device);
     free(c->streams.key);
+    mr_streams_free(&c->by_stream);
     free(c->blames.at);
     free(c->after_copy);
     free(c->calls);

@@ -4,13 +4,15 @@
  *
  * A rule's saving is that of fixing this fault alone. No two rules count the same time: each counts
  * idle time of its own class (recording/idle.h), or of its own calls (claims.c), and exposed time
- * of its own copies.
+ * of its own copies. Rules that explain (rules_path.c) save nothing themselves: what they find is
+ * sorted below the others.
  */
 #ifndef MR_ADVICE_RULES_H
 #define MR_ADVICE_RULES_H
 
 #include "recording/idle.h"
 #include "recording/overlap.h"
+#include "recording/path.h"
 #include "recording/stacks.h"
 
 #define MR_DATA_BOUND 10   /* percent of the time: waiting for data is the headline */
@@ -39,6 +41,7 @@ struct mr_case {
     const struct mr_look *look;
     const struct mr_advice_opts *opts;
     struct mr_kernel_streams streams;
+    struct mr_streams by_stream;
     struct mr_data_waits data; /* the driving thread waits for data */
     struct mr_idle idle;       /* all idle time by class */
     uint64_t idle_ns[MR_N_IDLE];
@@ -77,7 +80,8 @@ struct mr_rule {
     int (*judge)(const struct mr_case *c, struct mr_judgement *out);
 };
 /* Each family's rules, ended by one without a name. */
-extern const struct mr_rule mr_rules_copy[], mr_rules_host[], mr_rules_data[], mr_rules_compute[];
+extern const struct mr_rule mr_rules_copy[], mr_rules_host[], mr_rules_data[], mr_rules_compute[],
+    mr_rules_path[];
 
 /* Is shown the case that was judged while it is there; returns 0 or an error. */
 struct mr_case_viewer {
@@ -135,6 +139,13 @@ size_t mr_trust_tell(const struct mr_case *c, char *out, size_t cap);
 
 /* c->cores_wanted, of threads whose system calls were recorded. */
 int mr_case_find_cores(struct mr_case *c);
+
+/* ---- counters.c ---- */
+
+/* How much of the steps' compute time the tensor pipe was active, by sampled counters. Their times
+ * are off by up to 1 ms, so it is their mean over the steps, by the share of compute: outside of
+ * kernels nothing is active. Returns 1, 0: not recorded, or an error. [out] out_percent: where 1. */
+int mr_case_tensor_active(const struct mr_case *c, double *out_percent);
 
 /* ---- claims.c ---- */
 

@@ -1,5 +1,6 @@
 /* Rules about the device's own work: launches, tensor cores, several processes. */
 #include "advice/rules.h"
+#include "recording/queue.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -42,6 +43,29 @@ static int kernels_table(const struct mr_case *c, const uint64_t *ns, const uint
     return mr_table_finish(table, out);
 }
 
+/* " The queue was empty 93% of the time ...", or "". */
+static int tell_queue(const struct mr_case *c, char *out, size_t cap)
+{
+    struct mr_intervals waiting = {0};
+    struct mr_queue *queues = NULL;
+    uint64_t n = 0, n_empty = 0;
+    out[0] = 0;
+    int rc = mr_queues_find(c->look, &c->by_stream, &queues, &waiting);
+    for (uint32_t s = 0; !rc && s < c->by_stream.n; s++) {
+        n += queues[s].n;
+        n_empty += queues[s].n_empty;
+    }
+    if (n > 0)
+        snprintf(out, cap,
+                 " The queue was empty %.0f%% of the time; %.0f%% of the launches found their "
+                 "stream empty.",
+                 100 - mr_case_percent(c, (double)mr_intervals_measure(&waiting)),
+                 100 * (double)n_empty / (double)n);
+    free(queues);
+    mr_intervals_free(&waiting);
+    return rc;
+}
+
 static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
 {
     const struct mr_look *look = c->look;
@@ -76,23 +100,27 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
                                        : "the calls that launched the kernels were not recorded");
     }
     double each = (double)n / (double)steps;
+    char queue[160] = "";
+    bool enough = each >= LAUNCH_GAPS && ns >= LAUNCH_SHARE * (double)look->wall_ns;
+    int rc = enough ? tell_queue(c, queue, sizeof queue) : 0;
     snprintf(out->title, sizeof out->title, "the device waits for launches: %.0f gaps%s", each,
              mr_case_per(c));
     snprintf(out->why, sizeof out->why,
              "%" PRIu64 " gaps, of any length, in which the thread was launching, or in its own "
              "code between two launches of a burst, or the device took its time after a launch: "
-             "%.3f ms%s beyond 1 us each, which a graph leaves. Needs at least %d gaps a step and "
-             "%.0f%% of the time.",
-             n, mr_case_ms(c, ns), mr_case_per(c), LAUNCH_GAPS, 100 * LAUNCH_SHARE);
+             "%.3f ms%s beyond 1 us each, which a graph leaves.%s Needs at least %d gaps a step "
+             "and %.0f%% of the time.",
+             n, mr_case_ms(c, ns), mr_case_per(c), queue, LAUNCH_GAPS, 100 * LAUNCH_SHARE);
     snprintf(out->advice, sizeof out->advice,
              "Launch less often: CUDA graphs (torch.cuda.graph, "
              "torch.compile(mode=\"reduce-overhead\"), "
              "cudaStreamBeginCapture), fused "
              "optimizers (fused=True), larger batches.");
     mr_judge_saving(c, out, ns, 0.7);
-    if (each < LAUNCH_GAPS || ns < LAUNCH_SHARE * (double)look->wall_ns)
+    if (!enough)
         out->verdict = MR_FINE;
-    int rc = out->verdict == MR_FOUND ? kernels_table(c, sum, count, &out->evidence) : 0;
+    if (!rc && out->verdict == MR_FOUND)
+        rc = kernels_table(c, sum, count, &out->evidence);
     free(sum);
     return rc;
 }
@@ -101,6 +129,7 @@ static int judge_launches(const struct mr_case *c, struct mr_judgement *out)
 
 #define TENSOR_SHARE   0.05 /* of compute time */
 #define TENSOR_SPEEDUP 2    /* assumed at least */
+#define TENSOR_UNUSED  1    /* percent of kernel time by counters: below it names are right */
 
 static bool has_any(const char *name, const char *const *parts, size_t n)
 {
@@ -129,6 +158,19 @@ static bool misses_tensor_cores(const char *name)
     if (has_any(name, without, MR_COUNT(without)))
         return true;
     return !has_any(name, with, MR_COUNT(with)) && !strcasestr(name, "xmma");
+}
+
+/* "the tensor pipe was active ...", or that this was not recorded. [out] active: percent of kernel
+ * time; as it was where not recorded. */
+static int tell_active(const struct mr_case *c, double *active, char *out, size_t cap)
+{
+    int rc = mr_case_tensor_active(c, active);
+    if (rc > 0)
+        snprintf(out, cap, "By counters the tensor pipe was active %.1f%% of kernel time.",
+                 *active);
+    else
+        snprintf(out, cap, "Counters of the tensor pipe were not recorded (--gpu-metrics).");
+    return rc < 0 ? rc : 0;
 }
 
 static int judge_tensor(const struct mr_case *c, struct mr_judgement *out)
@@ -163,7 +205,9 @@ static int judge_tensor(const struct mr_case *c, struct mr_judgement *out)
         sum += op->end_ns - op->start_ns;
     }
     if (!rc) {
-        double share = all ? (double)sum / (double)all : 0;
+        double share = all ? (double)sum / (double)all : 0, active = 100;
+        char counters[100];
+        rc = tell_active(c, &active, counters, sizeof counters);
         snprintf(out->title, sizeof out->title,
                  "by their names, %.0f%% of kernel time multiplies matrices without tensor cores",
                  100 * share);
@@ -171,17 +215,19 @@ static int judge_tensor(const struct mr_case *c, struct mr_judgement *out)
                  "kernels named as matrix products or convolutions, without a mark of tensor "
                  "cores (s16816, hmma, tensorop, ...): %.3f ms%s. Counted: that x (1 - 1/%d), "
                  "because tensor cores are at least twice as fast; needs %.0f%% of kernel time "
-                 "or more. Names are only a hint.",
-                 mr_case_ms(c, (double)sum), mr_case_per(c), TENSOR_SPEEDUP, 100 * TENSOR_SHARE);
+                 "or more. Names are only a hint. %s",
+                 mr_case_ms(c, (double)sum), mr_case_per(c), TENSOR_SPEEDUP, 100 * TENSOR_SHARE,
+                 counters);
         snprintf(out->advice, sizeof out->advice,
                  "Allow TF32 (torch.set_float32_matmul_precision(\"high\")) or train in bfloat16 "
                  "(torch.autocast); "
                  "sizes that are multiples of "
                  "8, channels_last for convolutions.");
-        mr_judge_saving(c, out, (double)sum * (1 - 1.0 / TENSOR_SPEEDUP), 0.4);
+        mr_judge_saving(c, out, (double)sum * (1 - 1.0 / TENSOR_SPEEDUP),
+                        active < TENSOR_UNUSED ? 0.8 : 0.4);
         if (share < TENSOR_SHARE)
             out->verdict = MR_FINE;
-        if (out->verdict == MR_FOUND)
+        if (!rc && out->verdict == MR_FOUND)
             rc = kernels_table(c, ns, count, &out->evidence);
     }
     free(ns);

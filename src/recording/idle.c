@@ -54,7 +54,7 @@ static int by_number(const void *a, const void *b)
 
 /* Pauses between two calls that end a burst of launches: ten median ones of the thread, between
  * 100 us and 5% of a step. */
-static int find_burst(const struct mr_look *look, const struct mr_thread_log *log, uint64_t *out_ns)
+int mr_burst_find(const struct mr_look *look, const struct mr_thread_log *log, uint64_t *out_ns)
 {
     uint64_t n = 0, longest = NO_STEP_NS, *pause = malloc((log->n_doings + 1) * sizeof *pause);
     const struct mr_doing *last = NULL;
@@ -122,10 +122,8 @@ static bool communicates(struct sort *s, uint32_t string)
     return s->comm[string] > 0;
 }
 
-/* What a call of the device's API is; whether it held its thread until work was done. */
-static enum mr_idle_class call_class(const struct sort *s, uint32_t index, bool *out_holds)
+enum mr_idle_class mr_idle_of_call(const struct mr_recording *rec, uint32_t index, bool *out_holds)
 {
-    const struct mr_recording *rec = s->look->rec;
     const struct mr_rec_api *api = &rec->apis[index];
     bool holds = mr_api_holds(rec, api);
     *out_holds = holds;
@@ -162,7 +160,7 @@ static bool in_burst(const struct sort *s, uint32_t l, uint64_t time_ns)
     if (next == log->n_doings || before == 0)
         return false;
     bool holds;
-    (void)call_class(s, log->doing[before - 1].index, &holds);
+    (void)mr_idle_of_call(s->look->rec, log->doing[before - 1].index, &holds);
     return !holds && log->doing[next].class != MR_CALL_SYNC &&
            log->doing[next].start_ns - log->doing[before - 1].end_ns <= limit;
 }
@@ -206,7 +204,7 @@ static int put_done(struct sort *s, const struct mr_blame *b, uint64_t start_ns,
     if (communicates(s, b->range) || (b->what != MR_DOING_OWN && communicates(s, b->name)))
         return put(s, start_ns, end_ns, MR_IDLE_COMMUNICATION, MR_NONE, false);
     if (api)
-        class = call_class(s, b->index, &holds);
+        class = mr_idle_of_call(s->look->rec, b->index, &holds);
     else if (b->what == MR_DOING_OWN)
         class = own_class(s, b, start_ns);
     bool restart = s->held != MR_NONE && !holds && class != MR_IDLE_OS;
@@ -288,7 +286,7 @@ static int learn_thread(const struct mr_look *look, const struct mr_thread_log *
         out->first_ns = MR_MIN(out->first_ns, log->scope[0].start_ns);
         out->last_ns = MR_MAX(out->last_ns, log->scope[k - 1].end_ns);
     }
-    return find_burst(look, log, &out->burst_ns);
+    return mr_burst_find(look, log, &out->burst_ns);
 }
 
 int mr_idle_sort(const struct mr_look *look, const struct mr_data_waits *data, struct mr_idle *out)
@@ -298,12 +296,15 @@ int mr_idle_sort(const struct mr_look *look, const struct mr_data_waits *data, s
     *out = (struct mr_idle){0};
     s.facts = calloc((size_t)look->n_logs + 1, sizeof *s.facts);
     s.comm = calloc((size_t)look->rec->n_strings + 1, sizeof *s.comm);
-    if (!s.facts || !s.comm) {
+    out->burst_ns = calloc((size_t)look->n_logs + 1, sizeof *out->burst_ns);
+    if (!s.facts || !s.comm || !out->burst_ns) {
         rc = mr_error_nomem("idle times", look->rec->n_strings);
         goto end;
     }
-    for (uint32_t l = 0; rc == 0 && l < look->n_logs; l++)
+    for (uint32_t l = 0; rc == 0 && l < look->n_logs; l++) {
         rc = learn_thread(look, &look->logs[l], &s.facts[l]);
+        out->burst_ns[l] = s.facts[l].burst_ns;
+    }
     for (size_t i = 0; rc == 0 && i < look->idle.n; i++)
         rc = sort_gap(&s, &look->idle.at[i]);
 end:
@@ -318,6 +319,7 @@ end:
 void mr_idle_free(struct mr_idle *idle)
 {
     free(idle->at);
+    free(idle->burst_ns);
     *idle = (struct mr_idle){0};
 }
 

@@ -82,6 +82,7 @@ struct mr_idle_piece {
 struct mr_idle {
     struct mr_idle_piece *at; /* by time, without overlap; together look->idle exactly */
     uint64_t n, capacity;
+    uint64_t *burst_ns; /* of look->logs: mr_burst_find() */
 };
 
 /* [out] out: free it with mr_idle_free(). Returns 0 or -ENOMEM. */
@@ -94,6 +95,12 @@ void mr_idle_add_up(const struct mr_idle *idle, uint64_t from_ns, uint64_t to_ns
 
 /* The most time; of two with the same, the first. */
 enum mr_idle_class mr_idle_most(const uint64_t ns[MR_N_IDLE]);
+
+/* The class of a thread's time in a call of the device's API, and whether it held the thread until
+ * work was done. */
+enum mr_idle_class mr_idle_of_call(const struct mr_recording *rec, uint32_t api, bool *out_holds);
+/* The longest pause between two calls of one burst of launches. Returns 0 or -ENOMEM. */
+int mr_burst_find(const struct mr_look *look, const struct mr_thread_log *log, uint64_t *out_ns);
 
 /* ---- communication ---- */
 

@@ -358,6 +358,7 @@ static int make(struct job *j, const char *step)
         rc = find_steps(j);
         find_slow(j->ranks);
     }
+    mr_ranks_find_slowest(j->ranks, j->views);
     tell_why(j);
     return rc;
 }

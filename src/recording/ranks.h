@@ -48,7 +48,11 @@ struct mr_ranks {
     uint32_t slow;  /* of at: who the others wait for; MR_NONE: nobody */
     int cause;      /* of MR_N_CAUSES: why; -1: its own time does not tell */
     double more_ns; /* of the cause, a step */
-    char why[240];  /* why nobody can be named, as a sentence; "": that could be seen */
+    /* Named ranks that do not communicate (a loader's): nobody waits, and `slow` is the one whose
+     * mean step is longest beyond noise; n_steps is 0. */
+    bool apart;
+    double slow_step_ns, next_step_ns; /* where slow is set: its mean step, the next rank's */
+    char why[240]; /* why nobody can be named, as a sentence; "": that could be seen */
 };
 
 /* step: as in mr_look_make(); places without the range have steps of their own. [out] out: free it

@@ -25,5 +25,7 @@ void mr_rank_view_free(struct mr_rank_view *v);
 /* A rank's time between two collectives, by cause. */
 void mr_rank_view_split(const struct mr_rank_view *v, uint64_t from_ns, uint64_t to_ns,
                         uint64_t ns[MR_N_CAUSES]);
+/* Ranks without communication: ranks->apart, and the slowest, if one is (ranks_alone.c). */
+void mr_ranks_find_slowest(struct mr_ranks *ranks, const struct mr_rank_view *views);
 
 #endif

@@ -266,6 +266,8 @@ struct mr_report_kind {
 /* reports that live in files of their own */
 extern const struct mr_report_kind mr_report_step_breakdown; /* steps_report.c */
 extern const struct mr_report_kind mr_report_idle_breakdown; /* idle_report.c */
+extern const struct mr_report_kind mr_report_path_kinds[2];  /* path_report.c */
+extern const struct mr_report_kind mr_report_queue_depth;    /* queue_report.c */
 extern const struct mr_report_kind mr_report_overlap;        /* overlap_report.c */
 extern const struct mr_report_kind mr_report_rank_kinds[3];  /* ranks_report.c */
 

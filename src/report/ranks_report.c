@@ -114,6 +114,14 @@ static void add_note(struct mr_table *table, const struct mr_ranks *ranks)
         mr_table_add_note(table, "this recording has no device work");
         return;
     }
+    if (!any && ranks->slow != MR_NONE) {
+        mr_table_add_note(table,
+                          "no communication: each rank goes at its own pace. Rank %" PRIu32
+                          " is the slowest: a step takes %.3f ms, the next rank's %.3f; cause: %s",
+                          ranks->at[ranks->slow].rank, ranks->slow_step_ns / 1e6,
+                          ranks->next_step_ns / 1e6, mr_cause_text(ranks->cause));
+        return;
+    }
     if (!any) {
         mr_table_add_note(table, "no communication of NCCL, RCCL or MPI in this recording");
         return;

@@ -31,6 +31,9 @@ static void list_kinds(const struct mr_report_kind *kinds[MAX_KINDS + 1])
     kinds[n++] = &mr_report_stacks_func;
     kinds[n++] = &mr_report_step_breakdown;
     kinds[n++] = &mr_report_idle_breakdown;
+    for (uint32_t i = 0; i < MR_COUNT(mr_report_path_kinds); i++)
+        kinds[n++] = &mr_report_path_kinds[i];
+    kinds[n++] = &mr_report_queue_depth;
     kinds[n++] = &mr_report_overlap;
     for (uint32_t i = 0; i < MR_COUNT(mr_report_rank_kinds); i++)
         kinds[n++] = &mr_report_rank_kinds[i];

@@ -46,7 +46,7 @@ function go(rule, k) {
   if (INDENT < 24) $("stage").scrollIntoView();
 }
 
-const saving = (f) => f.ms.toFixed(3) + thin + "ms" + (f.step ? " a step" : "") + ", " + f.percent.toFixed(1) + "%";
+const saving = (f) => f.ms === 0 ? "nothing by itself" : f.ms.toFixed(3) + thin + "ms" + (f.step ? " a step" : "") + ", " + f.percent.toFixed(1) + "%";
 const jumpText = (f, k) => f.rows[k].start === undefined ? "Find" : "Show";
 
 function evidenceTable(f) {

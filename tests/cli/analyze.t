@@ -28,16 +28,17 @@ pageable_copies: 39 of 39 copies of more than 64 KiB use pageable memory (5.0 GB
 Cannot tell:
   link_rate, because no page-locked copy of 1 MiB or more was recorded in the steps
 
-Fine: allocation_in_loop, blocking_async, context_switches, copy_on_compute_stream, data_starvation,
-      gpu_gaps, launch_bound, memset_sync, pinning_in_loop, small_copies, sync_in_loop, tensor_cores
+Fine: allocation_in_loop, blocking_async, context_switches, copy_on_compute_stream, critical_path,
+      data_starvation, gpu_gaps, launch_bound, low_use, memset_sync, pinning_in_loop,
+      same_direction_copies, small_copies, sync_in_loop, tensor_cores
 $ millrace analyze good.sqlite
 not data-bound: the GPU waited 0.2% of the step (0.005 of 2.931 ms) for data (0.000 ms for the
 loader, 0.005 ms for copies to the device), computed 100% and was idle 0%; 39 steps after warming
 up, from one NVTX range "step" to the next
 
-Fine: allocation_in_loop, blocking_async, context_switches, copy_on_compute_stream, data_starvation,
-      gpu_gaps, launch_bound, link_rate, memset_sync, pageable_copies, pinning_in_loop,
-      small_copies, sync_in_loop, tensor_cores
+Fine: allocation_in_loop, blocking_async, context_switches, copy_on_compute_stream, critical_path,
+      data_starvation, gpu_gaps, launch_bound, link_rate, low_use, memset_sync, pageable_copies,
+      pinning_in_loop, same_direction_copies, small_copies, sync_in_loop, tensor_cores
 $ millrace analyze good.sqlite --rule tensor_cores
 not data-bound: the GPU waited 0.2% of the step (0.005 of 2.931 ms) for data (0.000 ms for the
 loader, 0.005 ms for copies to the device), computed 100% and was idle 0%; 39 steps after warming
@@ -46,8 +47,8 @@ up, from one NVTX range "step" to the next
 Fine:
   tensor_cores: kernels named as matrix products or convolutions, without a mark of tensor cores
     (s16816, hmma, tensorop, ...): 0.000 ms a step. Counted: that x (1 - 1/2), because tensor cores
-    are at least twice as fast; needs 5% of kernel time or more. Names are only a hint. Threshold:
-    1% of the time.
+    are at least twice as fast; needs 5% of kernel time or more. Names are only a hint. Counters of
+    the tensor pipe were not recorded (--gpu-metrics). Threshold: 1% of the time.
 # Waiting for the loader, and how many workers would do.
 $ millrace analyze starved.sqlite --rule data_starvation --cores 64 | head -14
 data-bound: the GPU waited 50% of the step (2.924 of 5.849 ms) for data: 2.757 ms for the loader,

@@ -11,11 +11,13 @@ data_starvation: the device waits for data 50.7% of the time
 pageable_copies: 19 of 19 copies of more than 64 KiB use pageable memory (14.9 GB/s)
 gpu_gaps: the device idles while the launching thread runs its own code
 tensor_cores: by their names, 13% of kernel time multiplies matrices without tensor cores
+critical_path: the device is busy 44% of the time, but only 24% decides when a step ends
 $ millrace analyze mnist_w2pin.sqlite | grep -e '^[a-z]*_[a-z_]*: ' -e 'pageable_copies'
 data_starvation: the device waits for data 55.5% of the time
 tensor_cores: by their names, 13% of kernel time multiplies matrices without tensor cores
 copy_on_compute_stream: 19 copies run on the stream of the kernels
-      memset_sync, pageable_copies, pinning_in_loop, small_copies, sync_in_loop
+critical_path: the device is busy 43% of the time, but only 0% decides when a step ends
+      low_use, memset_sync, pageable_copies, pinning_in_loop, same_direction_copies, small_copies,
 $ millrace analyze cupy.sqlite | sed -n '1,7p'
 data-bound: the GPU waited 28% of the step (0.142 of 0.507 ms) for data: 0.000 ms for the loader,
 0.142 ms for copies to the device; the largest part of the idle time is copy calls (7% of the step),
@@ -112,7 +114,7 @@ Kernels (cuda_gpu_kern_sum)
 $ millrace report --diff mnist_w2.sqlite mnist_w2pin.sqlite
 same: a step took 7.143 ms before and 6.900 ms after (-3.4%), within noise (p = 1.0000; 19 and 19
 steps); waiting for data 53.7% -> 56.8% of the step; pageable copies 40 -> 0, pinned 0 -> 40;
-findings: 2 gone, 1 new, 2 remaining
+findings: 2 gone, 1 new, 3 remaining
 
 A step's time, before and after (steps)
 
@@ -155,11 +157,12 @@ gone       gpu_gaps                     172.3 us             -  the device idles
 new        copy_on_compute_stream              -      85.13 us  19 copies run on the stream of the kernels
 remaining  data_starvation              3.621 ms      3.833 ms  the device waits for data 55.5% of the time
 remaining  tensor_cores                 185.6 us      181.8 us  by their names, 13% of kern...rices without tensor cores
+remaining  critical_path                    0 ns          0 ns  the device is busy 43% of t...% decides when a step ends
 
 Savings are of a step, or of the whole recording without steps. Cannot tell: found before, and the second recording cannot support a conclusion
 $ millrace report --diff mnist_w2.sqlite mnist_w2.sqlite | head -2
 same: a step took 7.143 ms before and 7.143 ms after (+0.0%), within noise (p = 1.0000; 19 and 19
-steps); waiting for data 53.7% -> 53.7% of the step; findings: 0 gone, 0 new, 4 remaining
+steps); waiting for data 53.7% -> 53.7% of the step; findings: 0 gone, 0 new, 5 remaining
 $ millrace report --diff mnist_w2.sqlite mnist_w2.sqlite >/dev/null
 $ millrace report --diff mnist_w2.sqlite mnist_w2.sqlite -f csv | grep -cE ',(more|less|slower|faster),|^(gone|new),'
 0
@@ -168,7 +171,7 @@ $ millrace report --diff mnist_w2.sqlite mnist_w2.sqlite -f csv | grep -cE ',(mo
 $ millrace report --diff mnist_w2pin.sqlite mnist_w0.sqlite | head -3; millrace report --diff mnist_w2pin.sqlite mnist_w0.sqlite >/dev/null
 slower: a step took 6.900 ms before and 15.351 ms after (+122.5%), beyond noise (p = 0.0020; 19 and
 19 steps); waiting for data 56.8% -> 78.1% of the step; pageable copies 0 -> 40, pinned 40 -> 0;
-findings: 1 gone, 2 new, 2 remaining
+findings: 1 gone, 2 new, 3 remaining
 [1]
 $ millrace report --diff mnist_w2pin.sqlite mnist_w0.sqlite --threshold 200 | head -2
 same: a step took 6.900 ms before and 15.351 ms after (+122.5%), less than what counts (p = 0.0020;

@@ -2,6 +2,7 @@
  * White-box. Rules against loops whose truth is known: a loop with a fault and the same one without
  * it are both run, and what a rule predicts is compared with the difference.
  */
+#include "chance.h"
 #include "loop_sim.h"
 
 #include "advice/rules.h"
@@ -45,8 +46,10 @@ static void check_all(const struct mr_advice *advice)
             assert_true(f->saving_ms == 0 && !f->advice && !f->evidence);
             continue;
         }
-        assert_true(f->saving_ms > 0 && f->saving_ms * f->confidence <= saving &&
-                    f->confidence > 0);
+        bool explains = strcmp(f->rule, "critical_path") == 0 || strcmp(f->rule, "low_use") == 0 ||
+                        strcmp(f->rule, "same_direction_copies") == 0;
+        assert_true(explains ? f->saving_ms == 0 : f->saving_ms > 0);
+        assert_true(f->saving_ms * f->confidence <= saving && f->confidence > 0);
         assert_non_null(f->advice);
         assert_true(f->evidence && mr_table_rows(f->evidence) > 0 &&
                     mr_table_rows(f->evidence) <= 50);
@@ -880,52 +883,12 @@ static void kernels_without_calls(void **state)
     unlink(PATH);
 }
 
-/* Anything at any time, crossing, nested, of no length: advice is made, and keeps its promises. */
+/* Advice is made of anything, and keeps its promises. */
 static void anything(void **state)
 {
-    static const char *const calls[] = {"cudaLaunchKernel_v7000", "cudaStreamSynchronize_v3020",
-                                        "cudaFree_v3020",         "cudaHostAlloc_v3020",
-                                        "cuMemcpyHtoDAsync_v2",   "cudaEventQuery_v3020",
-                                        "cudaMemset_v3020"};
-    static const char *const names[] = {"step", "data", "gemm",
-                                        "read", "poll", "DataLoader.__next__"};
     (void)state;
-    for (uint32_t round = 0; round < 30; round++) {
-        struct make m;
-        make_begin(&m, PATH);
-        if (round % 2)
-            make_device(&m, 0, "Some GPU");
-        for (uint32_t i = 0; i < 150; i++) {
-            uint32_t r = (round * 200 + i) * 6;
-            uint64_t start = 10000 + test_u64(r) % 5000000,
-                     end = start + (i % 7 ? test_u64(r + 1) % 300000 : 0);
-            uint32_t pick = (uint32_t)(test_u64(r + 2) % 1000), stream = 7 + pick % 3;
-            m.tid = 100 + (uint32_t)(test_u64(r + 3) % 3);
-            m.device = pick % 11 == 0;
-            switch (test_u64(r + 4) % 6) {
-            case 0:
-                make_kernel(&m, stream, names[pick % 6], start, end);
-                break;
-            case 1:
-                make_copy(&m, stream, start, end, test_u64(r + 5) % (4u << 20),
-                          (enum mr_copy_kind)(pick % 11), (enum mr_mem_kind)(pick % 8));
-                break;
-            case 2:
-                make_range_of(&m, NULL, pick % 5 ? MR_RANGE_PUSH_POP : MR_RANGE_START_END,
-                              names[pick % 6], start, end);
-                break;
-            case 3:
-                make_os(&m, names[pick % 6], start, end, pick);
-                break;
-            case 4:
-                make_set(&m, stream, start, end, pick, (enum mr_mem_kind)(pick % 8));
-                break;
-            default:
-                make_kernel_of(&m, make_call(&m, calls[pick % 7], start, end), stream, "k", start,
-                               end);
-            }
-        }
-        make_end(&m);
+    for (uint32_t round = 0; round < 60; round++) {
+        chance_record(PATH, round);
         judge_all(make_load(PATH));
         unlink(PATH);
     }

@@ -2,6 +2,7 @@
  * White-box. Classes of idle time: that they add up, on recordings of chance, of loops and of real
  * programs; and that each case gets the class that it is made for.
  */
+#include "chance.h"
 #include "fixture.h"
 #include "loop_sim.h"
 
@@ -159,49 +160,11 @@ static void loops(void **state)
     }
 }
 
-/* Anything at any time, in up to three processes, crossing, nested, of no length. */
 static void by_chance(void **state)
 {
-    static const char *const calls[] = {"cudaLaunchKernel_v7000", "cudaStreamSynchronize_v3020",
-                                        "cudaFree_v3020",         "cudaHostAlloc_v3020",
-                                        "cuMemcpyDtoHAsync_v2",   "cudaEventQuery_v3020",
-                                        "cudaMemset_v3020",       "cuModuleLoadData"};
-    static const char *const names[] = {"step", "data", "ncclDevKernel_AllReduce",
-                                        "read", "poll", "nccl:all_reduce"};
     (void)state;
     for (uint32_t round = 0; round < 120; round++) {
-        struct make m;
-        make_begin(&m, PATH);
-        for (uint32_t i = 0; i < 160; i++) {
-            uint32_t r = (round * 300 + i) * 6;
-            uint64_t start = 10000 + test_u64(r) % 5000000,
-                     end = start + (i % 7 ? test_u64(r + 1) % 200000 : 0);
-            uint32_t pick = (uint32_t)(test_u64(r + 2) % 1000), stream = 7 + pick % 3;
-            if (i == 80 && round % 2)
-                make_process(&m, 300, "python3 other.py");
-            m.tid = m.pid + (uint32_t)(test_u64(r + 3) % 3);
-            m.device = pick % 11 == 0;
-            switch (test_u64(r + 4) % 6) {
-            case 0:
-                make_kernel(&m, stream, names[pick % 6], start, end);
-                break;
-            case 1:
-                make_copy(&m, stream, start, end, test_u64(r + 5) % (4u << 20),
-                          (enum mr_copy_kind)(pick % 11), (enum mr_mem_kind)(pick % 8));
-                break;
-            case 2:
-                make_range_of(&m, NULL, pick % 5 ? MR_RANGE_PUSH_POP : MR_RANGE_START_END,
-                              names[pick % 6], start, end);
-                break;
-            case 3:
-                make_os(&m, names[pick % 6], start, end, pick);
-                break;
-            default:
-                make_kernel_of(&m, make_call(&m, calls[pick % 8], start, end), stream, "k", start,
-                               end);
-            }
-        }
-        make_end(&m);
+        chance_record(PATH, round);
         check(make_load(PATH));
     }
 }

@@ -695,9 +695,65 @@ static void parts(void **state)
     forget(1);
 }
 
+/* ---- ranks that do not communicate ---- */
+
+/* Three ranks of a loader in one recording; rank 1's batches take more_ns longer, or only every
+ * tenth of them. Returns the headline, which stays until the next call. */
+static const char *loaders(uint64_t more_ns, uint32_t every, bool named)
+{
+    static char said[2048];
+    struct make m;
+    struct mr_advice *advice = NULL;
+    for (uint32_t r = 0; r < 3; r++) {
+        if (r == 0)
+            make_begin(&m, PATH);
+        else
+            make_process(&m, 100 + r, "millrace feed");
+        m.device = r;
+        make_device(&m, r, "Some GPU");
+        if (named)
+            make_note(&m, "rank", r, NULL);
+        uint64_t at = 1000000;
+        for (uint32_t i = 0; i < 40; i++) {
+            uint64_t load =
+                100000 + test_u64(i * 3 + r) % 20000 + (r == 1 && i % every == 0 ? more_ns : 0);
+            make_range(&m, "step", at, at + load + 1010000);
+            make_range(&m, "load", at, at + load);
+            make_kernel_of(
+                &m, make_call(&m, "cudaLaunchKernel_v7000", at + load + 1000, at + load + 4000), 7,
+                "gemm", at + load + 5000, at + load + 1005000);
+            at += load + 1010000;
+        }
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    assert_int_equal(mr_analyze(rec, NULL, &advice), 0);
+    snprintf(said, sizeof said, "%s", mr_advice_summary(advice));
+    mr_advice_destroy(advice);
+    mr_recording_close(rec);
+    unlink(PATH);
+    return said;
+}
+
+static void slowest_of_loaders(void **state)
+{
+    (void)state;
+    const char *said = loaders(5000000, 1, true);
+    assert_true(strstr(said, "rank 1 is the slowest of ranks") == said);
+    assert_non_null(strstr(said, "its steps take 6.1"));
+    assert_non_null(strstr(said, "cause: waiting for the loader (5.0"));
+    assert_non_null(strstr(said, "Rank 1 is looked at: data-bound"));
+    assert_non_null(strstr(loaders(0, 1, true), "no rank is slower than the others"));
+    assert_non_null(strstr(loaders(50000, 1, true), "no rank is slower than the others"));
+    /* one long batch in forty may be of any rank */
+    assert_non_null(strstr(loaders(20000000, 30, true), "no rank is slower than the others"));
+    assert_null(strstr(loaders(5000000, 1, false), "rank 1"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slowest_of_loaders),
         cmocka_unit_test(slow_rank_is_named),
         cmocka_unit_test(nobody_is_named_without_one),
         cmocka_unit_test(slow_now_and_then),
