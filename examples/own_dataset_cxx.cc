@@ -1,6 +1,6 @@
 /*
- * A data set of your own in C++: no exception may leave a callback, and destructors close what was
- * opened. One of the samples throws, is reported as bad, and is left out of its batch.
+ * A data set of your own in C++: exceptions become errors, and destructors close what was opened.
+ * One of the samples throws, is reported as bad, and is left out of its batch.
  *
  *   c++ -std=c++17 own_dataset_cxx.cc $(pkg-config --cflags --libs millrace) -o own_dataset_cxx
  */
@@ -52,13 +52,10 @@ struct Close {
     throw std::runtime_error(mr_last_error());
 }
 
-extern "C" int get(void *user, std::uint64_t index, void *const row[],
-                   std::uint64_t (*)[MR_MAX_RANK]) noexcept
-try {
+int get(void *user, std::uint64_t index, void *const row[], std::uint64_t (*)[MR_MAX_RANK])
+{
     *static_cast<double *>(row[0]) = static_cast<const Squares *>(user)->at(index);
     return 0;
-} catch (const std::exception &e) {
-    return mr_error_set(MR_ECALLBACK, "%s", e.what());
 }
 
 std::unique_ptr<mr_dataset, Close> open_squares(Squares &squares, std::uint64_t n)
@@ -70,7 +67,7 @@ std::unique_ptr<mr_dataset, Close> open_squares(Squares &squares, std::uint64_t 
     opts.n_fields = 1;
     std::snprintf(opts.field[0].name, sizeof opts.field[0].name, "square");
     opts.field[0].dtype = MR_F64;
-    opts.get = get;
+    opts.get = millrace::guard<get>; /* an exception must not leave it */
     opts.user = &squares;
     mr_dataset *ds;
     if (mr_dataset_open_callback(&opts, &ds) < 0)

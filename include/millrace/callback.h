@@ -12,8 +12,8 @@
  *
  * Threads: unless a callback says otherwise, several threads call it at once. fork: see dataset.h.
  *
- * C++: a callback must not let an exception out: declare it extern "C" and noexcept, catch what you
- * throw, and return mr_error_set(MR_ECALLBACK, "%s", e.what()).
+ * C++: a callback must not let an exception out: that ends the program. millrace::guard<get> is
+ * `get` with that taken care of: an exception becomes MR_ECALLBACK, with what() as the text.
  */
 #ifndef MILLRACE_CALLBACK_H
 #define MILLRACE_CALLBACK_H
@@ -162,5 +162,31 @@ MR_API int mr_dataset_open_located(const struct mr_located_opts *opts, struct mr
 
 #ifdef __cplusplus
 }
+#endif
+
+#if defined(__cplusplus) && __cplusplus >= 201703L
+#include <exception>
+
+namespace millrace
+{
+
+template <auto fn> struct guarded;
+
+template <class... Args, int (*fn)(Args...)> struct guarded<fn> {
+    static int call(Args... args) noexcept
+    try {
+        return fn(args...);
+    } catch (const std::exception &e) {
+        return mr_error_set(MR_ECALLBACK, "%s", e.what());
+    } catch (...) {
+        return mr_error_set(MR_ECALLBACK, "an exception that is no std::exception");
+    }
+};
+
+/* A function that returns int, as one that may be given to the library (C++17). An exception makes
+ * it return MR_ECALLBACK: opts.get = millrace::guard<get>; */
+template <auto fn> inline constexpr auto guard = &guarded<fn>::call;
+
+} // namespace millrace
 #endif
 #endif
