@@ -13,6 +13,7 @@ static const char *const waits[] = {"primary", "all", NULL};
 static const char *const graph_traces[] = {"node", "graph", NULL};
 static const char *const apis[] = {"some", "all", NULL};
 static const char *const on_off[] = {"on", "off", NULL};
+static const char *const samples[] = {"none", "process-tree", NULL};
 
 #define OPTION(name, key, type, member, initial, ...)                                              \
     {                                                                                              \
@@ -68,6 +69,12 @@ static const struct mr_option table[] = {
                    "process, without signals; python -I, -E and -S have none"),
     OPTION("python-sampling-frequency", 0, MR_OPT_UINT, python_hz, "100", .meta = "HZ", .min = 1,
            .max = 2000, .help = "Samples per second for --python-sampling"),
+    OPTION("sample", 's', MR_OPT_ENUM, sample, "none", .choices = samples,
+           .help = "Sample the stacks of all threads of the program and its child processes, "
+                   "running or waiting, down to C functions and source lines, for millrace report "
+                   "-r stacks. Threads that run are interrupted by SIGURG; x86-64 only"),
+    OPTION("sampling-frequency", 0, MR_OPT_UINT, sampling_hz, "100", .meta = "HZ", .min = 1,
+           .max = 2000, .help = "Samples per second and thread for --sample"),
     OPTION("osrt-threshold", 0, MR_OPT_DURATION, osrt_threshold_ns, "1us", .unit = "ns",
            .help = "Shortest operating system call to record"),
     OPTION("cuda-flush-interval", 0, MR_OPT_DURATION, flush_ns, "500ms", .min = 1e6, .max = 36e11,
@@ -107,7 +114,8 @@ static int check(const struct profile_options *o, int n_args, char **args, uint3
     if (o->stats && o->common.json)
         return cli_misuse("--stats and --json: give only one; millrace report --json prints "
                           "reports as JSON");
-    *out_traced |= (o->gpu_metrics ? 32u : 0) | (o->python_sampling ? 64u : 0);
+    *out_traced |= (o->gpu_metrics ? 32u : 0) | (o->python_sampling ? 64u : 0) |
+                   (o->sample == PROFILE_SAMPLE_TREE ? 128u : 0);
     return CLI_OK;
 }
 
@@ -118,7 +126,7 @@ static void print_note(const char *note)
     } heads[] = {{"no_cuda", "no CUDA activity is recorded"},
                  {"no_nvtx", "no NVTX ranges are recorded"},
                  {"no_metrics", "no GPU metrics are recorded"},
-                 {"no_stacks", "a process has no Python stacks"},
+                 {"no_stacks", "a process has no sampled stacks"},
                  {"dropped", "records were lost"},
                  {"warning", "recorder"}};
     const char *tab = strchr(note, '\t');

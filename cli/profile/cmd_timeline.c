@@ -23,7 +23,7 @@ static const struct mr_option table[] = {
     {"format", 'F', MR_OPT_ENUM, AT(format), "auto", .choices = formats,
      .help = "What to write; auto: by the ending of OUT (.html, .svg, .pftrace or "
              ".perfetto-trace, .folded), html without "
-             "one. folded: sampled Python stacks, a line each, for flame graph tools"},
+             "one. folded: sampled stacks, a line each, for flame graph tools"},
     {"output", 'o', MR_OPT_STRING, AT(output), .meta = "OUT",
      .help = "The file to write; default: FILE with the format's ending, beside it; with --diff "
              "beside AFTER"},
@@ -97,8 +97,8 @@ static int tell(const struct options *o, const char *path, int format, uint64_t 
     struct stat status;
     uint64_t bytes = stat(path, &status) == 0 ? (uint64_t)status.st_size : 0;
     if (format == FOLDED && events == 0)
-        cli_warn("%s: is empty: no Python stacks were sampled (millrace profile "
-                 "--python-sampling), or none within --from and --to",
+        cli_warn("%s: is empty: no stacks were sampled (millrace profile "
+                 "--sample, --python-sampling), or none within --from and --to",
                  path);
     if (cli.json) {
         struct mr_json *json = cli_json_begin("timeline");
@@ -210,7 +210,8 @@ const struct cli_command cli_timeline = {
         "with flows and counters. A picture (svg), 1,200 pixels wide, shows the steps at "
         "a glance, or all device work if there are no steps: where a step's time goes, how "
         "busy each engine was, and where steps begin.\n\n"
-        "Sampled Python stacks (millrace profile --python-sampling) are a flame graph in the page, "
+        "Sampled stacks (millrace profile --sample, --python-sampling) are a flame graph in the "
+        "page, "
         "behind its button Stacks, and folded lines for other tools.",
     .options = table,
     .options_bytes = sizeof(struct options),

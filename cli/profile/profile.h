@@ -11,12 +11,14 @@ struct profile_options {
     struct cli_common common;
     char *trace, *capture_range, *output, *merge;
     int capture_range_end, force, stats, gpu_metrics, keep_parts, wait, graph_trace, api;
-    int python_ranges, python_sampling;
+    int python_ranges, python_sampling, sample;
+    uint64_t sampling_hz;
     uint64_t duration_ns, delay_ns, osrt_threshold_ns, flush_ns, metrics_hz, python_hz;
 };
 
 enum { PROFILE_WAIT_PRIMARY, PROFILE_WAIT_ALL };
 enum { PROFILE_RANGES_ON, PROFILE_RANGES_OFF };
+enum { PROFILE_SAMPLE_NONE, PROFILE_SAMPLE_TREE };
 
 #define PROFILE_NOTES 32
 

@@ -29,6 +29,7 @@ static const struct {
 #define TRACE_OSRT    8u
 #define TRACE_METRICS 32u
 #define TRACE_STACKS  64u
+#define TRACE_SAMPLES 128u
 
 int profile_traces(const char *text, uint32_t *out_bits)
 {
@@ -337,7 +338,8 @@ static bool set_front(const char *variable, const char *ours)
 static bool preload(const struct profile_run *run)
 {
     if (strpbrk(run->module, " :")) {
-        cli_warn("operating system calls are not recorded: LD_PRELOAD cannot hold %s, which has a "
+        cli_warn("operating system calls and stacks are not recorded: LD_PRELOAD cannot hold %s, "
+                 "which has a "
                  "space or a colon; set MILLRACE_RECORD_MODULE=FILE to a copy elsewhere",
                  run->module);
         return true;
@@ -386,6 +388,7 @@ int profile_environment(struct profile_run *run)
         set_number("MILLRACE_RECORD_FLUSH_MS", o->flush_ns / 1000000) &&
         set_number("MILLRACE_RECORD_METRICS_HZ", o->metrics_hz) &&
         set_number("MILLRACE_RECORD_STACKS_HZ", run->traced & TRACE_STACKS ? o->python_hz : 0) &&
+        set_number("MILLRACE_RECORD_SAMPLE_HZ", o->sampling_hz) &&
         set_number("MILLRACE_RECORD_PYTHON_RANGES", has_python_ranges(run)) &&
         set_number("MILLRACE_RECORD_BEGIN_NS", mr_time_ns()) &&
         setenv("MILLRACE_RECORD_API", o->api ? "all" : "some", 1) == 0 &&
@@ -397,7 +400,7 @@ int profile_environment(struct profile_run *run)
         ok = inject_nvtx(run);
     if (ok && (has_python_ranges(run) || run->traced & TRACE_STACKS))
         ok = hook_python(run);
-    if (ok && run->traced & TRACE_OSRT)
+    if (ok && run->traced & (TRACE_OSRT | TRACE_SAMPLES))
         ok = preload(run);
     return ok ? CLI_OK : cli_fail("out of memory");
 }

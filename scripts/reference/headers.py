@@ -168,6 +168,8 @@ class Header:
                 group = Group(section, rest[:end])
                 self.groups.append(group)
                 position += end
+            elif rest.startswith("#if defined(__cplusplus)"):  # its comments say what it is for
+                position += rest.index("\n#endif") + len("\n#endif")
             elif rest[0] == "#":
                 line = re.match(r"#(?:[^\n]*\\\n)*[^\n]*", rest)[0]
                 position += len(line)

@@ -295,7 +295,7 @@ static int no_work(const struct mr_recording *rec, struct mr_advice *advice)
 }
 
 /* Without a device: where the driving thread's time goes. */
-static int judge_host(const struct mr_recording *rec, const struct mr_advice_opts *opts,
+static int judge_host(struct mr_recording *rec, const struct mr_advice_opts *opts,
                       struct mr_advice *advice)
 {
     struct mr_host_look host;
@@ -304,7 +304,12 @@ static int judge_host(const struct mr_recording *rec, const struct mr_advice_opt
         return rc < 0 ? rc : no_work(rec, advice);
     no_rules(advice, "data_starvation");
     struct mr_judgement *j = &advice->judged[advice->n];
-    rc = mr_host_judge(&host, j);
+    struct mr_stacks stacks;
+    rc = mr_stacks_load(rec, &stacks);
+    host.c.stacks = &stacks;
+    rc = rc < 0 ? rc : mr_host_judge(&host, j);
+    mr_stacks_free(&stacks);
+    host.c.stacks = NULL;
     take(&host.c, "data_starvation", j, &advice->finding[advice->n++]);
     qsort(advice->finding, advice->n, sizeof *advice->finding, by_saving);
     advice->bound = mr_host_summarize(&host, advice->summary, sizeof advice->summary);

@@ -338,10 +338,11 @@ int mr_host_judge(const struct mr_host_look *host, struct mr_judgement *out)
     const struct mr_case *c = &host->c;
     double loader = (double)c->idle_ns[MR_IDLE_LOADER];
     bool ranges = c->data.how == MR_LOADER_RANGES;
-    char workers[600];
+    char workers[600], line[400];
     uint32_t range;
     uint64_t range_ns;
     int rc = main_range(host, &range, &range_ns);
+    rc = rc < 0 ? rc : mr_case_hottest(c, line, sizeof line);
     if (rc < 0)
         return rc;
     workers[0] = 0;
@@ -363,9 +364,9 @@ int mr_host_judge(const struct mr_host_look *host, struct mr_judgement *out)
                                  mr_case_ms(c, (double)range_ns), mr_case_string(c, range));
     snprintf(
         out->why + used, sizeof out->why - used,
-        ". The saving assumes that the loader works meanwhile on cores that nobody else needs. "
+        ".%s The saving assumes that the loader works meanwhile on cores that nobody else needs. "
         "Threshold: %.0f%% of the time.",
-        100 * MR_WORTH);
+        line, 100 * MR_WORTH);
     snprintf(out->advice, sizeof out->advice,
              "Load ahead on more threads or processes, or make samples cheaper: decode at the size "
              "that is used, pack small files, cache what fits.%s",

@@ -115,6 +115,10 @@ int mr_host_judge(const struct mr_host_look *host, struct mr_judgement *out);
 /* What more workers would do for a loader that is waited for; "" where nothing is known. */
 void mr_suggest_workers(const struct mr_case *c, char *out, size_t cap);
 /* Whether the process is the place's, or one that it started and that uses no device itself. */
+/* " Meanwhile this line is so much of the loader's time."; "" without samples, or too few to say.
+ * Returns 0 or an error. */
+int mr_case_hottest(const struct mr_case *c, char *out, size_t cap);
+
 bool mr_case_works_for(const struct mr_case *c, uint32_t process);
 /* Counts c->n_workers, and finds who uses a device. */
 int mr_case_count_workers(struct mr_case *c);

@@ -88,8 +88,7 @@ static bool works_for(const void *state, uint64_t number)
     return false;
 }
 
-/* " Meanwhile the loader is ..."; "" without samples, or too few to say. */
-static int hottest(const struct mr_case *c, char *out, size_t cap)
+int mr_case_hottest(const struct mr_case *c, char *out, size_t cap)
 {
     const struct mr_recording *rec = c->look->rec;
     uint32_t thread = c->look->place.thread;
@@ -106,7 +105,7 @@ static int hottest(const struct mr_case *c, char *out, size_t cap)
     const struct mr_stack_place *place = &c->stacks->places[hot.place];
     snprintf(out, cap,
              " Meanwhile %s %.80s is %.0f%% of the loader's time (%.0f%% of that on a processor, "
-             "by %" PRIu64 " samples of its Python stacks).",
+             "by %" PRIu64 " samples of its stacks).",
              mr_stack_line(c->stacks, hot.place, false, line, sizeof line),
              c->stacks->texts.text[place->function], 100 * (double)hot.ns / (double)hot.of_ns,
              100 * (double)hot.cpu_ns / (double)hot.ns, hot.n);
@@ -189,7 +188,7 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
                               "around the loading and name it (--range)",
                               mr_case_ms(c, idle), mr_case_per(c),
                               mr_case_ms(c, (double)c->idle_ns[MR_IDLE_HOST]));
-    int rc = hottest(c, line, sizeof line);
+    int rc = mr_case_hottest(c, line, sizeof line);
     if (rc < 0)
         return rc;
     mr_suggest_workers(c, workers, sizeof workers);

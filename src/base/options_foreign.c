@@ -9,8 +9,7 @@
 #include <stddef.h>
 
 #define NO_SAMPLING                                                                                \
-    "it samples no C stacks; --python-sampling samples Python's, and --trace osrt records what "   \
-    "threads wait for"
+    "--sample process-tree samples stacks, by the unwind tables of the code, at even times"
 #define NO_SWITCHES "it records no context switches; --trace osrt records long calls of the system"
 #define NO_COUNTERS "it reads no such counters; --gpu-metrics samples the GPU's"
 #define NO_GRAPHICS "it records no graphics calls; --trace cuda,nvtx,osrt is what there is"
@@ -57,22 +56,19 @@ const struct mr_option_foreign mr_options_foreign[] = {
     {"gpu-metrics-devices", "gpu-metrics",
      "--gpu-metrics, which takes no value, samples the GPUs that the program uses"},
     {"gpu-metrics-set", "gpu-metrics", "--gpu-metrics has one set of counters"},
-    {"sample", "capture-range", NO_SAMPLING},
-    {"s", "capture-range", NO_SAMPLING},
-    {"backtrace", "capture-range", NO_SAMPLING},
-    {"b", "capture-range", NO_SAMPLING},
-    {"cudabacktrace", "capture-range", NO_SAMPLING},
-    {"osrt-backtrace-depth", "capture-range", NO_SAMPLING},
-    {"osrt-backtrace-stack-size", "capture-range", NO_SAMPLING},
-    {"osrt-backtrace-threshold", "capture-range", NO_SAMPLING},
+    {"backtrace", "sample", NO_SAMPLING},
+    {"b", "sample", NO_SAMPLING},
+    {"cudabacktrace", "sample", NO_SAMPLING},
+    {"osrt-backtrace-depth", "sample", NO_SAMPLING},
+    {"osrt-backtrace-stack-size", "sample", NO_SAMPLING},
+    {"osrt-backtrace-threshold", "sample", NO_SAMPLING},
     {"python-backtrace", "python-sampling",
      "--python-sampling samples the Python stacks of all threads; calls have none of their own"},
-    {"samples-per-backtrace", "capture-range", NO_SAMPLING},
-    {"sampling-frequency", "capture-range", NO_SAMPLING},
-    {"sampling-period", "capture-range", NO_SAMPLING},
-    {"sampling-trigger", "capture-range", NO_SAMPLING},
-    {"resolve-symbols", "capture-range", NO_SAMPLING},
-    {"el1-sampling", "capture-range", NO_SAMPLING},
+    {"samples-per-backtrace", "sample", NO_SAMPLING},
+    {"sampling-period", "sample", NO_SAMPLING},
+    {"sampling-trigger", "sample", NO_SAMPLING},
+    {"resolve-symbols", "sample", NO_SAMPLING},
+    {"el1-sampling", "sample", NO_SAMPLING},
     {"cpuctxsw", "capture-range", NO_SWITCHES},
     {"gpuctxsw", "capture-range", "it records no context switches of the GPU"},
     {"ftrace", "capture-range", NO_SWITCHES},

@@ -6,8 +6,8 @@
 #include <time.h>
 
 /* Signals raised by a fault of the thread itself, or that profilers need in each thread. */
-static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE,  SIGILL,
-                                  SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
+static const int own_signals[] = {SIGSEGV, SIGBUS,  SIGFPE,  SIGILL, SIGTRAP,
+                                  SIGSYS,  SIGABRT, SIGPROF, SIGURG};
 
 /* Blocks other signals: the program's handlers must not run on our threads. */
 int mr_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void *arg)

@@ -21,7 +21,7 @@ struct record_config record_config;
 struct record_core record_core = {.fd = -1};
 _Thread_local bool record_inside;
 
-#define N_FINISHERS 3
+#define N_FINISHERS 4
 static _Atomic(void (*)(void)) finishers[N_FINISHERS];
 
 static pthread_key_t at_thread_end;

@@ -28,6 +28,7 @@
  *                                it is looked for
  *   MILLRACE_RECORD_METRICS_HZ   samples of GPU metrics a second; default 10000
  *   MILLRACE_RECORD_STACKS_HZ    samples of Python stacks a second; 0: none
+ *   MILLRACE_RECORD_SAMPLE_HZ    samples of all threads' stacks a second; 0: none
  *   MILLRACE_RECORD_PYTHON_RANGES  0: no automatic ranges in Python
  *   MILLRACE_RECORD_BEGIN_NS     CLOCK_MONOTONIC from which the delay counts, in every process
  *                                alike
@@ -110,7 +111,7 @@ void record_finish(void);
  * record_is_busy(), as nothing is allocated. */
 void record_finish_at_once(void);
 
-/* Called once before the part is closed in an orderly end, to put what is still open. Three at
+/* Called once before the part is closed in an orderly end, to put what is still open. Four at
  * most, for the process's life. */
 void record_on_finish(void (*function)(void));
 

@@ -27,6 +27,8 @@ static const struct {
     {NULL, "executableId", TEXT},
     {NULL, "functionId", TEXT},
     {NULL, "fileId", TEXT},
+    {"MILLRACE_STACKS", "moduleId", TEXT},
+    {"MILLRACE_STACKS", "buildId", TEXT},
     {NULL, "globalPid", GLOBAL},
     {NULL, "globalTid", GLOBAL},
     {NULL, "endGlobalTid", GLOBAL},

@@ -166,7 +166,7 @@ static int notes_put(struct mr_merge *merge)
                     merge->store->n_backwards);
     if (rc < 0)
         return rc;
-    rc = note_count(merge, "%llu Python stacks have a number that came before: left out",
+    rc = note_count(merge, "%llu stacks have a number that came before: left out",
                     merge->store->n_again);
     if (rc < 0)
         return rc;

@@ -27,6 +27,7 @@ static const struct {
     {MR_PART_NOTE, offsetof(struct mr_part_note, text)},
     {MR_PART_STACK, offsetof(struct mr_part_stack, function)},
     {MR_PART_STACK, offsetof(struct mr_part_stack, file)},
+    {MR_PART_STACK, offsetof(struct mr_part_stack, build_id)},
 };
 
 #define BIT(type) (1u << (type))

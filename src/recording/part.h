@@ -40,6 +40,7 @@ enum mr_part_trace {
     MR_TRACE_MILLRACE = 16, /* the library's own spans, as ranges of the domain "millrace" */
     MR_TRACE_GPU_METRICS = 32,
     MR_TRACE_STACKS = 64, /* of Python threads, by sampling */
+    MR_TRACE_C_STACKS = 128,
 };
 
 /* type, the struct of its records */
@@ -266,7 +267,17 @@ struct mr_part_stack {
     uint32_t id, parent;     /* parent 0: the outermost frame */
     uint32_t function, file; /* names */
     uint32_t line;           /* 0: not known */
+    /* Of compiled code: file is the module, and address, as its symbols count, is in the
+     * instruction that runs or calls. Without a module: function says what it is. */
+    uint32_t is_c;
+    uint32_t build_id; /* a name: hexadecimal digits; 0: none */
+    uint32_t module;   /* in parts 0 */
+    uint64_t address;
 };
+
+/* Stacks of compiled code: so far apart that functions that were inlined get numbers between. */
+#define MR_PART_FIRST_C_STACK (1u << 23)
+#define MR_PART_C_STACK_STEP  16u
 
 struct mr_part_sample { /* a thread was in this stack each time that it was looked at */
     uint64_t start_ns, end_ns;

@@ -50,7 +50,8 @@ static uint64_t hash_of(uint64_t a, uint64_t b)
 static int place_get(struct loading *load, const struct mr_stack_place *place, uint32_t *out)
 {
     struct mr_stacks *s = load->stacks;
-    uint64_t key = hash_of((uint64_t)place->function << 32 | place->file, place->line);
+    uint64_t key = hash_of((uint64_t)place->function << 32 | place->file,
+                           (uint64_t)place->is_native << 32 | place->line);
     bool is_new;
     uint32_t *number = mr_map_at(&load->place_of, key, (uint32_t)s->n_places, &is_new);
     if (!number)
@@ -85,9 +86,15 @@ static int node_get(struct loading *load, uint32_t parent, uint32_t place, uint3
  * lost with the end of a killed process. */
 static int node_row(struct loading *load, sqlite3_stmt *values)
 {
-    struct mr_stack_place place = {.line = (uint32_t)sqlite3_column_int64(values, 4)};
+    struct mr_stack_place place = {.line = (uint32_t)sqlite3_column_int64(values, 4),
+                                   .is_native = sqlite3_column_int64(values, 5) != 0};
     uint32_t number, node;
-    int rc = text_at(load, values, 2, &place.function);
+    place.module = MR_NONE;
+    int rc =
+        sqlite3_column_type(values, 6) == SQLITE_TEXT ? text_at(load, values, 6, &place.module) : 0;
+    if (rc < 0)
+        return rc;
+    rc = text_at(load, values, 2, &place.function);
     if (rc < 0)
         return rc;
     rc = text_at(load, values, 3, &place.file);
@@ -106,11 +113,18 @@ static int node_row(struct loading *load, sqlite3_stmt *values)
     return mr_map_at(&load->node_of, id, node, NULL) ? 0 : -ENOMEM;
 }
 
-static int thread_get(struct loading *load, uint64_t global_tid, uint32_t *out)
+/* Globally, a thread has at most 48 bits and one that tells processes apart. */
+static uint64_t thread_key(uint64_t global_tid, bool is_native)
+{
+    return global_tid ^ (uint64_t)is_native << 63;
+}
+
+static int thread_get(struct loading *load, uint64_t global_tid, bool is_native, uint32_t *out)
 {
     struct mr_stacks *s = load->stacks;
     bool is_new;
-    uint32_t *number = mr_map_at(&load->thread_of, global_tid, (uint32_t)s->n_threads, &is_new);
+    uint32_t *number = mr_map_at(&load->thread_of, thread_key(global_tid, is_native),
+                                 (uint32_t)s->n_threads, &is_new);
     if (!number)
         return -ENOMEM;
     *out = *number;
@@ -119,7 +133,8 @@ static int thread_get(struct loading *load, uint64_t global_tid, uint32_t *out)
     if (mr_grow("threads", &s->threads, &load->room_threads, s->n_threads + 1, sizeof *s->threads) <
         0)
         return -ENOMEM;
-    s->threads[s->n_threads++] = (struct mr_stack_thread){global_tid, 0};
+    s->threads[s->n_threads++] =
+        (struct mr_stack_thread){.global_tid = global_tid, .is_native = is_native};
     return 0;
 }
 
@@ -138,7 +153,8 @@ static int sample_row(struct loading *load, sqlite3_stmt *values)
                                      *node,
                                      0,
                                      (uint32_t)MR_MIN(n, UINT32_MAX)};
-    int rc = thread_get(load, (uint64_t)sqlite3_column_int64(values, 2), &sample.thread);
+    int rc = thread_get(load, (uint64_t)sqlite3_column_int64(values, 2),
+                        s->places[s->nodes[*node].place].is_native, &sample.thread);
     if (rc < 0)
         return rc;
     if (mr_grow("samples", &s->samples, &load->room_samples, s->n_samples + 1, sizeof *s->samples) <
@@ -148,17 +164,21 @@ static int sample_row(struct loading *load, sqlite3_stmt *values)
     return 0;
 }
 
+/* As src/loader names its threads: for the kernel, and in its spans. */
+static bool is_worker(const char *name)
+{
+    return strcmp(name, "mr-worker") == 0 ||
+           (strncmp(name, "worker ", 7) == 0 && name[7 + strspn(name + 7, "0123456789")] == 0);
+}
+
 /* globalTid, the thread's name, the process's */
 static int name_row(struct loading *load, sqlite3_stmt *values)
 {
     uint64_t global_tid = (uint64_t)sqlite3_column_int64(values, 0);
-    const uint32_t *thread = mr_map_find(&load->thread_of, global_tid);
-    if (!thread)
-        return 0;
     const char *name = (const char *)sqlite3_column_text(values, 1);
     const char *process = (const char *)sqlite3_column_text(values, 2);
     uint32_t pid = global_tid >> 24 & 0xffffff, tid = global_tid & 0xffffff;
-    char label[256];
+    char label[264];
     if (tid == pid)
         snprintf(label, sizeof label, "%.100s (%u)",
                  name      ? name
@@ -168,9 +188,23 @@ static int name_row(struct loading *load, sqlite3_stmt *values)
     else
         snprintf(label, sizeof label, "%.100s (%u): thread %u%s%.100s",
                  process ? process : "process", pid, tid, name ? " " : "", name ? name : "");
-    return mr_texts_add(&load->stacks->texts, label, strlen(label),
-                        &load->stacks->threads[*thread].label, NULL);
+    int rc = 0;
+    for (int native = 0; native < 2 && rc == 0; native++) {
+        const uint32_t *thread = mr_map_find(&load->thread_of, thread_key(global_tid, native));
+        if (thread)
+            load->stacks->threads[*thread].is_worker = name && is_worker(name);
+        if (thread)
+            rc = mr_texts_add(&load->stacks->texts, label, strlen(label),
+                              &load->stacks->threads[*thread].label, NULL);
+        if (!native && mr_map_find(&load->thread_of, thread_key(global_tid, true)) && thread)
+            strcat(label, " (C)");
+    }
+    return rc;
 }
+
+#define FROM_STACKS                                                                                \
+    " FROM MILLRACE_STACKS s LEFT JOIN StringIds f ON f.id = s.functionId"                         \
+    " LEFT JOIN StringIds p ON p.id = s.fileId ORDER BY s.id"
 
 static int read_all(struct loading *load)
 {
@@ -178,9 +212,10 @@ static int read_all(struct loading *load)
     if (rc < 0)
         return rc;
     rc = rows(load,
-              "SELECT s.id, s.parentId, f.value, p.value, s.line FROM MILLRACE_STACKS s"
-              " LEFT JOIN StringIds f ON f.id = s.functionId"
-              " LEFT JOIN StringIds p ON p.id = s.fileId ORDER BY s.id",
+              mr_recording_has(load->recording, "MILLRACE_STACKS", "isNative")
+                  ? "SELECT s.id, s.parentId, f.value, p.value, s.line, s.isNative,"
+                    " (SELECT value FROM StringIds WHERE id = s.moduleId)" FROM_STACKS
+                  : "SELECT s.id, s.parentId, f.value, p.value, s.line, 0, 0" FROM_STACKS,
               "MILLRACE_STACKS", node_row);
     if (rc < 0)
         return rc;

@@ -15,6 +15,8 @@
 struct mr_stack_place {
     uint32_t function, file; /* of texts */
     uint32_t line;           /* 0: not known */
+    bool is_native;          /* compiled code's; else Python's */
+    uint32_t module;         /* of texts: its file; MR_NONE: none, as of Python */
 };
 
 struct mr_stack_node {
@@ -30,6 +32,8 @@ struct mr_stack_sample {
 struct mr_stack_thread {
     uint64_t global_tid;
     uint32_t label; /* of texts: "python3 (100): thread 101 loader" */
+    bool is_native; /* a thread of which both kinds were sampled is there twice */
+    bool is_worker; /* one of our loader's threads */
 };
 
 struct mr_stacks {
@@ -64,7 +68,8 @@ const char *mr_stack_line(const struct mr_stacks *stacks, uint32_t place, bool w
 
 /* The line of the program that a loader is in for most of its time in the windows. Loaders are
  * what torch's DataLoader and ours call to fetch samples, in any process that works for the one
- * looked at (globalTid >> 24; NULL: all do); without these, the thread (globalTid) that waits. */
+ * looked at (globalTid >> 24; NULL: all do), and our loader's own threads; without these, the
+ * thread (globalTid) that waits. Python's stacks come before those of compiled code. */
 struct mr_stack_hottest {
     uint32_t place;             /* of places; MR_NONE: nothing was sampled there */
     uint64_t ns, cpu_ns, of_ns; /* in this line, of it on a processor; of all the loader's time */

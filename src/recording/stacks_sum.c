@@ -109,8 +109,14 @@ int mr_stacks_sum(const struct mr_stacks *stacks, const struct mr_intervals *win
 /* ---- the loader ---- */
 
 /* Code that comes with Python, is installed, or is ours: not the program's. */
-static bool is_library(const char *file)
+static bool is_library(const struct mr_stacks *s, const struct mr_stack_place *place)
 {
+    const char *file = s->texts.text[place->file];
+    if (place->is_native) {
+        const char *module = place->module == MR_NONE ? "/lib" : s->texts.text[place->module];
+        return strncmp(module, "/lib", 4) == 0 || strncmp(module, "/usr/lib", 8) == 0 ||
+               strstr(module, "/libmillrace") || strstr(module, "-packages/") || module[0] != '/';
+    }
     return strstr(file, "/site-packages/") || strstr(file, "/dist-packages/") ||
            strstr(file, "/lib/python") || strstr(file, "/millrace/_") ||
            strncmp(file, "<frozen", 7) == 0;
@@ -134,7 +140,7 @@ static uint32_t line_of(const struct mr_stacks *s, uint32_t innermost, bool *loa
     for (uint32_t node = innermost; node != MR_NONE && !*loads; node = s->nodes[node].parent) {
         const struct mr_stack_place *place = &s->places[s->nodes[node].place];
         *loads = fetches(s, place);
-        if (own == MR_NONE && !*loads && !is_library(s->texts.text[place->file]))
+        if (own == MR_NONE && !*loads && !is_library(s, place))
             own = s->nodes[node].place;
     }
     return own != MR_NONE ? own : s->nodes[innermost].place;
@@ -154,25 +160,41 @@ static void keep(struct mr_stack_hottest *hot, const struct at_line *at, uint64_
         }
 }
 
+/* Whose time it is, the best first. */
+enum { FETCHES, WORKER, WAITS, WAITS_NATIVE, N_WHO };
+
+static bool is_who(int who, const struct mr_stack_thread *thread, uint64_t global_tid, bool loads)
+{
+    switch (who) {
+    case FETCHES:
+        return loads && !thread->is_native;
+    case WORKER:
+        return thread->is_worker && thread->is_native;
+    default:
+        return thread->global_tid == global_tid && thread->is_native == (who == WAITS_NATIVE);
+    }
+}
+
 int mr_stacks_loader(const struct mr_stacks *stacks, const struct mr_intervals *windows,
                      uint64_t global_tid, bool (*works_for)(const void *state, uint64_t process),
                      const void *state, struct mr_stack_hottest *out)
 {
-    /* of what fetches; of the thread */
-    struct mr_stack_hottest hot[2] = {{.place = MR_NONE}, {.place = MR_NONE}};
-    struct at_line *at[2] = {NULL, NULL};
+    struct mr_stack_hottest hot[N_WHO];
+    struct at_line *at[N_WHO] = {NULL};
     int rc = 0;
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < N_WHO; k++) {
+        hot[k] = (struct mr_stack_hottest){.place = MR_NONE};
         if (!(at[k] = calloc(stacks->n_places + 1, sizeof **at)))
             rc = mr_error_nomem("sums", stacks->n_places * sizeof **at);
+    }
     for (uint64_t i = 0; i < stacks->n_samples && rc == 0; i++) {
         const struct mr_stack_sample *sample = &stacks->samples[i];
-        uint64_t tid = stacks->threads[sample->thread].global_tid;
-        bool loads, waits = tid == global_tid;
-        uint64_t ns = !works_for || works_for(state, tid >> 24) ? time_in(sample, windows) : 0;
+        const struct mr_stack_thread *thread = &stacks->threads[sample->thread];
+        bool loads, ours = !works_for || works_for(state, thread->global_tid >> 24);
+        uint64_t ns = ours ? time_in(sample, windows) : 0;
         uint32_t place = ns ? line_of(stacks, sample->node, &loads) : 0;
-        for (int k = 0; k < 2 && ns; k++) {
-            if (k == 0 ? !loads : !waits)
+        for (int k = 0; k < N_WHO && ns; k++) {
+            if (!is_who(k, thread, global_tid, loads))
                 continue;
             at[k][place].ns += ns;
             at[k][place].cpu_ns += share(sample->cpu_ns, ns, sample);
@@ -180,10 +202,13 @@ int mr_stacks_loader(const struct mr_stacks *stacks, const struct mr_intervals *
             hot[k].n += MR_MAX(share(sample->n, ns, sample), 1);
         }
     }
-    for (int k = 0; k < 2 && rc == 0; k++)
+    int best = N_WHO - 1;
+    for (int k = N_WHO - 1; k >= 0 && rc == 0; k--) {
         keep(&hot[k], at[k], stacks->n_places);
-    *out = hot[0].of_ns ? hot[0] : hot[1];
-    free(at[0]);
-    free(at[1]);
+        best = hot[k].of_ns ? k : best;
+    }
+    *out = hot[best];
+    for (int k = 0; k < N_WHO; k++)
+        free(at[k]);
     return rc;
 }

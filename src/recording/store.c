@@ -1,6 +1,7 @@
 /* A recording's database while it is written: under a temporary name, in one transaction, without a
  * journal. */
 #include "recording/store.h"
+#include "recording/symbols.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -299,6 +300,7 @@ void mr_store_abandon(struct mr_store *store)
     mr_map_free(&store->devices);
     mr_store_processes_free(store);
     free(store->seen);
+    mr_symbols_destroy(store->symbols);
     mr_texts_free(&store->texts);
     free(store->names);
     free(store->unnamed);

@@ -124,6 +124,7 @@ struct mr_store {
     struct mr_map devices;  /* hash of a device -> its row */
     const char *text;       /* that came with the range that is being put; NULL: it has a number */
     size_t text_bytes;
+    struct mr_symbols *symbols; /* of modules; NULL: none were asked for */
     uint32_t *seen; /* inline texts: of each place the last one's mark; NULL: none came */
     uint32_t traced;
     uint64_t n_records, n_lost_timestamps, n_backwards, n_dropped;

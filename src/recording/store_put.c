@@ -1,5 +1,6 @@
 /* Records into rows: what is more than a row of its own table. */
 #include "recording/store.h"
+#include "recording/symbols.h"
 
 #include <errno.h>
 #include <string.h>
@@ -205,6 +206,45 @@ static int note_put(struct mr_store *store, const struct mr_part_note *note)
                         (int64_t)note->text, value);
 }
 
+static int place_text(struct mr_store *store, const char *text, uint32_t *out)
+{
+    return mr_store_text(store, text, strlen(text), out);
+}
+
+/* A place in a module is one frame, or several where functions were inlined: those between get the
+ * numbers below the record's. */
+static int stack_put(struct mr_store *store, const struct mr_part_stack *record)
+{
+    struct mr_symbol frames[MR_PART_C_STACK_STEP];
+    struct mr_part_stack row = *record;
+    if (!record->is_c || !record->file)
+        return mr_store_put_row(store, MR_PART_STACK, record);
+    if (!store->symbols && !(store->symbols = mr_symbols_create()))
+        return mr_error_nomem("symbols", 0);
+    row.module = record->file;
+    uint32_t n = mr_symbols_find(store->symbols, text_of(store, record->file),
+                                 text_of(store, record->build_id), record->address, frames,
+                                 MR_COUNT(frames));
+    for (uint32_t i = n; i-- > 0;) { /* the outermost first */
+        row.id = record->id - i;
+        row.line = frames[i].line;
+        struct mr_store_name names;
+        int rc = place_text(store, frames[i].function, &row.function);
+        if (rc == 0)
+            rc = mr_store_kernel_names(store, row.function, &names);
+        if (rc == 0)
+            rc = place_text(store, frames[i].file, &row.file);
+        if (rc < 0)
+            return rc;
+        row.function = names.demangled;
+        rc = mr_store_put_row(store, MR_PART_STACK, &row);
+        if (rc < 0)
+            return rc;
+        row.parent = row.id;
+    }
+    return 0;
+}
+
 int mr_store_put(struct mr_store *store, enum mr_part_type type, const void *record)
 {
     if (!store->now)
@@ -232,6 +272,8 @@ int mr_store_put(struct mr_store *store, enum mr_part_type type, const void *rec
     case MR_PART_KERNEL: /* its names get their numbers now, not when the row is put */
         rc = mr_store_kernel_names(store, ((const struct mr_part_kernel *)record)->name, &names);
         return rc < 0 ? rc : mr_store_put_row(store, type, record);
+    case MR_PART_STACK:
+        return stack_put(store, record);
     default:
         if (!store->batch[type].table)
             return mr_error_set(MR_EMISUSE, "%s: records of type %d are not put", store->path,

@@ -234,6 +234,10 @@ static const struct mr_store_column stack_columns[] = {
     VALUE("functionId", FROM_NAME, mr_part_stack, function),
     VALUE("fileId", FROM_NAME, mr_part_stack, file),
     UINT("line", mr_part_stack, line),
+    UINT("isNative", mr_part_stack, is_c),
+    {"moduleId", INT, FROM_UINT_OR_NULL, BYTES(mr_part_stack, module)},
+    {"buildId", INT, FROM_UINT_OR_NULL, BYTES(mr_part_stack, build_id)},
+    {"address", INT, FROM_UINT_OR_NULL, BYTES(mr_part_stack, address)},
     END,
 };
 
@@ -328,9 +332,11 @@ const char *const mr_store_more_tables =
     "CREATE VIEW SAMPLING_CALLCHAINS AS WITH RECURSIVE up(id, stack, depth) AS ("
     "SELECT id, stackId, 0 FROM COMPOSITE_EVENTS UNION ALL SELECT up.id, s.parentId, depth + 1"
     " FROM up JOIN MILLRACE_STACKS s ON s.id = up.stack WHERE s.parentId < s.id)"
-    " SELECT up.id, s.functionId AS symbol, s.fileId AS module, NULL AS kernelMode, NULL AS "
+    " SELECT up.id, s.functionId AS symbol, coalesce(s.moduleId, s.fileId) AS module, NULL AS "
+    "kernelMode, NULL AS "
     "thumbCode,"
-    " NULL AS unresolved, NULL AS specialEntry, s.line AS originalIP, NULL AS unwindMethod,"
+    " NULL AS unresolved, NULL AS specialEntry, coalesce(s.address, s.line) AS originalIP, NULL AS "
+    "unwindMethod,"
     " depth AS stackDepth FROM up JOIN MILLRACE_STACKS s ON s.id = up.stack;";
 
 #define ENUM(name)                                                                                 \

@@ -1,4 +1,4 @@
-/* stacks, stacks_func: where Python threads were when they were sampled. */
+/* stacks, stacks_func: where threads were when they were sampled. */
 #include "recording/stacks.h"
 #include "report/report.h"
 
@@ -129,8 +129,8 @@ static void explain_none(const struct mr_recording *recording, const struct all 
     else if (recording->source)
         mr_table_set_note(table, "this %s records no stacks that are read", recording->source);
     else
-        mr_table_set_note(table, "no Python stacks in this recording; millrace profile "
-                                 "--python-sampling records them");
+        mr_table_set_note(table, "no sampled stacks in this recording; millrace profile --sample "
+                                 "process-tree or --python-sampling records them");
 }
 
 static int make(struct mr_recording *recording, const struct mr_report_opts *opts,
@@ -154,8 +154,8 @@ static int make(struct mr_recording *recording, const struct mr_report_opts *opt
     rc = count_threads(&all);
     if (rc)
         goto end;
-    table = mr_table_create(by_function ? "Python functions by thread (stacks_func)"
-                                        : "Python lines by thread (stacks)",
+    table = mr_table_create(by_function ? "Functions by thread (stacks_func)"
+                                        : "Lines by thread (stacks)",
                             columns, MR_COUNT(columns));
     if (!table) {
         rc = mr_error_nomem("a table", 0);
@@ -187,7 +187,7 @@ static int make_functions(struct mr_recording *recording, const struct mr_report
     return make(recording, opts, out, true);
 }
 
-const struct mr_report_kind mr_report_stacks = {"stacks", "Sampled Python lines by thread",
+const struct mr_report_kind mr_report_stacks = {"stacks", "Sampled lines of code by thread",
                                                 make_lines};
-const struct mr_report_kind mr_report_stacks_func = {
-    "stacks_func", "Sampled Python functions by thread", make_functions};
+const struct mr_report_kind mr_report_stacks_func = {"stacks_func", "Sampled functions by thread",
+                                                     make_functions};

@@ -145,7 +145,7 @@ int mr_timeline_flame_put(FILE *file, const struct mr_timeline *tl)
     const char *part = (const char *)mr_timeline_flame, *end = part + mr_timeline_flame_bytes;
     const char *place = memmem(part, (size_t)(end - part), "{{stacks}}", 10);
     struct leaves leaves;
-    int rc = leaves_make(tl->rec, tl->from_ns, tl->to_ns, &leaves);
+    int rc = leaves_make(tl->rec, tl->samples_from_ns, tl->to_ns, &leaves);
     if (rc == 0 && leaves.n && place) {
         fwrite(part, 1, (size_t)(place - part), file);
         rc = put_json(&leaves, file);
@@ -187,7 +187,7 @@ static void put_stack(const struct leaves *leaves, const struct leaf *leaf, uint
 int mr_timeline_folded(FILE *file, const struct mr_timeline *tl)
 {
     struct leaves leaves;
-    int rc = leaves_make(tl->rec, tl->from_ns, tl->to_ns, &leaves);
+    int rc = leaves_make(tl->rec, tl->samples_from_ns, tl->to_ns, &leaves);
     uint32_t *path = rc == 0 ? malloc((leaves.stacks.n_nodes + 1) * sizeof *path) : NULL;
     if (rc == 0 && !path)
         rc = mr_error_nomem("stacks", leaves.stacks.n_nodes);

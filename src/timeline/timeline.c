@@ -463,8 +463,7 @@ int mr_timeline_put(struct mr_recording *rec, const struct mr_tl_story *story, c
     bool told = format == MR_TIMELINE_SVG || format == MR_TIMELINE_HTML;
     tl.story = told ? story : NULL;
     tl.out_samples = &n_samples;
-    if (format == MR_TIMELINE_FOLDED) /* samples before the first event, too */
-        tl.from_ns = all.from_ns;
+    tl.samples_from_ns = all.from_ns;
     if (rc == 0)
         rc = mr_file_write(path, "picture", job_run, &(struct job){&tl, writers[format]});
     if (rc == 0 && all.out_events)

@@ -116,6 +116,7 @@ struct mr_timeline {
     const char *title;
     const struct mr_tl_story *story; /* NULL: none is told */
     uint64_t from_ns, to_ns;
+    uint64_t samples_from_ns; /* of stacks: also those before the first event */
     struct mr_lane *lanes;
     uint32_t n_lanes;
     uint64_t room_lanes; /* of lanes and lane_order */

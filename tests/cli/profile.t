@@ -32,10 +32,10 @@ millrace profile: --output dir.d/y.qdrep: .qdrep is the format of NVIDIA's own t
 millrace profile: --output z.ncu-rep: .ncu-rep is the format of NVIDIA's own tool, and a recording is SQLite: expected -o z or -o z.sqlite
 [2]
 # Names of nsys profile: what they are here, or that there is no such thing.
-$ for o in --gpu-metrics-device=all --sample=none -s --show-output=true -e --stop-on-exit=true --export=sqlite --session-new=a; do millrace profile $o -- touch ran; done
+$ for o in --gpu-metrics-device=all --backtrace=fp -s --show-output=true -e --stop-on-exit=true --export=sqlite --session-new=a; do millrace profile $o -- touch ran; done
 millrace profile: --gpu-metrics-device: no such option; --gpu-metrics, which takes no value, samples the GPUs that the program uses
-millrace profile: --sample: no such option; it samples no C stacks; --python-sampling samples Python's, and --trace osrt records what threads wait for
-millrace profile: -s: no such option; it samples no C stacks; --python-sampling samples Python's, and --trace osrt records what threads wait for
+millrace profile: --backtrace: no such option; --sample process-tree samples stacks, by the unwind tables of the code, at even times
+millrace profile: --sample: needs a value: none or process-tree
 millrace profile: --show-output: no such option; the program's output is always shown
 millrace profile: -e: no such option; the program inherits the environment: millrace profile -- env A=1 CMD
 millrace profile: --stop-on-exit: no such option; --wait primary or all says when the recording ends
@@ -133,7 +133,7 @@ libmillrace-record.so
 # A recorder that the dynamic linker cannot be told of is not preloaded, and the program's output stays its own.
 $ mkdir "a b"; cp "$MILLRACE_RECORD_MODULE" "a b/c.so"; MILLRACE_RECORD_MODULE="a b/c.so" millrace profile -t osrt -f -o a -- sh -c 'echo out; ls "a b"' 2>&1 | grep -v -e nothing.was -e 0.records | sed 's,[^ ]*/a b/,,' | sort
 c.so
-millrace profile: warning: operating system calls are not recorded: LD_PRELOAD cannot hold c.so, which has a space or a colon; set MILLRACE_RECORD_MODULE=FILE to a copy elsewhere
+millrace profile: warning: operating system calls and stacks are not recorded: LD_PRELOAD cannot hold c.so, which has a space or a colon; set MILLRACE_RECORD_MODULE=FILE to a copy elsewhere
 out
 $ rm -r "a b"
 # A process that stays is told of, and not waited for; or is waited for.

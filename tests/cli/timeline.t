@@ -44,7 +44,7 @@ $ grep -c -e 'https\?://' -e '@import' -e ' src=' a.html
 [1]
 # What cannot be drawn.
 $ millrace timeline -o a.folded a.sqlite 2>&1 | head -1; rm a.folded
-millrace timeline: warning: a.folded: is empty: no Python stacks were sampled (millrace profile --python-sampling), or none within --from and --to
+millrace timeline: warning: a.folded: is empty: no stacks were sampled (millrace profile --sample, --python-sampling), or none within --from and --to
 $ millrace timeline -o a.txt a.sqlite
 millrace timeline: -o a.txt: expected a name that ends in .html, .svg, .pftrace or .folded, or --format
 [2]

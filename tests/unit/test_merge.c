@@ -272,7 +272,7 @@ static void test_stack_again(void **state)
     write_part("a.part", &b);
     struct mr_recording *r = merged(NULL);
     assert_int_equal(r->n_notes, 1);
-    assert_non_null(strstr(r->strings[r->notes[0].text], "1 Python stacks"));
+    assert_non_null(strstr(r->strings[r->notes[0].text], "1 stacks"));
     mr_recording_close(r);
     sqlite3 *db;
     sqlite3_stmt *sum;

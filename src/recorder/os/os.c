@@ -95,11 +95,12 @@ __attribute__((constructor)) static void loaded(void)
     const char *shortest = getenv("MILLRACE_RECORD_OSRT_NS");
     for (unsigned i = 0; i < N_OS_CALLS; i++)
         record_os_find(i);
-    if (!folder || folder[0] != '/' || !traced || !(strtoul(traced, NULL, 10) & MR_TRACE_OSRT))
+    if (!folder || folder[0] != '/' || !traced ||
+        !(strtoul(traced, NULL, 10) & (MR_TRACE_OSRT | MR_TRACE_C_STACKS)))
         return;
     if (shortest && shortest[0])
         shortest_ns = strtoull(shortest, NULL, 10);
     own_pid = (pid_t)record_syscall(SYS_getpid);
     pthread_atfork(NULL, NULL, forked);
-    record_os_traced = true;
+    record_os_traced = strtoul(traced, NULL, 10) & MR_TRACE_OSRT;
 }

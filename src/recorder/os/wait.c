@@ -54,14 +54,16 @@ RECORD_EXPORT int poll(struct pollfd *fds, nfds_t n,
     __typeof__(&lock) real = REAL(lock);                                                           \
     if (!real)                                                                                     \
         return 0;                                                                                  \
-    if (!record_os_traced)                                                                         \
+    if (!record_os_traced && !record_sampling)                                                     \
         return real arguments;                                                                     \
     __typeof__(&try) attempt = REAL(try);                                                          \
     int result = attempt ? attempt arguments : EBUSY;                                              \
     if (result != EBUSY)                                                                           \
         return result;                                                                             \
     uint64_t start_ns = record_os_begin();                                                         \
+    uintptr_t outer = record_wait_enter(__builtin_frame_address(0));                               \
     result = real arguments;                                                                       \
+    record_wait_leave(outer);                                                                      \
     if (start_ns)                                                                                  \
         record_os_end(OS_##lock, start_ns, result, 0);                                             \
     return result;
@@ -120,7 +122,9 @@ RECORD_EXPORT long syscall(long number, ...)
     if (!real) /* within the lookup of the first function */
         return record_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
     uint64_t start_ns = waits(number, a[1]) ? record_os_begin() : 0;
+    uintptr_t outer = record_wait_enter(__builtin_frame_address(0));
     long result = real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    record_wait_leave(outer);
     if (start_ns)
         record_os_end(OS_syscall, start_ns, result, 0);
     return result;

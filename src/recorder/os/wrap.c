@@ -173,7 +173,7 @@ RECORD_EXPORT pid_t wait(int *status){WRAP(wait, pid_t, (status), -1, 0)} RECORD
 /* Workers of Python's multiprocessing end so: without this their last records would be lost. */
 RECORD_EXPORT void _exit(int status)
 {
-    if (record_os_traced)
+    if (record_os_traced || record_sampling)
         record_os_leave();
     for (;;)
         syscall(SYS_exit_group, status);
