@@ -241,6 +241,7 @@ int mr_layout_make(struct mr_loader *ld)
     uint64_t fit = (uint64_t)PREFETCH_BYTES * ld->workers.n / ld->layout.bound_bytes;
     uint64_t least = MR_MAX(MIN_PREFETCH, MR_MIN(ld->workers.n / 2, 8));
     uint64_t chosen = MR_MAX(least, MR_MIN(fit, MAX_CHOSEN_PREFETCH));
+    chosen <<= ld->backends.deep && chosen < MAX_CHOSEN_PREFETCH;
     ld->ring.n_slots = ld->opts.prefetch ? ld->opts.prefetch : (uint32_t)chosen;
     uint64_t ring;
     if (!mr_mul(ld->layout.slot_bytes + ld->layout.output_bytes, ld->ring.n_slots, &ring) ||
