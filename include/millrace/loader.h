@@ -133,8 +133,11 @@ struct mr_loader_opts {
     uint32_t streams; /* streams that copies alternate on, 1 to 16; default 1 */
     int direct;       /* 1: read with O_DIRECT, past the page cache, where possible */
     /* The share of JPEG pictures that the device decodes (on "cuda" by nvJPEG): 0 (default) to 1,
-     * or MR_GPU_DECODE_AUTO, which measures both decoders at open. Seed, epoch and sample index
-     * select them, so contents depend on the share, but not on timing. Needs RGB pictures, a chain
+     * or MR_GPU_DECODE_AUTO. Seed, epoch and sample index select them, so contents depend on the
+     * share, but not on timing. With AUTO each picture goes to whichever of device and workers is
+     * free: the fastest, but contents differ a little from run to run. The decoder has a thread of
+     * its own that keeps a processor busy, so with workers = 0 there is one worker less. It opens
+     * for most of a second: with AUTO the host decodes meanwhile. Needs RGB pictures, a chain
      * that begins with crops or resizes, all other ops on the device, and samples of one shape;
      * without these AUTO leaves decoding to the host, and a share fails with MR_EUNSUPPORTED or
      * MR_EOPTION. docs/data.md says how pixels differ. */
@@ -224,7 +227,8 @@ MR_API int mr_loader_opts_parse(const char *text, struct mr_loader_opts *opts);
  * a time and cannot change while it does. opts: set it up with mr_loader_opts_init(); NULL: all
  * defaults.
  * [out] out: on success; close it with mr_loader_close().
- * May block: on headers, with MR_CACHE_DEVICE on all samples, with MR_GPU_DECODE_AUTO on some.
+ * May block: on headers, with MR_CACHE_DEVICE on all samples, with gpu_decode > 0 on the
+ * device's decoder.
  * Returns 0, MR_EOPTION, MR_EMISUSE, MR_ESHAPE, MR_ELIMIT (over max_memory or the
  * budget's; the text has the sum), MR_ESTATE (the state is of another data set, sampler, chain or
  * seed), MR_EUNSUPPORTED, MR_EDEVICE, MR_EDEVICEMEM, -ENOMEM, -errno; with MR_CACHE_DEVICE also
@@ -504,11 +508,11 @@ struct mr_loader_stats {
     uint64_t copy_ns;
     uint64_t copied_bytes; /* to the device */
 
-    double gpu_decode;      /* the share of pictures that the device should decode */
+    double gpu_decode; /* the share of pictures that the device should decode; AUTO: has decoded */
     uint64_t gpu_decoded;   /* pictures that it decoded */
     uint64_t gpu_refused;   /* pictures that it refused and the host decoded */
-    double cpu_decode_rate; /* AUTO: pictures/s of all workers, as measured; else 0 */
-    double gpu_decode_rate; /* AUTO: pictures/s of the device */
+    double cpu_decode_rate; /* AUTO: pictures/s that workers decode beside the device; else 0 */
+    double gpu_decode_rate; /* AUTO: pictures/s of the device, while it decodes; else 0 */
     char gpu_why_not[256];  /* AUTO: why the device decodes none; else "" */
     char device_ops[192];   /* ops on the device: "image: cast,scale; label: one_hot"; "": none */
 

@@ -34,9 +34,9 @@
 struct mr_jpeg {
     const void *bytes;
     uint64_t n_bytes;
-    uint32_t width, height; /* as stored: a picture of another size is refused */
+    uint32_t width, height; /* as stored: a picture of another size is not taken */
     void *to;               /* device memory: height rows of width RGB pixels */
-    bool refused;           /* [out] not decoded: not supported, or damaged */
+    bool refused;           /* [out] of a decode: damaged */
 };
 
 /* A decoder. One thread at a time; the work of a call must be done before the next call. */
@@ -167,8 +167,10 @@ struct mr_device_ops {
     int64_t (*file_read)(struct mr_device *dev, void *file, uint64_t offset, void *memory,
                          uint64_t at, uint64_t bytes);
 
-    /* JPEG decoders of the device's own, see struct mr_jpeg_unit. open: unit->state is zeroed
-     * memory of jpeg_size bytes; close is called also when open failed. */
+    /* JPEG decoders of the device's own, see mr_jpeg_open(). open: unit->state is zeroed memory of
+     * jpeg_size bytes; close is called also when open failed. */
+    int (*jpeg_find)(struct mr_device *dev);
+    bool (*jpeg_takes)(struct mr_jpeg_unit *unit, const struct mr_jpeg *p);
     int (*jpeg_open)(struct mr_device *dev, struct mr_jpeg_unit *unit);
     void (*jpeg_close)(struct mr_jpeg_unit *unit);
     int (*jpeg_decode)(struct mr_jpeg_unit *unit, struct mr_stream *stream, struct mr_jpeg *picture,
@@ -270,11 +272,18 @@ MR_PRIVATE int mr_launch_kernel(struct mr_stream *stream, const struct mr_kernel
  */
 MR_PRIVATE int mr_device_load_kernels(struct mr_device *dev, const struct mr_kernel_module *module);
 
+/* Is there what decodes JPEG? Quick, while opening may take most of a second. Returns 0,
+ * MR_EUNSUPPORTED (why not). */
+int mr_jpeg_find(struct mr_device *dev);
 /* Returns 0, MR_EUNSUPPORTED (why not), MR_EDEVICE, -ENOMEM. */
 int mr_jpeg_open(struct mr_device *dev, struct mr_jpeg_unit **out);
 void mr_jpeg_close(struct mr_jpeg_unit *unit); /* NULL is allowed */
-/* Does the host's share of the decoding and enqueues the rest. Refused pictures are no error.
- * Returns 0, MR_EDEVICE. */
+/* Does the decoder take such a picture, by its header? `to` is not read. Any thread, also while
+ * another one decodes. */
+bool mr_jpeg_takes(struct mr_jpeg_unit *unit, const struct mr_jpeg *p);
+/* Does the host's share of the decoding and enqueues the rest; on "cuda" it keeps a processor busy
+ * until almost all of it is done. All of them are taken, as mr_jpeg_takes() says; those that are
+ * refused even so are no error. Returns 0, MR_EDEVICE. */
 int mr_jpeg_decode(struct mr_jpeg_unit *unit, struct mr_stream *stream, struct mr_jpeg *picture,
                    uint32_t n);
 

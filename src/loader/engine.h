@@ -116,6 +116,13 @@ struct mr_handout {
     bool spare_processor;              /* there are more processors than workers */
 };
 
+/* Batches whose workers are done, while a backend still works on rows. */
+struct mr_late {
+    pthread_mutex_t lock; /* a backend's may be taken under it */
+    struct mr_slot *first, **last;
+    _Atomic uint32_t n;
+};
+
 struct mr_loader {
     /* Set when the loader opens, only read afterwards. */
     struct mr_loader_opts opts;
@@ -145,6 +152,7 @@ struct mr_loader {
     struct mr_user_collate user_collate; /* only read */
     struct mr_workers workers;
     struct mr_ship ship;
+    struct mr_late late;
     struct mr_times times;
     struct mr_quarantine quarantine;
     struct mr_handout handout;
@@ -230,9 +238,13 @@ int mr_grown_add(struct mr_loader *ld, uint64_t host, uint64_t device, uint64_t 
 void mr_grown_sub(struct mr_loader *ld, uint64_t host, uint64_t device, uint64_t rows);
 
 /* ---- complete.c ---- */
-/* `rows` more rows of batch t are made. The call that completes the batch collates it, sends it on
- * its way and returns true. */
-bool mr_complete_rows(struct mr_worker *w, uint64_t t, uint64_t rows);
+/* `rows` more rows of batch t are made. The call that completes the batch collates it and sends it
+ * on its way; or, if a backend still works on rows, puts it on a list. */
+void mr_complete_rows(struct mr_worker *w, uint64_t t, uint64_t rows);
+/* Completes the first batch on that list if the backend is done with it; wait: waits for that. A
+ * worker that finds nothing else to do waits, so each batch is completed before all workers sleep.
+ * false: there is none. */
+bool mr_complete_late(struct mr_worker *w, bool wait);
 
 /* ---- state.c ---- */
 struct mr_state {

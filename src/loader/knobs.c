@@ -36,6 +36,12 @@ uint32_t mr_knobs_most_workers(struct mr_loader *ld, uint32_t first)
     return o->workers == 0 && o->max_workers > 0 ? o->max_workers : most;
 }
 
+void mr_knobs_spare_one(struct mr_loader *ld)
+{
+    atomic_fetch_sub(&ld->workers.n_active, 1);
+    ld->workers.n--;
+}
+
 uint32_t mr_knobs_most_prefetch(struct mr_loader *ld, uint32_t first)
 {
     const struct mr_loader_opts *o = &ld->opts;

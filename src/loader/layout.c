@@ -248,9 +248,11 @@ int mr_layout_make(struct mr_loader *ld)
     if (ld->layout.host_bytes == 0)
         ld->layout.host_bytes = ld->layout.slot_bytes;
     /* Small batches come in larger numbers, so that threads hand over many at a time. */
-    uint64_t fit = (uint64_t)PREFETCH_BYTES * ld->workers.n / ld->layout.bound_bytes;
-    uint64_t least = MR_MAX(MIN_PREFETCH, MR_MIN(ld->workers.n / 2, 8));
+    uint64_t workers = mr_knobs_workers(ld);
+    uint64_t fit = PREFETCH_BYTES * workers / ld->layout.bound_bytes;
+    uint64_t least = MR_MAX(MIN_PREFETCH, MR_MIN(workers / 2, 8));
     uint64_t chosen = MR_MAX(least, MR_MIN(fit, MAX_CHOSEN_PREFETCH));
+    chosen <<= ld->backends.deep && chosen < MAX_CHOSEN_PREFETCH;
     ld->ring.n_slots =
         mr_knobs_most_prefetch(ld, ld->opts.prefetch ? ld->opts.prefetch : (uint32_t)chosen);
     uint64_t ring;

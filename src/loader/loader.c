@@ -205,6 +205,7 @@ static void free_parts(struct mr_loader *ld)
         free(ld->layout.field[f].device_part);
     mr_shared_memory_release(ld->own_shared);
     mr_plan_end(&ld->plan);
+    pthread_mutex_destroy(&ld->late.lock);
     mr_gate_destroy(&ld->gate);
     mr_consumers_destroy(&ld->consumers);
     mr_knobs_destroy(&ld->knobs);
@@ -287,6 +288,7 @@ int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler, struct mr_
     ld->stats.open_ns = start;
     pthread_mutex_init(&ld->ship.lock, NULL);
     mr_knobs_init(&ld->knobs);
+    pthread_mutex_init(&ld->late.lock, NULL);
     mr_gate_init(&ld->gate);
     rc = mr_consumers_init(&ld->consumers);
     if (rc == 0)

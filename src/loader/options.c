@@ -120,10 +120,11 @@ static const struct mr_option table[] = {
                 "device if that copies fewer bytes; the results are bit-identical. auto: on "
                 "GPUs, not on sim, whose kernels run on this host"),
     OPT("gpu-decode", 0, SHARE, gpu_decode, device, .initial = "off",
-        .help = "Decode JPEG on the GPU with nvJPEG: the share of the pictures, chosen by seed, "
-                "epoch and index; the host decodes the rest, and what nvJPEG does not support. "
-                "Pixels differ slightly from the host's. auto: from both rates, measured at the "
-                "start, so it differs from run to run"),
+        .help =
+            "Decode JPEG on the GPU with nvJPEG: the share of the pictures, chosen by seed, "
+            "epoch and index; the host decodes the rest, and what nvJPEG does not support. "
+            "Pixels differ slightly from the host's. auto: each picture goes to whichever of GPU "
+            "and host is free, so which of them differs from run to run"),
 
     OPT("bad", 0, ENUM, bad, bad, .initial = "fail", .choices = policies,
         .help = "On a sample that cannot be read or decoded: fail, skip it, or replace it by the "

@@ -72,6 +72,8 @@ struct mr_slot {
     _Atomic bool host_read;   /* the consumer's work reads the host half, too */
     uint32_t id;              /* slots are numbered as they are made */
     struct mr_slot *next_all; /* one made before this one */
+    uint64_t late_t;          /* its batch, while it is on the list of late ones */
+    struct mr_slot *next_late;
     struct mr_slot_memory *memory;
     /* With in_order = 0: */
     _Atomic uint64_t arrival;   /* its batch's (arrive.h) */

@@ -371,11 +371,7 @@ static bool make_run(struct mr_worker *w, struct mr_run *run)
     run->n_left -= rows;
     if (w->ld->plan.finds && run->n_left == 0)
         note_found(w, run);
-    if (!mr_complete_rows(w, run->t, rows))
-        return true;
-    if (!w->ld->opts.in_order)
-        mr_open_made(w->ld, run->t);
-    w->lap_ns = mr_time_ns(); /* what completing took has been counted */
+    mr_complete_rows(w, run->t, rows);
     return true;
 }
 
@@ -499,6 +495,7 @@ static void work(struct mr_worker *w)
         if (w->lap_ns - start >= TRACE_READ_NS)
             mr_trace_span("read", start, w->lap_ns, NULL, 0);
         progress |= make_ready(w);
+        progress |= mr_complete_late(w, !progress);
         if (!pass_permit(w))
             return;
         if (progress)

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 /* clang-format off */
 #include <jpeglib.h>
 /* clang-format on */
@@ -55,10 +56,20 @@ static int drop(void *object)
     return 0;
 }
 
+static void pass(int ms)
+{
+    struct timespec pause = {.tv_nsec = ms * 1000000l};
+    if (ms > 0)
+        nanosleep(&pause, NULL);
+}
+
 int nvjpegCreateEx(int backend, void *device_allocator, void *pinned_allocator, unsigned flags,
                    struct nvjpegHandle **out)
 {
     (void)device_allocator, (void)pinned_allocator, (void)flags;
+    pass(atomic_load(&fake_nvjpeg.slow_open_ms));
+    if (fake_nvjpeg.no_hardware > 1)
+        return NVJPEG_STATUS_EXECUTION_FAILED;
     if (backend == NVJPEG_BACKEND_HARDWARE && fake_nvjpeg.no_hardware)
         return NVJPEG_STATUS_ARCH_MISMATCH;
     int status = make(sizeof **out, (void **)out);
@@ -227,22 +238,20 @@ int nvjpegDecodeBatched(struct nvjpegHandle *handle, struct nvjpegJpegState *sta
     int status = call();
     if (state->handle != handle || state->batch < 1)
         atomic_fetch_add(&fake_nvjpeg.misuse, 1);
+    if (atomic_fetch_add(&fake_nvjpeg.inside, 1) != 0)
+        atomic_fetch_add(&fake_nvjpeg.at_once, 1);
+    pass(atomic_load(&fake_nvjpeg.slow_decode_ms));
+    for (int i = 1; i < state->batch; i++)
+        if (lengths[i] > lengths[i - 1]) /* which takes the engines longer */
+            atomic_fetch_add(&fake_nvjpeg.misuse, 1);
     for (int i = 0; i < state->batch && status == 0; i++)
         status = decode(data[i], lengths[i], &destinations[i], stream);
     if (status == 0)
         atomic_fetch_add(handle->backend == NVJPEG_BACKEND_HARDWARE ? &fake_nvjpeg.by_hardware
                                                                     : &fake_nvjpeg.by_kernels,
                          (uint64_t)state->batch);
+    else
+        atomic_fetch_add(&fake_nvjpeg.failed, 1);
+    atomic_fetch_sub(&fake_nvjpeg.inside, 1);
     return status;
-}
-
-int nvjpegDecode(struct nvjpegHandle *handle, struct nvjpegJpegState *state,
-                 const unsigned char *data, size_t length, int output_format,
-                 struct nvjpeg_image *destination, struct CUstream_st *stream)
-{
-    int status = call();
-    if (state->handle != handle || output_format != NVJPEG_OUTPUT_RGBI)
-        atomic_fetch_add(&fake_nvjpeg.misuse, 1);
-    atomic_fetch_add(&fake_nvjpeg.one_by_one, 1);
-    return status ? status : decode(data, length, destination, stream);
 }

@@ -12,10 +12,11 @@ struct fake_nvjpeg {
     _Atomic int fail_with;    /* a nvjpegStatus_t */
     _Atomic uint32_t
         refuse_width; /* pictures of this width are bad, which only decoding finds; 0: none */
-    _Atomic int
-        no_hardware; /* there is no such backend; else it takes all that is not progressive */
-    /* Counted. */
-    _Atomic uint64_t calls, alive, by_hardware, by_kernels, one_by_one, misuse;
+    /* 1: there is no such backend; else it takes all that is not progressive; 2: nothing opens */
+    _Atomic int no_hardware;
+    _Atomic int slow_open_ms, slow_decode_ms; /* how long each takes at least */
+    /* Counted. at_once: decodes while another one ran; failed: decodes that did. */
+    _Atomic uint64_t calls, alive, by_hardware, by_kernels, failed, misuse, inside, at_once;
 };
 
 #endif

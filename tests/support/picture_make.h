@@ -29,6 +29,7 @@ struct picture_make {
     bool progressive;  /* JPEG */
     bool restart_rows; /* JPEG: a restart marker each row of MCUs */
     bool abbreviated;  /* JPEG: without its tables */
+    bool wide_tables;  /* JPEG: quantization tables of 16 bits */
     bool lossless;     /* WebP */
 };
 
@@ -87,7 +88,7 @@ static inline struct encoded jpeg_make(const struct picture_make *make)
     z.input_components = make->components;
     z.in_color_space = spaces[make->components];
     jpeg_set_defaults(&z);
-    jpeg_set_quality(&z, 90, TRUE);
+    jpeg_set_quality(&z, make->wide_tables ? 2 : 90, !make->wide_tables);
     for (int i = 0; i < make->components; i++) {
         z.comp_info[i].h_samp_factor = make->h[i];
         z.comp_info[i].v_samp_factor = make->v[i];

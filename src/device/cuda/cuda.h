@@ -72,17 +72,21 @@ struct cuda_jpeg_list {
     uint32_t n, cap;
 };
 
-struct cuda_jpeg_half {
-    struct nvjpegHandle *handle; /* NULL: not to be had */
-    struct nvjpegJpegState *state;
-    uint32_t ready_for; /* pictures that the state is set up for; 0: none */
-    struct cuda_jpeg_list list;
+/* What reads headers, for the question whether the chip's decoder takes a picture. */
+#define CUDA_JPEG_PARSERS 16
+struct cuda_jpeg_parser {
+    struct nvjpegJpegStream *stream;
+    atomic_bool busy;
 };
 
 struct cuda_jpeg {
-    struct cuda_jpeg_half hardware, kernels;
-    struct nvjpegJpegStream *header; /* the hardware's question */
-    struct nvjpegJpegState *single;  /* of `kernels` */
+    struct nvjpegHandle *handle;
+    struct nvjpegJpegState *state;
+    bool hardware;      /* by the chip's decoder; else by nvJPEG's kernels */
+    uint32_t ready_for; /* pictures that the state is set up for; 0: none */
+    struct cuda_jpeg_list list;
+    struct cuda_jpeg_parser parser[CUDA_JPEG_PARSERS]; /* of `hardware` */
+    _Atomic uint32_t turn;                             /* of the parsers */
 };
 
 struct cuda_event {
@@ -189,6 +193,8 @@ int mr_cuda_launch_simple(struct mr_stream *stream, const struct mr_simple_launc
 void mr_cuda_unload_simple(struct mr_cuda *c);
 
 /* jpeg.c: hooks. */
+int mr_cuda_jpeg_find(struct mr_device *dev);
+bool mr_cuda_jpeg_takes(struct mr_jpeg_unit *unit, const struct mr_jpeg *p);
 int mr_cuda_jpeg_open(struct mr_device *dev, struct mr_jpeg_unit *unit);
 void mr_cuda_jpeg_close(struct mr_jpeg_unit *unit);
 int mr_cuda_jpeg_decode(struct mr_jpeg_unit *unit, struct mr_stream *stream,

@@ -45,10 +45,7 @@ struct nvjpeg_image {
        int max_cpu_threads, int output_format))                                                    \
     X(nvjpegDecodeBatched, (struct nvjpegHandle * handle, struct nvjpegJpegState * state,          \
                             const unsigned char *const *data, const size_t *lengths,               \
-                            struct nvjpeg_image *destinations, struct CUstream_st *stream))        \
-    X(nvjpegDecode, (struct nvjpegHandle * handle, struct nvjpegJpegState * state,                 \
-                     const unsigned char *data, size_t length, int output_format,                  \
-                     struct nvjpeg_image *destination, struct CUstream_st *stream))
+                            struct nvjpeg_image *destinations, struct CUstream_st *stream))
 
 /* Of versions that know a chip's decoder. supported: 0 says yes. */
 #define NVJPEG_OPTIONAL(X)                                                                         \

@@ -19,6 +19,7 @@ static int plan_one(struct mr_loader *ld, const struct mr_row_backend *ops)
     all->used[all->n_used++] = b;
     all->reads |= ops->reads;
     all->writes_device |= ops->writes_device;
+    all->deep |= ops->deep;
     return 0;
 }
 
@@ -84,6 +85,15 @@ int mr_backends_open(struct mr_loader *ld)
     return rc;
 }
 
+bool mr_backends_late(const struct mr_loader *ld, const struct mr_slot *slot, uint64_t t)
+{
+    const struct mr_backends *all = &ld->backends;
+    for (int i = 0; i < all->n_used; i++)
+        if (all->used[i]->ops->late && all->used[i]->ops->late(all->used[i], slot, t))
+            return true;
+    return false;
+}
+
 void mr_backends_complete(struct mr_worker *w, struct mr_slot *slot, uint64_t t)
 {
     const struct mr_backends *all = &w->ld->backends;
@@ -120,6 +130,9 @@ void mr_backends_stats(const struct mr_loader *ld, struct mr_loader_stats *out)
 
 void mr_backends_close(struct mr_loader *ld)
 {
+    for (int i = 0; i < ld->backends.n_all; i++)
+        if (ld->backends.all[i].ops->stop && ld->backends.all[i].state)
+            ld->backends.all[i].ops->stop(&ld->backends.all[i]);
     for (struct mr_slot *slot = mr_ring_all(&ld->ring); slot; slot = slot->next_all)
         mr_backends_slot_close(ld, slot);
     for (int i = 0; i < ld->backends.n_all; i++) {

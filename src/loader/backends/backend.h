@@ -53,6 +53,7 @@ struct mr_row_backend {
     bool reads;         /* its samples are located and, as far as they are not in memory, read */
     bool writes_device; /* make writes fields marked `direct` in the device half: they are not read
                            ahead, and slots open only behind the consumer's work */
+    bool deep; /* some rows of a batch are made much later than others: more batches under way */
     const char *read_advice; /* when reading is the bottleneck; NULL: the storage's */
     /* Required. Is it to be used? It may set note, flags of fields, and state. 1; 0: no, the reason
      * is in note if it was asked for; or the error that refuses what was asked for. */
@@ -79,7 +80,8 @@ struct mr_row_backend {
      * error that makes it a bad sample. MR_EDEVICE of a backend that writes_device ends the run. */
     int (*make)(struct mr_backend *b, struct mr_worker *w, const struct mr_row *row,
                 struct mr_run_sample *s);
-    /* All rows of the batch are made. */
+    /* All rows of the batch are made. Is it still to work on some? Then `complete` would wait. */
+    bool (*late)(const struct mr_backend *b, const struct mr_slot *slot, uint64_t t);
     void (*complete)(struct mr_backend *b, struct mr_worker *w, struct mr_slot *slot, uint64_t t);
     /* Row `from` becomes row `to` < from, as a bad one is left out. */
     void (*move)(struct mr_backend *b, struct mr_slot *slot, uint64_t to, uint64_t from);
@@ -89,8 +91,10 @@ struct mr_row_backend {
                    uint64_t *copied);
     /* Adds its figures; also of a backend that is not used, for its note. */
     void (*stats)(const struct mr_backend *b, struct mr_loader_stats *out);
-    /* Workers are gone and all that was enqueued has passed; slots still exist, if they ever did.
-     * Also after a failed plan or open. */
+    /* Workers are gone and all that was enqueued has passed. Ends threads of its own, before what
+     * it keeps for slots is closed. Also after a failed plan or open. */
+    void (*stop)(struct mr_backend *b);
+    /* Slots still exist, if they ever did. Also after a failed plan or open. */
     void (*close)(struct mr_backend *b);
 };
 
@@ -113,7 +117,7 @@ struct mr_backends {
     int n_all;
     struct mr_backend *used[MR_MAX_BACKENDS]; /* best first; the last one takes all samples */
     int n_used;
-    bool reads, writes_device; /* one of the used ones does */
+    bool reads, writes_device, deep; /* one of the used ones does, is */
 };
 
 /* Plans all of them and chooses those to use. Returns 0 or an error. */
@@ -125,6 +129,7 @@ int mr_backends_open(struct mr_loader *ld);
 /* What they keep for one slot. On failure it is still to be closed. */
 int mr_backends_slot_open(struct mr_loader *ld, struct mr_slot *slot);
 void mr_backends_slot_close(struct mr_loader *ld, struct mr_slot *slot);
+bool mr_backends_late(const struct mr_loader *ld, const struct mr_slot *slot, uint64_t t);
 void mr_backends_complete(struct mr_worker *w, struct mr_slot *slot, uint64_t t);
 void mr_backends_move(struct mr_loader *ld, struct mr_slot *slot, uint64_t to, uint64_t from);
 int mr_backends_enqueue(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream,

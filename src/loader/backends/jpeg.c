@@ -1,11 +1,13 @@
 /*
- * Pictures that the device decodes. A worker that comes to one only keeps its compressed bytes and
- * works out its window. Who completes the batch hands its pictures to a decoder of the device,
- * before it is collated: what the decoder refuses is decoded on the host, so that bad samples are
- * those of the host's decoders. One kernel resamples the windows into rows of their own; behind the
- * batch's copy another one moves these to where they belong.
+ * Pictures that the device decodes. A worker that comes to one only keeps its compressed bytes,
+ * works out its window, and gives it to the engine (jpeg_engine.c), which decodes it into a row of
+ * its own. Who completes the batch waits until the engine has decoded all of it: what the decoder
+ * refuses is decoded on the host, so that bad samples are those of the host's decoders. Behind the
+ * batch's copy a kernel moves the rows to where they belong.
  *
- * The decoder's host part, and waiting for it, are the completing worker's: hence several contexts.
+ * With AUTO a worker gives a picture to the engine whenever few wait there, and else decodes it:
+ * both sides always have work, at whatever rates, so there is no share to be found. With a share
+ * the pictures are drawn, and the engine gets them however many wait.
  */
 #include "loader/backends/jpeg.h"
 #include "codec/image_codec.h"
@@ -75,8 +77,10 @@ static void set_steps(struct mr_turn turn, uint32_t width, uint32_t height,
     r->step_y = turn.swap ? x : y;
 }
 
-int mr_jpeg_keep(const struct mr_backend *b, struct mr_kept_picture *to, const struct mr_at *at,
-                 const struct mr_bytes *bytes, struct mr_picture *out)
+/* Keeps a picture's bytes for the device. Returns 1, 0: the host is to decode it; -ENOMEM. */
+static int keep_picture(const struct mr_backend *b, struct mr_kept_picture *to,
+                        const struct mr_at *at, const struct mr_bytes *bytes,
+                        struct mr_picture *out)
 {
     const struct mr_jpeg_state *g = b->state;
     const struct mr_loader *ld = b->ld;
@@ -96,9 +100,12 @@ int mr_jpeg_keep(const struct mr_backend *b, struct mr_kept_picture *to, const s
         info.width = width;
         info.height = height;
     }
+    struct mr_jpeg asked = {
+        .bytes = bytes->data, .n_bytes = bytes->n, .width = width, .height = height};
     if (mr_transform_cut(ld->chain, g->field, at, info.width, info.height, &cut) != 0 ||
         cut.out_w != g->out_w || cut.out_h != g->out_h ||
-        !set_axis(&cut, false, &to->window.across) || !set_axis(&cut, true, &to->window.down))
+        !set_axis(&cut, false, &to->window.across) || !set_axis(&cut, true, &to->window.down) ||
+        !mr_jpeg_takes(g->engine.unit, &asked))
         return 0;
     set_steps(turn, width, height, &to->window);
     to->width = width;
@@ -106,82 +113,6 @@ int mr_jpeg_keep(const struct mr_backend *b, struct mr_kept_picture *to, const s
     *out = (struct mr_picture){.full_width = info.width, .full_height = info.height};
     int rc = keep_bytes(to, bytes);
     return rc == 0 ? 1 : rc;
-}
-
-/* The context's first n pictures: decoded into its scratch, resampled into `out`. */
-static int decode_some(const struct mr_backend *b, struct mr_jpeg_context *c,
-                       const struct mr_kept_picture *kept, uint32_t n, unsigned char *out,
-                       uint64_t *from, uint32_t *n_out)
-{
-    const struct mr_jpeg_state *g = b->state;
-    uint32_t done = 0;
-    int rc = mr_jpeg_decode(c->unit, c->stream, c->picture, n);
-    if (rc < 0)
-        return rc;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct mr_jpeg *p = &c->picture[i];
-        if (p->refused)
-            continue;
-        c->rows[done] = kept[c->row[i]].window;
-        c->rows[done].at += (uint64_t)((unsigned char *)p->to - c->scratch);
-        from[c->row[i]] = *n_out + done++;
-    }
-    if (done == 0)
-        return 0;
-    struct mr_resample_args args = {.rows = c->rows_on_device,
-                                    .in = c->scratch,
-                                    .out = out + *n_out * g->row_bytes,
-                                    .n = done,
-                                    .in_bytes = g->scratch_bytes,
-                                    .out_w = g->out_w,
-                                    .out_h = g->out_h};
-    *n_out += done;
-    rc = mr_copy_async(c->stream, c->rows_on_device, MR_DEVICE, c->rows, MR_PINNED,
-                       done * sizeof *c->rows);
-    return rc < 0 ? rc : mr_launch(c->stream, "resample", &args, sizeof args);
-}
-
-/* Puts kept pictures from row *row on into the context, as many as its scratch holds. */
-static uint32_t gather_some(const struct mr_backend *b, struct mr_jpeg_context *c,
-                            const struct mr_kept_picture *kept, uint64_t n, uint64_t *row)
-{
-    const struct mr_jpeg_state *g = b->state;
-    uint64_t at = 0;
-    uint32_t k = 0;
-    for (; *row < n; ++*row) {
-        const struct mr_kept_picture *s = &kept[*row];
-        uint64_t bytes = mr_round_up((uint64_t)s->width * s->height * 3, 256);
-        if (!s->used)
-            continue;
-        if (bytes > g->scratch_bytes - at)
-            break;
-        c->picture[k] = (struct mr_jpeg){.bytes = s->bytes,
-                                         .n_bytes = s->n_bytes,
-                                         .width = s->width,
-                                         .height = s->height,
-                                         .to = c->scratch + at};
-        c->row[k++] = (uint32_t)*row;
-        at += bytes;
-    }
-    return k;
-}
-
-int mr_jpeg_decode_rows(const struct mr_backend *b, struct mr_jpeg_context *c,
-                        struct mr_kept_picture *kept, uint64_t n, unsigned char *out,
-                        uint64_t *from, uint32_t *n_out)
-{
-    int rc = 0;
-    *n_out = 0;
-    for (uint64_t row = 0; row < n && rc == 0;) {
-        uint32_t k = gather_some(b, c, kept, n, &row);
-        rc = c->recorded ? mr_event_synchronize(c->done) : 0;
-        if (rc == 0 && k > 0)
-            rc = decode_some(b, c, kept, k, out, from, n_out);
-        int recorded = mr_event_record(c->done, c->stream); /* also behind what preceded an error */
-        c->recorded |= recorded == 0;
-        rc = rc < 0 ? rc : recorded;
-    }
-    return rc;
 }
 
 static void jpeg_lay_out(struct mr_backend *b, uint64_t *at)
@@ -197,30 +128,68 @@ static bool jpeg_takes(const struct mr_backend *b, uint64_t epoch, uint64_t inde
 {
     (void)at;
     (void)n;
+    const struct mr_jpeg_state *g = b->state;
     uint32_t random[4];
+    if (g->automatic)
+        return true; /* jpeg_make() may decline */
     mr_draw4(b->ld->opts.seed, MR_DRAW_DECODE, index, epoch, 0, random);
-    return random[0] < ((const struct mr_jpeg_state *)b->state)->below;
+    return random[0] < g->below;
+}
+
+/* Has the engine enough to do? It always is given more below a quarter of g->ahead; from there on
+ * ever fewer, evenly spread: if it were all or none, each chunk that it takes would bring the next
+ * samples of all workers in one burst, and the batches would come as unevenly. */
+static bool has_enough(struct mr_jpeg_state *g)
+{
+    uint32_t waiting = atomic_load_explicit(&g->engine.n_waiting, memory_order_relaxed);
+    uint32_t low = g->ahead / 4;
+    if (waiting < low || waiting >= g->ahead)
+        return waiting >= g->ahead;
+    uint64_t turn = atomic_fetch_add_explicit(&g->turn, 1, memory_order_relaxed);
+    uint64_t spread = (turn * 0x9e3779b97f4a7c15u) >> 32; /* of 2^32, by the golden ratio */
+    return spread * (g->ahead - low) >= (uint64_t)(g->ahead - waiting) << 32;
+}
+
+static bool declines(struct mr_jpeg_state *g)
+{
+    if (!g->automatic)
+        return false;
+    if (atomic_load(&g->engine.state) != MR_JPEG_WORKS)
+        return true;
+    bool enough = has_enough(g);
+    if (enough)
+        atomic_fetch_add_explicit(&g->declined, 1, memory_order_relaxed);
+    return enough;
+}
+
+/* 1, 0: the host's; or the sample's error. */
+static int keep(struct mr_backend *b, struct mr_worker *w, const struct mr_row *row,
+                struct mr_run_sample *s, struct mr_kept_picture *kept)
+{
+    const struct mr_jpeg_state *g = b->state;
+    struct mr_bytes stored = {NULL, 0};
+    struct mr_decoding d;
+    int rc = mr_host_decode(w, row, s, &stored, &d);
+    if (rc < 0 || !stored.data)
+        return rc;
+    rc = keep_picture(b, kept, &d.at, &stored, &d.sample.picture);
+    if (rc <= 0)
+        return rc;
+    rc = mr_host_write(w, row, &d, 1u << g->field);
+    return rc < 0 ? rc : 1;
 }
 
 static int jpeg_make(struct mr_backend *b, struct mr_worker *w, const struct mr_row *row,
                      struct mr_run_sample *s)
 {
     struct mr_jpeg_state *g = b->state;
-    const struct mr_jpeg_slot *own = mr_backend_own(b, row->slot);
-    struct mr_kept_picture *kept = &own->kept[row->at];
-    struct mr_bytes stored = {NULL, 0};
-    struct mr_decoding d;
-    int rc = mr_host_decode(w, row, s, &stored, &d);
-    if (rc < 0 || !stored.data)
-        return rc;
-    rc = mr_jpeg_keep(b, kept, &d.at, &stored, &d.sample.picture);
-    if (rc <= 0)
-        return rc;
-    rc = mr_host_write(w, row, &d, 1u << g->field);
-    if (rc < 0)
-        return rc;
-    kept->used = true;
-    return 1;
+    struct mr_jpeg_slot *own = mr_backend_own(b, row->slot);
+    int rc = declines(g) ? 0 : keep(b, w, row, s, &own->kept[row->at]);
+    if (rc == 1)
+        mr_jpeg_engine_push(&g->engine, own, row->t, &own->kept[row->at]);
+    else
+        atomic_fetch_add_explicit(&g->by_host, 1, memory_order_relaxed);
+    return rc;
 }
 
 static uint64_t *from_of(const struct mr_backend *b, const struct mr_slot *slot)
@@ -229,23 +198,10 @@ static uint64_t *from_of(const struct mr_backend *b, const struct mr_slot *slot)
     return (uint64_t *)(void *)(slot->host + g->from_offset);
 }
 
-static int decode_batch(struct mr_backend *b, struct mr_slot *slot, uint64_t t)
+static bool jpeg_late(const struct mr_backend *b, const struct mr_slot *slot, uint64_t t)
 {
-    struct mr_jpeg_state *g = b->state;
-    struct mr_jpeg_slot *own = mr_backend_own(b, slot);
-    struct mr_jpeg_context *c = &g->context[slot->id % MR_JPEG_CONTEXTS];
-    uint64_t *from = from_of(b, slot), rows = slot->info.rows, start = mr_time_ns();
-    for (uint64_t row = 0; row < rows; row++) {
-        from[row] = UINT64_MAX;
-        own->kept[row].used &= mr_backend_made(b, slot, row);
-    }
-    pthread_mutex_lock(&c->lock);
-    int rc = mr_jpeg_decode_rows(b, c, own->kept, rows, own->rows, from, &own->n);
-    if (rc == 0)
-        rc = mr_event_record(own->done, c->stream);
-    pthread_mutex_unlock(&c->lock);
-    mr_trace_span("decode: device", start, mr_time_ns(), "batch", t);
-    return rc;
+    return mr_jpeg_engine_has(&((struct mr_jpeg_state *)b->state)->engine, mr_backend_own(b, slot),
+                              t);
 }
 
 /* What the decoder refuses the host decodes after all. */
@@ -254,21 +210,29 @@ static void jpeg_complete(struct mr_backend *b, struct mr_worker *w, struct mr_s
 {
     struct mr_jpeg_state *g = b->state;
     struct mr_jpeg_slot *own = mr_backend_own(b, slot);
-    const uint64_t *from = from_of(b, slot);
+    uint64_t *from = from_of(b, slot), start = mr_time_ns();
     uint32_t refused = 0;
-    int rc = decode_batch(b, slot, t);
+    int rc = mr_jpeg_engine_finish(&g->engine, own, t);
+    mr_trace_span("wait: decoder", start, mr_time_ns(), "batch", t);
     if (rc < 0) {
         own->n = 0;
         mr_bad_add(b->ld, slot, 0, NULL, rc, true);
         return;
     }
-    for (uint64_t row = 0; row < slot->info.rows; row++)
-        if (own->kept[row].used && from[row] == UINT64_MAX) {
-            mr_sample_make_again(w, slot, t, (uint32_t)row);
-            refused++;
+    for (uint64_t row = 0; row < slot->info.rows; row++) {
+        const struct mr_kept_picture *kept = &own->kept[row];
+        from[row] = UINT64_MAX;
+        if (!mr_backend_made(b, slot, row))
+            continue;
+        if (!kept->refused) {
+            from[row] = kept->place;
+            continue;
         }
-    atomic_fetch_add_explicit(&g->decoded, own->n, memory_order_relaxed);
+        mr_sample_make_again(w, slot, t, (uint32_t)row);
+        refused++;
+    }
     atomic_fetch_add_explicit(&g->refused, refused, memory_order_relaxed);
+    atomic_fetch_add_explicit(&g->decoded, own->n - refused, memory_order_relaxed);
 }
 
 static void jpeg_move(struct mr_backend *b, struct mr_slot *slot, uint64_t to, uint64_t from)
@@ -295,9 +259,23 @@ static int jpeg_enqueue(struct mr_backend *b, struct mr_slot *slot, struct mr_st
     return rc < 0 ? rc : mr_launch(stream, "gather", &args, sizeof args);
 }
 
+/* While both decoded. */
+static void stats_of_both(const struct mr_jpeg_state *g, struct mr_loader_stats *out)
+{
+    const struct mr_jpeg_engine *e = &g->engine;
+    uint64_t busy = mr_counted(&e->busy_ns), from = mr_counted(&e->from_ns),
+             to = mr_counted(&e->to_ns), all = out->gpu_decoded + mr_counted(&g->by_host);
+    out->gpu_decode = all > 0 ? (double)out->gpu_decoded / (double)all : 0;
+    if (busy > 0)
+        out->gpu_decode_rate = (double)mr_counted(&e->decoded) * 1e9 / (double)busy;
+    if (to > from)
+        out->cpu_decode_rate = (double)mr_counted(&g->declined) * 1e9 / (double)(to - from);
+}
+
 static void jpeg_stats(const struct mr_backend *b, struct mr_loader_stats *out)
 {
     const struct mr_jpeg_state *g = b->state;
+    const struct mr_jpeg_engine *e = &g->engine;
     if (!b->used) {
         snprintf(out->gpu_why_not, sizeof out->gpu_why_not, "%s", b->note);
         return;
@@ -305,14 +283,22 @@ static void jpeg_stats(const struct mr_backend *b, struct mr_loader_stats *out)
     out->gpu_decode = g->fraction;
     out->gpu_decoded = mr_counted(&g->decoded);
     out->gpu_refused = mr_counted(&g->refused);
-    out->cpu_decode_rate = g->cpu_rate;
-    out->gpu_decode_rate = g->gpu_rate;
+    if (g->automatic)
+        stats_of_both(g, out);
+    if (g->automatic && atomic_load(&e->state) == MR_JPEG_FAILED)
+        snprintf(out->gpu_why_not, sizeof out->gpu_why_not, "%.255s", e->error.text);
+}
+
+static void jpeg_stop(struct mr_backend *b)
+{
+    mr_jpeg_engine_stop(&((struct mr_jpeg_state *)b->state)->engine);
 }
 
 const struct mr_row_backend mr_row_jpeg = {
     .name = "jpeg",
     .state_size = sizeof(struct mr_jpeg_state),
     .reads = true,
+    .deep = true,
     .plan = mr_jpeg_plan,
     .lay_out = jpeg_lay_out,
     .bytes = mr_jpeg_bytes,
@@ -322,9 +308,11 @@ const struct mr_row_backend mr_row_jpeg = {
     .slot_close = mr_jpeg_slot_close,
     .takes = jpeg_takes,
     .make = jpeg_make,
+    .late = jpeg_late,
     .complete = jpeg_complete,
     .move = jpeg_move,
     .enqueue = jpeg_enqueue,
     .stats = jpeg_stats,
+    .stop = jpeg_stop,
     .close = mr_jpeg_close_all,
 };

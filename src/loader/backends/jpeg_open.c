@@ -9,6 +9,8 @@
 #define MOST_SCRATCH  (512ull << 20)
 #define MEAN_PICTURE  (3ull << 19) /* bytes of a decoded one: 700 x 700 */
 #define MOST_PIXELS   (16ull << 20)
+#define AHEAD_OF_ROWS 8 /* most of the rows that are under way are the workers' to finish */
+#define ROWS_BYTES    (MR_JPEG_CHUNK * sizeof(struct mr_resample_row))
 
 /* NULL: it can; else why not. */
 static const char *why_not(struct mr_loader *ld, int f)
@@ -58,12 +60,9 @@ static int refuse(struct mr_backend *b, const char *why)
     return 0;
 }
 
-static int open_decoders(struct mr_backend *b)
+static int find_decoder(struct mr_backend *b)
 {
-    struct mr_jpeg_state *g = b->state;
-    int rc = 0;
-    for (int i = 0; i < MR_JPEG_CONTEXTS && rc == 0; i++)
-        rc = mr_jpeg_open(b->ld->device, &g->context[i].unit);
+    int rc = mr_jpeg_find(b->ld->device);
     if (rc != MR_EUNSUPPORTED || b->ld->opts.gpu_decode != MR_GPU_DECODE_AUTO)
         return rc < 0 ? rc : 1;
     snprintf(b->note, sizeof b->note, "%s", mr_last_error());
@@ -90,6 +89,7 @@ int mr_jpeg_plan(struct mr_backend *b)
     const uint64_t *dim = fp->device_part ? fp->device_part->in.dim : fp->out.dim;
     uint64_t most = MR_MAX(LEAST_SCRATCH, MR_MIN(MOST_SCRATCH, ld->opts.batch_size * MEAN_PICTURE));
     g->field = f;
+    g->automatic = ld->opts.gpu_decode == MR_GPU_DECODE_AUTO;
     g->fraction = MR_MAX(ld->opts.gpu_decode, 0);
     g->below = (uint64_t)(g->fraction * 0x1p32);
     g->row_bytes = fp->row_bytes;
@@ -97,8 +97,11 @@ int mr_jpeg_plan(struct mr_backend *b)
     g->most_pixels = MR_MIN(MOST_PIXELS, most / 4);
     g->out_h = (uint32_t)dim[0];
     g->out_w = (uint32_t)dim[1];
-    int rc = open_decoders(b);
+    int rc = find_decoder(b);
     ld->layout.field[f].device_only |= rc == 1;
+    /* The engine's thread needs a processor: if it has to share one the device waits for it. */
+    if (rc == 1 && ld->opts.workers == 0 && !ld->opts.budget && ld->workers.n > 2)
+        mr_knobs_spare_one(ld);
     return rc;
 }
 
@@ -112,56 +115,56 @@ void mr_jpeg_bytes(const struct mr_backend *b, uint64_t n_slots, uint64_t *devic
 {
     const struct mr_jpeg_state *g = b->state;
     uint64_t batch = b->ld->opts.batch_size;
-    uint64_t context = g->scratch_bytes + batch * sizeof(struct mr_resample_row);
-    *device += slot_rows_bytes(b) * n_slots + context * MR_JPEG_CONTEXTS;
+    *device += slot_rows_bytes(b) * n_slots + g->scratch_bytes + ROWS_BYTES;
     *host += n_slots * batch * b->ld->sizes.sample_bytes; /* compressed pictures that wait */
 }
 
-static int open_context(const struct mr_backend *b, struct mr_jpeg_context *c)
+static int open_memory(const struct mr_backend *b, struct mr_jpeg_engine *e)
 {
     struct mr_device *device = b->ld->device;
     const struct mr_jpeg_state *g = b->state;
-    uint64_t batch = b->ld->opts.batch_size, bytes = batch * sizeof *c->rows;
-    pthread_mutex_init(&c->lock, NULL);
-    c->has_lock = true;
-    c->picture = calloc(batch, sizeof *c->picture);
-    c->row = calloc(batch, sizeof *c->row);
-    if (!c->picture || !c->row)
-        return mr_error_nomem("pictures for the device", batch * sizeof *c->picture);
-    int rc = mr_stream_create(device, "jpeg", &c->stream);
+    int rc = mr_stream_create(device, "jpeg", &e->stream);
     if (rc < 0)
         return rc;
-    rc = mr_event_create(device, 0, &c->done);
+    rc = mr_event_create(device, 0, &e->done);
     if (rc < 0)
         return rc;
-    rc = mr_memory_acquire(device, MR_PINNED, bytes, (void **)&c->rows);
+    rc = mr_memory_acquire(device, MR_PINNED, ROWS_BYTES, (void **)&e->rows);
     if (rc < 0)
         return rc;
-    rc = mr_memory_acquire(device, MR_DEVICE, bytes, (void **)&c->rows_on_device);
+    rc = mr_memory_acquire(device, MR_DEVICE, ROWS_BYTES, (void **)&e->rows_on_device);
     if (rc < 0)
         return rc;
-    return mr_memory_acquire(device, MR_DEVICE, g->scratch_bytes, (void **)&c->scratch);
+    return mr_memory_acquire(device, MR_DEVICE, g->scratch_bytes, (void **)&e->scratch);
 }
 
-static void close_context(struct mr_device *device, struct mr_jpeg_context *c)
+void mr_jpeg_close_all(struct mr_backend *b)
 {
-    if (c->recorded)
-        mr_event_synchronize(c->done);
-    mr_jpeg_close(c->unit);
-    if (c->rows)
-        mr_memory_release(device, MR_PINNED, c->rows, NULL);
-    if (c->rows_on_device)
-        mr_memory_release(device, MR_DEVICE, c->rows_on_device, NULL);
-    if (c->scratch)
-        mr_memory_release(device, MR_DEVICE, c->scratch, NULL);
-    if (c->done)
-        mr_event_destroy(c->done);
-    if (c->stream)
-        mr_stream_destroy(c->stream);
-    free(c->picture);
-    free(c->row);
-    if (c->has_lock)
-        pthread_mutex_destroy(&c->lock);
+    struct mr_device *device = b->ld->device;
+    struct mr_jpeg_engine *e = &((struct mr_jpeg_state *)b->state)->engine;
+    if (e->rows)
+        mr_memory_release(device, MR_PINNED, e->rows, NULL);
+    if (e->rows_on_device)
+        mr_memory_release(device, MR_DEVICE, e->rows_on_device, NULL);
+    if (e->scratch)
+        mr_memory_release(device, MR_DEVICE, e->scratch, NULL);
+    if (e->done)
+        mr_event_destroy(e->done);
+    if (e->stream)
+        mr_stream_destroy(e->stream);
+}
+
+/* With AUTO the host decodes until the decoder is open. */
+int mr_jpeg_open_all(struct mr_backend *b)
+{
+    struct mr_jpeg_state *g = b->state;
+    int rc = open_memory(b, &g->engine);
+    if (rc < 0)
+        return rc;
+    uint64_t rows = b->ld->ring.n_slots * b->ld->opts.batch_size;
+    g->ahead = (uint32_t)MR_MAX(1, MR_MIN(MR_JPEG_AHEAD, rows / AHEAD_OF_ROWS));
+    rc = mr_jpeg_engine_start(b);
+    return rc < 0 || g->automatic ? rc : mr_jpeg_engine_wait(&g->engine);
 }
 
 int mr_jpeg_slot_open(struct mr_backend *b, struct mr_slot *slot, void *own)
@@ -169,6 +172,7 @@ int mr_jpeg_slot_open(struct mr_backend *b, struct mr_slot *slot, void *own)
     (void)slot;
     struct mr_jpeg_slot *s = own;
     uint64_t batch = b->ld->opts.batch_size;
+    s->t = UINT64_MAX;
     s->kept = calloc(batch, sizeof *s->kept);
     if (!s->kept)
         return mr_error_nomem("batch slot", batch * sizeof *s->kept);
@@ -186,22 +190,4 @@ void mr_jpeg_slot_close(struct mr_backend *b, void *own)
     free(s->kept);
     mr_event_destroy(s->done);
     mr_memory_release(b->ld->device, MR_DEVICE, s->rows, NULL);
-}
-
-void mr_jpeg_close_all(struct mr_backend *b)
-{
-    struct mr_jpeg_state *g = b->state;
-    for (int i = 0; i < MR_JPEG_CONTEXTS; i++)
-        close_context(b->ld->device, &g->context[i]);
-}
-
-int mr_jpeg_open_all(struct mr_backend *b)
-{
-    struct mr_jpeg_state *g = b->state;
-    int rc = 0;
-    for (int i = 0; i < MR_JPEG_CONTEXTS && rc == 0; i++)
-        rc = open_context(b, &g->context[i]);
-    if (rc < 0 || b->ld->opts.gpu_decode != MR_GPU_DECODE_AUTO)
-        return rc;
-    return mr_jpeg_choose_share(b);
 }
