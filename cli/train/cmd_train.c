@@ -7,6 +7,7 @@
 
 const char *const train_losses[] = {"cross-entropy", "nll", "mse", NULL};
 const char *const train_amps[] = {"off", "tf32", "bf16", "fp16", NULL};
+static const char *const wires[] = {"f32", "bf16", NULL};
 const char *const train_comms[] = {"auto", "none", "mpi", NULL};
 static const char *const policies[] = {"stop", "skip", NULL}; /* as enum mr_on_nan */
 static const char model[] = "Model", data[] = "Data", machine[] = "Machine", run_group[] = "Run",
@@ -104,6 +105,8 @@ const struct mr_option train_options[] = {
         .help = "Add the gradients of this many parts of a batch up by a fixed tree, a power of "
                 "two: then parameters do not depend on the number of ranks, bit for bit. 0: one "
                 "for each rank, added up as is fastest"),
+    OPT("wire", 0, MR_OPT_ENUM, wire, ranks_group, .initial = "f32", .choices = wires,
+        .help = "How gradients travel between ranks: bf16 halves the bytes, and rounds them"),
     OPT("comm-timeout", 0, MR_OPT_DURATION, comm_timeout, ranks_group, .initial = "5min",
         .meta = "TIME", .unit = "s",
         .help = "End all ranks, with exit status 4, if one lets the others wait for this long"),
@@ -220,7 +223,10 @@ static int run(void *values, int n_args, char **args)
     struct mr_checkpoint *from = NULL;
     struct train_files claims = {CLI_LOCK_NONE, CLI_LOCK_NONE};
     struct train_ranks ranks;
+    struct train_opts own = *(const struct train_opts *)values;
     int code = train_ranks_open(&ranks, o, args[0]);
+    own.device = ranks.device;
+    o = &own;
     if (code == CLI_OK) {
         code = check_files(o, ranks.place.rank, &claims, &from);
         if (code == CLI_OK)
@@ -290,9 +296,11 @@ const struct cli_command cli_train = {
         "--threads, and after --resume. On a GPU a step is one graph, launched for each "
         "batch. The host checks the loss every 256 steps; after a loss that is not finite, "
         "steps change nothing until that check.\n\n"
-        "Under mpirun or srun the ranks train one net together, on cpu: --batch-size is the batch "
-        "of all of them, rank 0 alone prints and writes files. A rank that stands still ends "
-        "the run after --comm-timeout, with exit status 4 and an error that names it.\n\n"
+        "Under mpirun or srun the ranks train one net together: --batch-size is the batch of all "
+        "of them, rank 0 alone prints and writes files. With --device auto or cuda each takes the "
+        "GPU of its number on its machine; where there are fewer GPUs, several share one. A rank "
+        "that stands still ends the run after --comm-timeout, with exit status 4 and an error "
+        "that names it.\n\n"
         "A checkpoint contains the parameters under PyTorch's names "
         "(safetensors.torch.load_file reads them), the state of optimizer, schedule and "
         "loader, the loss scale of fp16, and a checksum. It is replaced atomically. After an "

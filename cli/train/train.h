@@ -31,7 +31,7 @@ struct train_opts {
     uint64_t patience, max_steps;
     int on_nan;
     /* ranks */
-    int comm;
+    int comm, wire;
     uint64_t leaves, comm_timeout;
     char *checkpoint, *checkpoint_every;
     int resume, force;
@@ -73,7 +73,8 @@ struct train_ranks {
     struct mr_comm *comm;
     struct mr_place place;
     uint64_t timeout_ns;
-    int errors; /* standard error, of ranks that print nothing; -1: it is where it was */
+    char device[256]; /* that this rank uses */
+    int errors;      /* standard error, of ranks that print nothing; -1: it is where it was */
 };
 
 struct train {

@@ -7,12 +7,13 @@
  *         return fail(mr_last_error());
  *     opts.config = "batch_size=256\nmodel=mlp\n";  // must be the same on all ranks
  *     mr_comm_open(&opts, &comm);
- *     mr_comm_sum(comm, grads, grads, n, MR_F32, MR_SUM_TREE);
+ *     mr_comm_sum(comm, grads, grads, n, MR_F32, MR_F32, MR_SUM_TREE, stream);
  *     mr_comm_close(comm);
  *
  * Engines: "mpi" talks to Open MPI or MPICH (also Intel MPI and others of MPICH's ABI), which is
  * opened when it is needed and is no dependency of the library; "alone" is one rank. MILLRACE_MPI
- * names another MPI library. All memory is the host's.
+ * names another MPI library. Sums are of host memory or of a device's; "mpi" copies the latter
+ * through page-locked memory.
  *
  * Collective calls (open, close, sum, collect) are made by all ranks in the same order. One that
  * lasts longer than the time limit ends in MR_EPEER on every rank that waits; the text names the
@@ -30,6 +31,7 @@
 #ifndef MILLRACE_COMM_H
 #define MILLRACE_COMM_H
 
+#include <millrace/device.h>
 #include <millrace/error.h>
 #include <millrace/place.h>
 #include <millrace/tensor.h>
@@ -82,14 +84,23 @@ enum mr_sum_order {
 };
 
 /*
- * Adds arrays up, element by element, over all ranks; each gets the sums. Collective; blocks.
+ * Adds arrays up, element by element, over all ranks; each gets the sums. Collective.
  * in, out: n elements of this rank's; they may be the same, or must not overlap.
  * dtype: MR_F32 or MR_F64.
- * Returns 0, MR_EPEER, MR_EMISUSE (NULL, another dtype, MR_SUM_TREE in a world that is no power of
- * two), -ENOMEM.
+ * wire: how the elements travel: dtype, or MR_BF16 for f32, which halves the bytes. Then both sides
+ * of each addition are rounded to bf16 before it, and the sum is f32; so a tree still gives bits
+ * that do not depend on the world, if each rank adds up what it has in the same way.
+ * stream: NULL: host memory; blocks. Else memory (MR_DEVICE) of the stream's device: the sum is in
+ * the stream's order. It blocks until the stream's earlier work is done, unless
+ * mr_comm_stats.graphs is 1: then it only enqueues, and can be recorded into a graph. The device
+ * must stay open until mr_comm_close(). Bits are the same as of host memory.
+ * Returns 0, MR_EPEER, MR_EMISUSE (NULL, another dtype or wire, MR_SUM_TREE in a world that is no
+ * power of two), MR_EUNSUPPORTED (MR_BF16 by MPI in such a world), MR_EDEVICE, MR_EDEVICEMEM,
+ * -ENOMEM.
  */
 MR_API int mr_comm_sum(struct mr_comm *comm, const void *in, void *out, uint64_t n,
-                       enum mr_dtype dtype, enum mr_sum_order order);
+                       enum mr_dtype dtype, enum mr_dtype wire, enum mr_sum_order order,
+                       struct mr_stream *stream);
 
 /*
  * Brings each rank's text to one rank. Collective; blocks. For reports: it is not fast.
@@ -116,7 +127,7 @@ struct mr_comm_stats {
     uint64_t bytes;   /* that these added up, on this rank */
     double seconds;   /* in mr_comm_sum(), waiting for other ranks included */
     uint32_t speaker; /* the rank that should tell people: 0, after MR_EPEER the lowest that came */
-    uint32_t reserved; /* 0 */
+    uint32_t graphs;  /* 1: sums of device memory only enqueue, and can be recorded into graphs */
 };
 
 /* Reads the statistics. [out] out: on success, all but size. Returns 0, MR_EMISUSE. */
