@@ -8,7 +8,7 @@
 const char *const train_losses[] = {"cross-entropy", "nll", "mse", NULL};
 const char *const train_amps[] = {"off", "tf32", "bf16", "fp16", NULL};
 static const char *const wires[] = {"f32", "bf16", NULL};
-const char *const train_comms[] = {"auto", "none", "mpi", NULL};
+const char *const train_comms[] = {"auto", "none", "mpi", "nccl", NULL};
 static const char *const policies[] = {"stop", "skip", NULL}; /* as enum mr_on_nan */
 static const char model[] = "Model", data[] = "Data", machine[] = "Machine", run_group[] = "Run",
                   files[] = "Files", ranks_group[] = "Ranks";
@@ -99,8 +99,9 @@ const struct mr_option train_options[] = {
                 "GPUs every step then waits for its loss)"),
 
     OPT("comm", 0, MR_OPT_ENUM, comm, ranks_group, .initial = "auto", .choices = train_comms,
-        .help = "How ranks that mpirun or srun started train together: auto: by MPI if there are "
-                "several; none: each on its own; mpi"),
+        .help = "How ranks that a launcher started train together, if there are several: auto: by "
+                "MPI, or under torchrun by NCCL; mpi; nccl: a GPU for each; none: each on its "
+                "own"),
     OPT("leaves", 0, MR_OPT_UINT, leaves, ranks_group, .initial = "0", .max = 1024, .unit = "parts",
         .help = "Add the gradients of this many parts of a batch up by a fixed tree, a power of "
                 "two: then parameters do not depend on the number of ranks, bit for bit. 0: one "
@@ -183,9 +184,9 @@ static int report(struct train *t)
 
 static int open_all(struct train *t, struct train_data *d, const char *dataset,
                     const struct train_opts *o, const struct mr_checkpoint *from,
-                    const struct train_ranks *ranks)
+                    struct train_ranks *ranks)
 {
-    int rc = train_data_open(d, dataset, o);
+    int rc = train_data_open(d, dataset, o, &ranks->dev);
     d->ranks = ranks;
     int code = rc < 0 ? cli_error(rc) : cli_input_dataset(dataset, d->pipe.ds);
     if (code == CLI_OK)
@@ -264,7 +265,8 @@ static const struct cli_note json_notes[] = {
     {"times", "seconds: opening, waiting (for data), steps, tests, checkpoints"},
     {"bottleneck, bottleneck_reason", "of the loader, as in millrace feed"},
     {"world, launcher, engine, leaves, comm",
-     "ranks, and what started them (null: nothing); mpi or alone; parts of a batch; comm: library, "
+     "ranks, and what started them (null: nothing); mpi, nccl or alone; parts of a batch; comm: "
+     "library, "
      "sums, bytes that this rank added up, seconds in sums, waiting for other ranks included"},
     {"config", "every option, and in resolved the values that were chosen"},
     {NULL, NULL},

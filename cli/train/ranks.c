@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { COMM_AUTO, COMM_NONE, COMM_MPI };
+enum { COMM_AUTO, COMM_NONE, COMM_MPI, COMM_NCCL };
 
 /* Options that ranks may have of their own: they change no result. */
 static bool is_own(const char *name, size_t bytes)
@@ -39,7 +39,7 @@ static void write_config(FILE *to, const char *json)
 }
 
 /* What must be the same on all ranks. To be freed; NULL: no memory. */
-static char *make_config(const struct train_opts *o, const char *dataset)
+static char *make_config(const struct train_opts *o, const char *dataset, bool nccl)
 {
     const char *written;
     char *text = NULL;
@@ -49,6 +49,9 @@ static char *make_config(const struct train_opts *o, const char *dataset)
     if (to) {
         mr_json_object(json, NULL);
         mr_json_string(json, "dataset", dataset);
+        mr_json_string(json, "engine", nccl ? "nccl" : "mpi");
+        if (nccl) /* all ranks record their graphs at the same steps */
+            mr_json_uint(json, "slots", o->loader.prefetch);
         mr_options_json(cli_options(train_options), o, json);
         mr_json_object_end(json);
         if (mr_json_finish(json, &written) > 0)
@@ -96,10 +99,11 @@ static int open_comm(struct train_ranks *r, const struct train_opts *o, const ch
 {
     struct mr_comm_opts opts;
     mr_comm_opts_init(&opts);
-    opts.engine = o->comm == COMM_MPI ? "mpi" : "auto";
+    opts.engine = r->nccl ? "nccl" : o->comm == COMM_MPI ? "mpi" : "auto";
+    opts.device = r->dev;
     opts.place = r->place;
     opts.timeout_ns = o->comm_timeout;
-    char *config = make_config(o, dataset);
+    char *config = make_config(o, dataset, r->nccl);
     if (!config)
         return cli_fail("out of memory");
     opts.config = config;
@@ -158,15 +162,21 @@ int train_ranks_open(struct train_ranks *r, const struct train_opts *o, const ch
         return cli_error(rc);
     if (r->place.world == 1 && o->comm == COMM_AUTO)
         return CLI_OK;
-    if (!starts_mpi(&r->place))
+    bool gpu = strcmp(o->device, "cpu") != 0;
+    r->nccl = o->comm == COMM_NCCL || (o->comm == COMM_AUTO && gpu && !starts_mpi(&r->place));
+    if (!r->nccl && !starts_mpi(&r->place))
         return cli_misuse("rank %u of %u by %s, whose ranks have no MPI: start ranks on cpu with "
                           "mpirun or srun, or train in each alone with --comm none",
                           r->place.rank, r->place.world, r->place.launcher);
-    int code = open_comm(r, o, dataset);
+    int code = choose_device(r, o->device);
+    if (code == CLI_OK && r->nccl) {
+        rc = mr_device_open(r->device, &r->dev);
+        code = rc < 0 ? cli_error(rc) : CLI_OK;
+    }
+    if (code == CLI_OK)
+        code = open_comm(r, o, dataset);
     if (code == CLI_OK && r->place.rank > 0)
         be_quiet(r);
-    if (code == CLI_OK)
-        code = choose_device(r, o->device);
     return code;
 }
 
@@ -259,12 +269,16 @@ static void wait_for_rank_0(uint64_t timeout_ns)
 int train_ranks_close(struct train_ranks *r, int code, bool running)
 {
     struct mr_comm_stats stats = {.size = sizeof stats};
-    if (!r->comm)
+    if (!r->comm) {
+        mr_device_close(r->dev);
         return code;
+    }
     int rc = mr_comm_check(r->comm);
     if (rc == 0 && !running) {
         mr_comm_close(r->comm);
         r->comm = NULL;
+        mr_device_close(r->dev);
+        r->dev = NULL;
         return code;
     }
     mr_comm_stats(r->comm, &stats);

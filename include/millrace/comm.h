@@ -15,6 +15,13 @@
  * names another MPI library. Sums are of host memory or of a device's; "mpi" copies the latter
  * through page-locked memory.
  *
+ * "nccl" is NVIDIA's NCCL, 2.14 or later, for ranks with a GPU each; MILLRACE_NCCL names another
+ * file than libnccl.so.2. Sums of device memory are only enqueued. All else goes by MPI if the
+ * launcher has it (mpirun, srun), which also spreads NCCL's id; under torchrun its store spreads
+ * the id; else NCCL_COMM_ID=host:port does, an address of rank 0's that all ranks know. After the
+ * time limit the communicator is aborted; with MPI the error names the ranks that did not come.
+ * NCCL chooses what it uses by its own variables (NCCL_DEBUG, NCCL_SOCKET_IFNAME).
+ *
  * Collective calls (open, close, sum, collect) are made by all ranks in the same order. One that
  * lasts longer than the time limit ends in MR_EPEER on every rank that waits; the text names the
  * ranks that did not come and what they did last (mr_comm_phase()). After that, and after any other
@@ -44,12 +51,15 @@ extern "C" {
 struct mr_comm;
 
 struct mr_comm_opts {
-    size_t size;         /* of this struct, set by mr_comm_opts_init() */
-    const char *engine;  /* "auto" (default): mpi if place.world is above 1; "mpi", "alone" */
+    size_t size; /* of this struct, set by mr_comm_opts_init() */
+    const char
+        *engine; /* "auto" (default): mpi if place.world is above 1; "mpi", "nccl", "alone" */
     uint64_t timeout_ns; /* of a collective call: 1 ms to 1 day; default 5 minutes */
     /* Lines "name=value", the same on all ranks, at most 64 KiB; NULL (default): none. */
     const char *config;
     struct mr_place place; /* default: alone, 0 of 1 */
+    /* nccl: the rank's GPU, no other rank's; open until mr_comm_close(). NULL (default): none. */
+    struct mr_device *device;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_comm_opts_init(); see millrace.h. */
@@ -115,13 +125,23 @@ MR_API int mr_comm_collect(struct mr_comm *comm, const char *mine, uint32_t root
  * what: constant text, at most 47 bytes of it are used. */
 MR_API void mr_comm_phase(struct mr_comm *comm, const char *what);
 
-/* Returns the first error of a collective call, or 0. Does not block. */
+/*
+ * Says that the stream has sums by now, such as those of a graph that was launched: they must end
+ * within the time limit. mr_comm_sum() says so itself unless the stream is recorded. After it, the
+ * stream's work ends, without a result, and mr_comm_check() returns the error: call that after each
+ * wait for the stream. Only "nccl" needs it.
+ * Returns 0, MR_EMISUSE (NULL, or a stream of another device), MR_EDEVICE. Does not block.
+ */
+MR_API int mr_comm_watch(struct mr_comm *comm, struct mr_stream *stream);
+
+/* Returns the first error of a collective call, or 0. Blocks only where an error is found out:
+ * seconds, in which the missing ranks are. */
 MR_API int mr_comm_check(struct mr_comm *comm);
 
 struct mr_comm_stats {
     size_t size; /* of this struct, set by the caller */
     uint32_t rank, world;
-    char engine[16];  /* "mpi", "alone" */
+    char engine[16];  /* "mpi", "nccl", "alone" */
     char library[64]; /* "Open MPI v4.1.4"; "": none */
     uint64_t sums;    /* calls of mr_comm_sum() */
     uint64_t bytes;   /* that these added up, on this rank */

@@ -16,7 +16,7 @@
 #define CONFIG_MOST 65536u
 #define TEXT_MOST   (1u << 20)
 
-static const struct mr_comm_engine *const engines[] = {&mr_comm_mpi, &mr_comm_alone};
+static const struct mr_comm_engine *const engines[] = {&mr_comm_mpi, &mr_comm_nccl, &mr_comm_alone};
 
 void mr_comm_opts_fill(struct mr_comm_opts *opts, size_t size)
 {
@@ -47,9 +47,9 @@ static int choose(struct mr_comm *c)
     for (size_t i = 0; i < MR_COUNT(engines); i++)
         if (strcmp(engines[i]->name, name) == 0)
             c->engine = engines[i];
-    return c->engine
-               ? 0
-               : mr_error_set(MR_EOPTION, "comm: engine %.40s: expected auto, mpi or alone", name);
+    return c->engine ? 0
+                     : mr_error_set(MR_EOPTION,
+                                    "comm: engine %.40s: expected auto, mpi, nccl or alone", name);
 }
 
 static int check(const struct mr_comm_opts *o)
@@ -74,8 +74,9 @@ static int enter(struct mr_comm *c, const char *call)
     int rc = mr_process_check(&c->process, "this communicator");
     if (rc < 0)
         return rc;
-    if (c->failed)
-        return mr_error_put(c->error);
+    rc = mr_comm_check(c);
+    if (rc < 0)
+        return rc;
     c->call = call;
     c->call_ns = mr_time_ns();
     c->sequence++;
@@ -298,7 +299,16 @@ int mr_comm_check(struct mr_comm *c)
 {
     if (!c)
         return mr_error_set(MR_EMISUSE, "mr_comm_check: comm is NULL");
-    return c->failed ? mr_error_put(c->error) : 0;
+    if (c->failed)
+        return mr_error_put(c->error);
+    return c->engine->check ? leave(c, c->engine->check(c)) : 0;
+}
+
+int mr_comm_watch(struct mr_comm *c, struct mr_stream *stream)
+{
+    if (!c || !stream)
+        return mr_error_set(MR_EMISUSE, "mr_comm_watch: comm or stream is NULL");
+    return c->engine->watch ? c->engine->watch(c, stream) : 0;
 }
 
 int mr_comm_stats(const struct mr_comm *c, struct mr_comm_stats *out)

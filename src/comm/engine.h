@@ -39,10 +39,13 @@ struct mr_comm_engine {
     /* A block from the root to every rank. */
     int (*spread)(struct mr_comm *c, void *data, uint64_t bytes, uint32_t root);
     void (*phase)(struct mr_comm *c, const char *what);
+    /* mr_comm_watch() and mr_comm_check(); NULL: nothing goes on behind a call. */
+    int (*watch)(struct mr_comm *c, struct mr_stream *stream);
+    int (*check)(struct mr_comm *c);
     void (*abort)(struct mr_comm *c, int status);
 };
 
-extern const struct mr_comm_engine mr_comm_alone, mr_comm_mpi;
+extern const struct mr_comm_engine mr_comm_alone, mr_comm_mpi, mr_comm_nccl;
 
 struct mr_comm {
     const struct mr_comm_engine *engine;

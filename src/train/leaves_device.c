@@ -280,7 +280,7 @@ int mr_train_device_step(struct mr_trainer *t, const struct mr_train_part *p,
                   mr_optim_options(t->optim, 0)->accumulate == 1;
     if (l->graphs) {
         rc = graphs ? mr_train_recorded(t, batch, whole_step, &j) : whole_step(t, &j);
-        return rc;
+        return rc < 0 || !l->comm ? rc : mr_comm_watch(l->comm, t->stream);
     }
     rc = graphs ? mr_train_recorded(t, batch, before_sum, &j) : before_sum(t, &j);
     if (rc < 0)
@@ -298,11 +298,11 @@ int mr_train_leaves_take(struct mr_trainer *t, bool good, struct mr_net_totals *
     const struct mr_sum_totals none = {.first_not_finite = UINT64_MAX};
     struct mr_sum_run now;
     int rc = mr_copy_async(t->stream, &now, MR_PAGEABLE, l->run, MR_DEVICE, sizeof now);
-    if (rc < 0)
-        return rc;
-    rc = mr_stream_synchronize(t->stream);
-    if (rc < 0)
-        return rc;
+    if (rc == 0)
+        rc = mr_stream_synchronize(t->stream);
+    int failed = l->comm ? mr_comm_check(l->comm) : 0;
+    if (rc < 0 || failed < 0)
+        return failed < 0 ? failed : rc;
     l->stop_heard = now.stops > 0;
     if (good && (now.totals.n_not_finite || now.totals.n_bad_labels)) {
         *out = (struct mr_net_totals){.size = sizeof *out};

@@ -55,7 +55,8 @@ static void misuse_is_told(void **state)
         int rc;
         const char *says;
     } cases[] = {
-        {"gloo", NULL, 1000000000, 0, 1, MR_EOPTION, "expected auto, mpi or alone"},
+        {"gloo", NULL, 1000000000, 0, 1, MR_EOPTION, "expected auto, mpi, nccl or alone"},
+        {"nccl", NULL, 1000000000, 0, 1, MR_EOPTION, "expected a device \"cuda\""},
         {"auto", "a=1\nnonsense", 1000000000, 0, 1, MR_EOPTION, "\"nonsense\""},
         {"auto", NULL, 0, 0, 1, MR_EOPTION, "expected 1 ms to 1 day"},
         {"auto", NULL, 1000000000, 1, 1, MR_EMISUSE, "a rank below the world"},
