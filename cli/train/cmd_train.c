@@ -266,7 +266,8 @@ static const struct cli_note json_notes[] = {
     {"bottleneck, bottleneck_reason", "of the loader, as in millrace feed"},
     {"world, launcher, engine, leaves, comm",
      "ranks, and what started them (null: nothing); mpi, nccl or alone; parts of a batch; comm: "
-     "library, sums, bytes that this rank added up, seconds in sums, waiting for other ranks included"},
+     "library, sums, bytes that this rank added up, seconds in sums, waiting for other ranks "
+     "included"},
     {"config", "every option, and in resolved the values that were chosen"},
     {NULL, NULL},
 };

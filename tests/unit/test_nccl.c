@@ -1,5 +1,5 @@
 /* Ranks by an NCCL that is not there, on the driver that is not there: each is a process, which
- * this program starts of itself. */
+ * this program starts of itself. White-box: the addition that the bits are compared with. */
 #include "unit.h"
 
 #include "comm/nccl.h"
