@@ -219,6 +219,8 @@ void mr_comm_close(struct mr_comm *c)
     if (!over)
         return;
     mr_comm_stage_free(c);
+    for (size_t i = 0; i < MR_COUNT(c->left); i++)
+        free(c->left[i]);
     free(c);
 }
 

@@ -330,6 +330,7 @@ static bool close_nccl(struct mr_comm *c, bool clean)
     struct mr_nccl *r = mr_nccl_of(c);
     if (!r)
         return true;
+    const bool over = clean || !r->control; /* else MPI may still read and write what c has */
     mr_nccl_watch_stop(c);
     if (r->device && mr_device_enter(r->device) == 0) {
         leave(c, clean);
@@ -349,7 +350,7 @@ static bool close_nccl(struct mr_comm *c, bool clean)
     pthread_mutex_destroy(&r->watch.lock);
     free(r);
     c->impl = NULL;
-    return true;
+    return over;
 }
 
 static void end(struct mr_comm *c, int status)

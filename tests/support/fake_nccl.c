@@ -49,7 +49,10 @@ struct ncclComm {
     int rank, ranks, in_progress;
     atomic_bool aborted, summed;
     atomic_int running; /* operations in streams */
+    struct ncclComm *next;
 };
+
+static struct ncclComm *aborted; /* they stay: streams may have operations that have not begun */
 
 /* A transfer, on the way. */
 struct part {
@@ -254,9 +257,10 @@ static int drop(struct ncclComm *c)
     return NCCL_SUCCESS;
 }
 
-/* It stays: streams may have operations that have not begun. */
 int ncclCommAbort(struct ncclComm *c)
 {
+    c->next = aborted;
+    aborted = c;
     atomic_store(&c->aborted, true);
     return NCCL_SUCCESS;
 }
