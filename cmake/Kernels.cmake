@@ -14,7 +14,7 @@ target_compile_definitions(millrace_flags INTERFACE MILLRACE_HAVE_CUDA_KERNELS=$
 set(MILLRACE_KERNELS_C "")
 if(MILLRACE_HAVE_CUDA_KERNELS)
   # Machine code for Turing, Ampere and Hopper; the PTX serves what comes between and after.
-  foreach(kernels batch optim nn)
+  foreach(kernels batch optim sum nn)
     set(kernels_source ${CMAKE_SOURCE_DIR}/src/kernels/${kernels}/${kernels}.cu)
     set(kernels_fmad -fmad=false) # bit-equal to the host's
     if(kernels STREQUAL nn)

@@ -195,7 +195,7 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
     struct mr_loader_stats st = {.size = sizeof st};
     int rc = set_options(&opts, b->values, row->v[BATCH], &v[LR]);
     if (rc == 0)
-        rc = train_data_open(&data, s->dataset, &opts);
+        rc = train_data_open(&data, s->dataset, &opts, NULL);
     if (rc == 0)
         rc = train_open(&t, &data, &opts, NULL);
     if (rc == 0) {

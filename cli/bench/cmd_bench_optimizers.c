@@ -423,7 +423,7 @@ static int measure(struct bench *b, const char *dataset)
         return code;
     int rc = set_options(b);
     if (rc == 0)
-        rc = train_data_open(&b->data, dataset, &b->train);
+        rc = train_data_open(&b->data, dataset, &b->train, NULL);
     cli_progress_begin(&b->progress, "optimizers",
                        b->iterations * (uint64_t)b->n_nets * (uint64_t)b->net[0].n, "steps");
     if (rc == 0)

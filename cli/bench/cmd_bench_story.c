@@ -154,7 +154,7 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
     struct train t = {0};
     int rc = set_options(&opts, o, k);
     if (rc == 0)
-        rc = train_data_open(&data, story->dataset, &opts);
+        rc = train_data_open(&data, story->dataset, &opts, NULL);
     if (rc < 0)
         goto close;
     b->info = data.pipe.info;

@@ -7,7 +7,8 @@
 
 const char *const train_losses[] = {"cross-entropy", "nll", "mse", NULL};
 const char *const train_amps[] = {"off", "tf32", "bf16", "fp16", NULL};
-const char *const train_comms[] = {"auto", "none", "mpi", NULL};
+static const char *const wires[] = {"f32", "bf16", NULL};
+const char *const train_comms[] = {"auto", "none", "mpi", "nccl", NULL};
 static const char *const policies[] = {"stop", "skip", NULL}; /* as enum mr_on_nan */
 static const char model[] = "Model", data[] = "Data", machine[] = "Machine", run_group[] = "Run",
                   files[] = "Files", ranks_group[] = "Ranks";
@@ -98,12 +99,15 @@ const struct mr_option train_options[] = {
                 "GPUs every step then waits for its loss)"),
 
     OPT("comm", 0, MR_OPT_ENUM, comm, ranks_group, .initial = "auto", .choices = train_comms,
-        .help = "How ranks that mpirun or srun started train together: auto: by MPI if there are "
-                "several; none: each on its own; mpi"),
+        .help = "How ranks that a launcher started train together, if there are several: auto: by "
+                "MPI, or under torchrun by NCCL; mpi; nccl: a GPU for each; none: each on its "
+                "own"),
     OPT("leaves", 0, MR_OPT_UINT, leaves, ranks_group, .initial = "0", .max = 1024, .unit = "parts",
         .help = "Add the gradients of this many parts of a batch up by a fixed tree, a power of "
                 "two: then parameters do not depend on the number of ranks, bit for bit. 0: one "
                 "for each rank, added up as is fastest"),
+    OPT("wire", 0, MR_OPT_ENUM, wire, ranks_group, .initial = "f32", .choices = wires,
+        .help = "How gradients travel between ranks: bf16 halves the bytes, and rounds them"),
     OPT("comm-timeout", 0, MR_OPT_DURATION, comm_timeout, ranks_group, .initial = "5min",
         .meta = "TIME", .unit = "s",
         .help = "End all ranks, with exit status 4, if one lets the others wait for this long"),
@@ -180,9 +184,9 @@ static int report(struct train *t)
 
 static int open_all(struct train *t, struct train_data *d, const char *dataset,
                     const struct train_opts *o, const struct mr_checkpoint *from,
-                    const struct train_ranks *ranks)
+                    struct train_ranks *ranks)
 {
-    int rc = train_data_open(d, dataset, o);
+    int rc = train_data_open(d, dataset, o, &ranks->dev);
     d->ranks = ranks;
     int code = rc < 0 ? cli_error(rc) : cli_input_dataset(dataset, d->pipe.ds);
     if (code == CLI_OK)
@@ -220,7 +224,10 @@ static int run(void *values, int n_args, char **args)
     struct mr_checkpoint *from = NULL;
     struct train_files claims = {CLI_LOCK_NONE, CLI_LOCK_NONE};
     struct train_ranks ranks;
+    struct train_opts own = *(const struct train_opts *)values;
     int code = train_ranks_open(&ranks, o, args[0]);
+    own.device = ranks.device;
+    o = &own;
     if (code == CLI_OK) {
         code = check_files(o, ranks.place.rank, &claims, &from);
         if (code == CLI_OK)
@@ -258,8 +265,9 @@ static const struct cli_note json_notes[] = {
     {"times", "seconds: opening, waiting (for data), steps, tests, checkpoints"},
     {"bottleneck, bottleneck_reason", "of the loader, as in millrace feed"},
     {"world, launcher, engine, leaves, comm",
-     "ranks, and what started them (null: nothing); mpi or alone; parts of a batch; comm: library, "
-     "sums, bytes that this rank added up, seconds in sums, waiting for other ranks included"},
+     "ranks, and what started them (null: nothing); mpi, nccl or alone; parts of a batch; comm: "
+     "library, sums, bytes that this rank added up, seconds in sums, waiting for other ranks "
+     "included"},
     {"config", "every option, and in resolved the values that were chosen"},
     {NULL, NULL},
 };
@@ -290,9 +298,11 @@ const struct cli_command cli_train = {
         "--threads, and after --resume. On a GPU a step is one graph, launched for each "
         "batch. The host checks the loss every 256 steps; after a loss that is not finite, "
         "steps change nothing until that check.\n\n"
-        "Under mpirun or srun the ranks train one net together, on cpu: --batch-size is the batch "
-        "of all of them, rank 0 alone prints and writes files. A rank that stands still ends "
-        "the run after --comm-timeout, with exit status 4 and an error that names it.\n\n"
+        "Under mpirun or srun the ranks train one net together: --batch-size is the batch of all "
+        "of them, rank 0 alone prints and writes files. With --device auto or cuda each takes the "
+        "GPU of its number on its machine; where there are fewer GPUs, several share one. A rank "
+        "that stands still ends the run after --comm-timeout, with exit status 4 and an error "
+        "that names it.\n\n"
         "A checkpoint contains the parameters under PyTorch's names "
         "(safetensors.torch.load_file reads them), the state of optimizer, schedule and "
         "loader, the loss scale of fp16, and a checksum. It is replaced atomically. After an "

@@ -101,10 +101,18 @@ static int count_classes(struct train_data *d)
     return 0;
 }
 
-int train_data_open(struct train_data *d, const char *dataset, const struct train_opts *opts)
+int train_data_open(struct train_data *d, const char *dataset, const struct train_opts *opts,
+                    struct mr_device **device)
 {
     *d = (struct train_data){.opts = opts, .start_ns = mr_time_ns()};
-    int rc = cli_pipeline_open(&d->pipe, opts->device, NULL, NULL);
+    bool given = device && *device;
+    int rc = cli_pipeline_open(&d->pipe, given ? NULL : opts->device, NULL, NULL);
+    if (rc == 0 && given) {
+        d->pipe.dev = *device;
+        *device = NULL;
+        d->pipe.info.size = sizeof d->pipe.info;
+        rc = mr_device_query(d->pipe.dev, &d->pipe.info);
+    }
     if (rc < 0)
         return rc;
     if (d->pipe.info.simulated)

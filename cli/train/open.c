@@ -147,6 +147,7 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
         return rc;
     to.config = config;
     to.leaves = (uint32_t)opts->leaves;
+    to.wire = opts->wire ? MR_BF16 : MR_F32;
     if (t->ranks)
         share_machine(t->ranks, &to, &loader);
     to.loader = &loader;

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { COMM_AUTO, COMM_NONE, COMM_MPI };
+enum { COMM_AUTO, COMM_NONE, COMM_MPI, COMM_NCCL };
 
 /* Options that ranks may have of their own: they change no result. */
 static bool is_own(const char *name, size_t bytes)
@@ -39,7 +39,7 @@ static void write_config(FILE *to, const char *json)
 }
 
 /* What must be the same on all ranks. To be freed; NULL: no memory. */
-static char *make_config(const struct train_opts *o, const char *dataset)
+static char *make_config(const struct train_opts *o, const char *dataset, bool nccl)
 {
     const char *written;
     char *text = NULL;
@@ -49,6 +49,9 @@ static char *make_config(const struct train_opts *o, const char *dataset)
     if (to) {
         mr_json_object(json, NULL);
         mr_json_string(json, "dataset", dataset);
+        mr_json_string(json, "engine", nccl ? "nccl" : "mpi");
+        if (nccl) /* all ranks record their graphs at the same steps */
+            mr_json_uint(json, "slots", o->loader.prefetch);
         mr_options_json(cli_options(train_options), o, json);
         mr_json_object_end(json);
         if (mr_json_finish(json, &written) > 0)
@@ -96,10 +99,11 @@ static int open_comm(struct train_ranks *r, const struct train_opts *o, const ch
 {
     struct mr_comm_opts opts;
     mr_comm_opts_init(&opts);
-    opts.engine = o->comm == COMM_MPI ? "mpi" : "auto";
+    opts.engine = r->nccl ? "nccl" : o->comm == COMM_MPI ? "mpi" : "auto";
+    opts.device = r->dev;
     opts.place = r->place;
     opts.timeout_ns = o->comm_timeout;
-    char *config = make_config(o, dataset);
+    char *config = make_config(o, dataset, r->nccl);
     if (!config)
         return cli_fail("out of memory");
     opts.config = config;
@@ -118,11 +122,39 @@ static int open_comm(struct train_ranks *r, const struct train_opts *o, const ch
     return CLI_OK;
 }
 
+/* The GPU of a rank is that of its number on its machine; with fewer GPUs, several share one. A
+ * launcher may also have left each rank one GPU to see. */
+static int choose_device(struct train_ranks *r, const char *wanted)
+{
+    static const char *const any[] = {"auto", "cuda", "gpu"};
+    bool chooses = false;
+    snprintf(r->device, sizeof r->device, "%s", wanted);
+    for (size_t i = 0; i < CLI_COUNT(any); i++)
+        chooses = chooses || strcmp(wanted, any[i]) == 0;
+    if (!chooses || r->place.world < 2)
+        return CLI_OK;
+    for (uint32_t n = r->place.local_rank + 1; n > 0; n--) {
+        struct mr_device *device;
+        char uri[32];
+        snprintf(uri, sizeof uri, "cuda:%u", n - 1);
+        int rc = mr_device_open(uri, &device);
+        if (rc == MR_ENODEVICE)
+            continue;
+        if (rc < 0)
+            return cli_error(rc);
+        mr_device_close(device);
+        snprintf(r->device, sizeof r->device, "cuda:%u", r->place.local_rank % n);
+        return CLI_OK;
+    }
+    return CLI_OK; /* no GPU: opening it says so, and "auto" is cpu */
+}
+
 int train_ranks_open(struct train_ranks *r, const struct train_opts *o, const char *dataset)
 {
     *r = (struct train_ranks){.place = {.size = sizeof r->place, .world = 1},
                               .timeout_ns = o->comm_timeout,
                               .errors = -1};
+    snprintf(r->device, sizeof r->device, "%s", o->device);
     if (o->comm == COMM_NONE)
         return CLI_OK;
     int rc = mr_place_query(&r->place);
@@ -130,27 +162,53 @@ int train_ranks_open(struct train_ranks *r, const struct train_opts *o, const ch
         return cli_error(rc);
     if (r->place.world == 1 && o->comm == COMM_AUTO)
         return CLI_OK;
-    if (!starts_mpi(&r->place))
+    bool gpu = strcmp(o->device, "cpu") != 0;
+    r->nccl = o->comm == COMM_NCCL || (o->comm == COMM_AUTO && gpu && !starts_mpi(&r->place));
+    if (!r->nccl && !starts_mpi(&r->place))
         return cli_misuse("rank %u of %u by %s, whose ranks have no MPI: start ranks on cpu with "
                           "mpirun or srun, or train in each alone with --comm none",
                           r->place.rank, r->place.world, r->place.launcher);
-    int code = open_comm(r, o, dataset);
+    int code = choose_device(r, o->device);
+    if (code == CLI_OK && r->nccl) {
+        rc = mr_device_open(r->device, &r->dev);
+        code = rc < 0 ? cli_error(rc) : CLI_OK;
+    }
+    if (code == CLI_OK)
+        code = open_comm(r, o, dataset);
     if (code == CLI_OK && r->place.rank > 0)
         be_quiet(r);
     return code;
 }
 
-/* FNV-1a of the parameters: those that a rank begins with come from the seed, or a checkpoint. */
-static uint64_t hash(const struct train *t)
+static uint64_t hash_of(const uint32_t *words, uint64_t n)
 {
-    void *params;
     uint64_t h = 14695981039346656037u;
-    struct mr_net *net = mr_trainer_get_net(t->trainer);
-    mr_net_flat(net, &params, NULL, NULL);
-    const uint32_t *words = params;
-    for (uint64_t i = 0; i < mr_net_n_params(net); i++)
+    for (uint64_t i = 0; i < n; i++)
         h = (h ^ words[i]) * 1099511628211u;
     return h;
+}
+
+/* FNV-1a of the parameters: those that a rank begins with come from the seed, or a checkpoint. */
+static int hash(const struct train *t, uint64_t *out)
+{
+    void *params;
+    struct mr_stream *stream = NULL;
+    struct mr_net *net = mr_trainer_get_net(t->trainer);
+    uint64_t n = mr_net_n_params(net), bytes = n * sizeof(uint32_t);
+    mr_net_flat(net, &params, NULL, NULL);
+    uint32_t *words = malloc(bytes);
+    if (!words)
+        return cli_fail("out of memory");
+    int rc = mr_stream_create(t->data->pipe.dev, "hash", &stream);
+    if (rc == 0)
+        rc = mr_copy_async(stream, words, MR_PAGEABLE, params, MR_DEVICE, bytes);
+    if (rc == 0)
+        rc = mr_stream_synchronize(stream);
+    if (rc == 0)
+        *out = hash_of(words, n);
+    mr_stream_destroy(stream);
+    free(words);
+    return rc < 0 ? cli_error(rc) : CLI_OK;
 }
 
 /* Rank 0's look at what all have. Returns whether something is wrong. */
@@ -176,12 +234,15 @@ int train_ranks_agree(struct train_ranks *r, int code, const struct train *t)
 {
     static double failed[2]; /* stays in use after an error: comm.h */
     char mine[1100], **texts;
+    uint64_t params = 0;
     if (!r->comm || r->place.world == 1)
         return code;
+    if (code == CLI_OK)
+        code = hash(t, &params);
     failed[0] = code != CLI_OK;
     failed[1] = code == CLI_MISUSED;
     if (code == CLI_OK)
-        snprintf(mine, sizeof mine, "= %016" PRIx64 " at step %" PRIu64, hash(t), t->info.step);
+        snprintf(mine, sizeof mine, "= %016" PRIx64 " at step %" PRIu64, params, t->info.step);
     else
         snprintf(mine, sizeof mine, "%s", cli_first_error());
     int rc = mr_comm_collect(r->comm, mine, 0, &texts);
@@ -190,7 +251,7 @@ int train_ranks_agree(struct train_ranks *r, int code, const struct train *t)
         free(texts);
     }
     if (rc == 0)
-        rc = mr_comm_sum(r->comm, failed, failed, 2, MR_F64, MR_SUM_FAST);
+        rc = mr_comm_sum(r->comm, failed, failed, 2, MR_F64, MR_F64, MR_SUM_FAST, NULL);
     if (rc < 0)
         return train_ranks_close(r, cli_error(rc), true);
     return failed[1] > 0 ? CLI_MISUSED : failed[0] > 0 ? CLI_FAILED : CLI_OK;
@@ -208,12 +269,16 @@ static void wait_for_rank_0(uint64_t timeout_ns)
 int train_ranks_close(struct train_ranks *r, int code, bool running)
 {
     struct mr_comm_stats stats = {.size = sizeof stats};
-    if (!r->comm)
+    if (!r->comm) {
+        mr_device_close(r->dev);
         return code;
+    }
     int rc = mr_comm_check(r->comm);
     if (rc == 0 && !running) {
         mr_comm_close(r->comm);
         r->comm = NULL;
+        mr_device_close(r->dev);
+        r->dev = NULL;
         return code;
     }
     mr_comm_stats(r->comm, &stats);

@@ -31,7 +31,7 @@ struct train_opts {
     uint64_t patience, max_steps;
     int on_nan;
     /* ranks */
-    int comm;
+    int comm, wire;
     uint64_t leaves, comm_timeout;
     char *checkpoint, *checkpoint_every;
     int resume, force;
@@ -40,7 +40,7 @@ struct train_opts {
 };
 
 extern const struct mr_option train_options[];
-extern const char *const train_comms[]; /* "auto", "none", "mpi" */
+extern const char *const train_comms[]; /* "auto", "none", "mpi", "nccl" */
 extern const char *const train_losses[],
     *const train_amps[]; /* by enum mr_loss, enum mr_precision; end with NULL */
 
@@ -73,6 +73,9 @@ struct train_ranks {
     struct mr_comm *comm;
     struct mr_place place;
     uint64_t timeout_ns;
+    char device[256];      /* that this rank uses */
+    struct mr_device *dev; /* it, for comm; train_data_open() takes it */
+    bool nccl;
     int errors; /* standard error, of ranks that print nothing; -1: it is where it was */
 };
 
@@ -97,8 +100,10 @@ struct train {
     int code;    /* of files that could not be written */
 };
 
-/* data.c. dataset: URI. Returns 0 or an error (mr_last_error()); close in either case. */
-int train_data_open(struct train_data *data, const char *dataset, const struct train_opts *opts);
+/* data.c. dataset: URI. device: one that is open, and becomes the data's; NULL, or of NULL: by
+ * opts. Returns 0 or an error (mr_last_error()); close in either case. */
+int train_data_open(struct train_data *data, const char *dataset, const struct train_opts *opts,
+                    struct mr_device **device);
 void train_data_close(struct train_data *data);
 
 /* Joins the ranks that a launcher started, as --comm says. All but rank 0 print nothing from here

@@ -7,12 +7,20 @@
  *         return fail(mr_last_error());
  *     opts.config = "batch_size=256\nmodel=mlp\n";  // must be the same on all ranks
  *     mr_comm_open(&opts, &comm);
- *     mr_comm_sum(comm, grads, grads, n, MR_F32, MR_SUM_TREE);
+ *     mr_comm_sum(comm, grads, grads, n, MR_F32, MR_F32, MR_SUM_TREE, stream);
  *     mr_comm_close(comm);
  *
  * Engines: "mpi" talks to Open MPI or MPICH (also Intel MPI and others of MPICH's ABI), which is
  * opened when it is needed and is no dependency of the library; "alone" is one rank. MILLRACE_MPI
- * names another MPI library. All memory is the host's.
+ * names another MPI library. Sums are of host memory or of a device's; "mpi" copies the latter
+ * through page-locked memory.
+ *
+ * "nccl" is NVIDIA's NCCL, 2.14 or later, for ranks with a GPU each; MILLRACE_NCCL names another
+ * file than libnccl.so.2. Sums of device memory are only enqueued. All else goes by MPI if the
+ * launcher has it (mpirun, srun), which also spreads NCCL's id; under torchrun its store spreads
+ * the id; else NCCL_COMM_ID=host:port does, an address of rank 0's that all ranks know. After the
+ * time limit the communicator is aborted; with MPI the error names the ranks that did not come.
+ * NCCL chooses what it uses by its own variables (NCCL_DEBUG, NCCL_SOCKET_IFNAME).
  *
  * Collective calls (open, close, sum, collect) are made by all ranks in the same order. One that
  * lasts longer than the time limit ends in MR_EPEER on every rank that waits; the text names the
@@ -30,6 +38,7 @@
 #ifndef MILLRACE_COMM_H
 #define MILLRACE_COMM_H
 
+#include <millrace/device.h>
 #include <millrace/error.h>
 #include <millrace/place.h>
 #include <millrace/tensor.h>
@@ -42,12 +51,15 @@ extern "C" {
 struct mr_comm;
 
 struct mr_comm_opts {
-    size_t size;         /* of this struct, set by mr_comm_opts_init() */
-    const char *engine;  /* "auto" (default): mpi if place.world is above 1; "mpi", "alone" */
+    size_t size; /* of this struct, set by mr_comm_opts_init() */
+    const char
+        *engine; /* "auto" (default): mpi if place.world is above 1; "mpi", "nccl", "alone" */
     uint64_t timeout_ns; /* of a collective call: 1 ms to 1 day; default 5 minutes */
     /* Lines "name=value", the same on all ranks, at most 64 KiB; NULL (default): none. */
     const char *config;
     struct mr_place place; /* default: alone, 0 of 1 */
+    /* nccl: the rank's GPU, no other rank's; open until mr_comm_close(). NULL (default): none. */
+    struct mr_device *device;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_comm_opts_init(); see millrace.h. */
@@ -82,14 +94,23 @@ enum mr_sum_order {
 };
 
 /*
- * Adds arrays up, element by element, over all ranks; each gets the sums. Collective; blocks.
+ * Adds arrays up, element by element, over all ranks; each gets the sums. Collective.
  * in, out: n elements of this rank's; they may be the same, or must not overlap.
  * dtype: MR_F32 or MR_F64.
- * Returns 0, MR_EPEER, MR_EMISUSE (NULL, another dtype, MR_SUM_TREE in a world that is no power of
- * two), -ENOMEM.
+ * wire: how the elements travel: dtype, or MR_BF16 for f32, which halves the bytes. Then both sides
+ * of each addition are rounded to bf16 before it, and the sum is f32; so a tree still gives bits
+ * that do not depend on the world, if each rank adds up what it has in the same way.
+ * stream: NULL: host memory; blocks. Else memory (MR_DEVICE) of the stream's device: the sum is in
+ * the stream's order. It blocks until the stream's earlier work is done, unless
+ * mr_comm_stats.graphs is 1: then it only enqueues, and can be recorded into a graph. The device
+ * must stay open until mr_comm_close(). Bits are the same as of host memory.
+ * Returns 0, MR_EPEER, MR_EMISUSE (NULL, another dtype or wire, MR_SUM_TREE in a world that is no
+ * power of two), MR_EUNSUPPORTED (MR_BF16 by MPI in such a world), MR_EDEVICE, MR_EDEVICEMEM,
+ * -ENOMEM.
  */
 MR_API int mr_comm_sum(struct mr_comm *comm, const void *in, void *out, uint64_t n,
-                       enum mr_dtype dtype, enum mr_sum_order order);
+                       enum mr_dtype dtype, enum mr_dtype wire, enum mr_sum_order order,
+                       struct mr_stream *stream);
 
 /*
  * Brings each rank's text to one rank. Collective; blocks. For reports: it is not fast.
@@ -104,19 +125,29 @@ MR_API int mr_comm_collect(struct mr_comm *comm, const char *mine, uint32_t root
  * what: constant text, at most 47 bytes of it are used. */
 MR_API void mr_comm_phase(struct mr_comm *comm, const char *what);
 
-/* Returns the first error of a collective call, or 0. Does not block. */
+/*
+ * Says that the stream has sums by now, such as those of a graph that was launched: they must end
+ * within the time limit. mr_comm_sum() says so itself unless the stream is recorded. After it, the
+ * stream's work ends, without a result, and mr_comm_check() returns the error: call that after each
+ * wait for the stream. Only "nccl" needs it.
+ * Returns 0, MR_EMISUSE (NULL, or a stream of another device), MR_EDEVICE. Does not block.
+ */
+MR_API int mr_comm_watch(struct mr_comm *comm, struct mr_stream *stream);
+
+/* Returns the first error of a collective call, or 0. Blocks only where an error is found out:
+ * seconds, in which the missing ranks are. */
 MR_API int mr_comm_check(struct mr_comm *comm);
 
 struct mr_comm_stats {
     size_t size; /* of this struct, set by the caller */
     uint32_t rank, world;
-    char engine[16];  /* "mpi", "alone" */
+    char engine[16];  /* "mpi", "nccl", "alone" */
     char library[64]; /* "Open MPI v4.1.4"; "": none */
     uint64_t sums;    /* calls of mr_comm_sum() */
     uint64_t bytes;   /* that these added up, on this rank */
     double seconds;   /* in mr_comm_sum(), waiting for other ranks included */
     uint32_t speaker; /* the rank that should tell people: 0, after MR_EPEER the lowest that came */
-    uint32_t reserved; /* 0 */
+    uint32_t graphs;  /* 1: sums of device memory only enqueue, and can be recorded into graphs */
 };
 
 /* Reads the statistics. [out] out: on success, all but size. Returns 0, MR_EMISUSE. */

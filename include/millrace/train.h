@@ -76,17 +76,20 @@ struct mr_trainer_opts {
     const char *config;
     /* mr_time_ns() at the start of the run, from which seconds count; 0 (default): now. */
     uint64_t start_ns;
-    /* The ranks that train together, on "cpu"; it must outlive the trainer. NULL (default): this
-     * process alone. batch_size is then of all ranks together. mr_trainer_save() writes on rank 0
+    /* The ranks that train together; it must outlive the trainer. NULL (default): this process
+     * alone. batch_size is then of all ranks together. mr_trainer_save() writes on rank 0
      * alone. The other calls that compute are collective: every rank creates the same trainer, and
      * makes the same calls of _step, _end_epoch, _epoch, _unfinished and _test. */
     struct mr_comm *comm;
     /* Parts of a batch, each with a pass of its own, whose gradients are added up by a fixed tree:
-     * a power of two up to 1,024 that divides batch_size. On "cpu" the parameters then have the
-     * same bits for any number of ranks that divides it. 0 (default): as many as ranks, added up as
+     * a power of two up to 1,024 that divides batch_size. The parameters then have the same bits
+     * for any number of ranks that divides it, on "cpu", and on GPUs of one kind. 0 (default): as many as ranks, added up as
      * is fastest; a checkpoint then goes on with another number of ranks, too, but with other bits.
      * 1 is 0 with one rank. Batch-norm has the statistics of a part. */
     uint32_t leaves;
+    /* How gradients travel: MR_F32 (default), or MR_BF16, which halves the bytes. They are then
+     * rounded in each addition, also of a rank's own parts. */
+    enum mr_dtype wire;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_trainer_opts_init(); see millrace.h. */

@@ -19,15 +19,19 @@ static bool close_alone(struct mr_comm *c, bool clean)
     return true;
 }
 
-static int sum(struct mr_comm *c, void *data, uint64_t n, enum mr_dtype dtype,
-               enum mr_sum_order order)
+static int sum(struct mr_comm *c, void *data, const struct mr_comm_array *array)
 {
     (void)c;
     (void)data;
-    (void)n;
-    (void)dtype;
-    (void)order;
+    (void)array;
     return 0;
+}
+
+static int sum_device(struct mr_comm *c, void *data, const struct mr_comm_array *array,
+                      struct mr_stream *stream)
+{
+    (void)stream;
+    return sum(c, data, array);
 }
 
 static int gather(struct mr_comm *c, const void *mine, uint64_t bytes, uint32_t root, void *all)
@@ -65,6 +69,7 @@ const struct mr_comm_engine mr_comm_alone = {
     .open = open_alone,
     .close = close_alone,
     .sum = sum,
+    .sum_device = sum_device,
     .gather = gather,
     .spread = spread,
     .phase = phase,

@@ -1,5 +1,7 @@
 /* What all engines share. */
 #include "comm/engine.h"
+#include "device/device.h"
+#include "kernels/sum/sum.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,7 +16,7 @@
 #define CONFIG_MOST 65536u
 #define TEXT_MOST   (1u << 20)
 
-static const struct mr_comm_engine *const engines[] = {&mr_comm_mpi, &mr_comm_alone};
+static const struct mr_comm_engine *const engines[] = {&mr_comm_mpi, &mr_comm_nccl, &mr_comm_alone};
 
 void mr_comm_opts_fill(struct mr_comm_opts *opts, size_t size)
 {
@@ -26,19 +28,15 @@ void mr_comm_opts_fill(struct mr_comm_opts *opts, size_t size)
     mr_opts_copy(opts, size, &full, sizeof full);
 }
 
-void mr_comm_add(void *x, const void *y, uint64_t n, enum mr_dtype dtype)
+void mr_comm_add(void *x, const void *y, uint64_t n, enum mr_dtype dtype, enum mr_dtype wire)
 {
-    if (dtype == MR_F32) {
-        float *to = x;
-        const float *from = y;
-        for (uint64_t i = 0; i < n; i++)
-            to[i] += from[i];
-    } else {
-        double *to = x;
-        const double *from = y;
-        for (uint64_t i = 0; i < n; i++)
-            to[i] += from[i];
-    }
+    const struct mr_sum_add a = {.to = x,
+                                 .from = y,
+                                 .count = n,
+                                 .dtype = dtype,
+                                 .from_dtype = dtype,
+                                 .round = wire != dtype};
+    mr_sum_kernel[MR_SUM_KERNEL_add].run(&a);
 }
 
 static int choose(struct mr_comm *c)
@@ -49,9 +47,9 @@ static int choose(struct mr_comm *c)
     for (size_t i = 0; i < MR_COUNT(engines); i++)
         if (strcmp(engines[i]->name, name) == 0)
             c->engine = engines[i];
-    return c->engine
-               ? 0
-               : mr_error_set(MR_EOPTION, "comm: engine %.40s: expected auto, mpi or alone", name);
+    return c->engine ? 0
+                     : mr_error_set(MR_EOPTION,
+                                    "comm: engine %.40s: expected auto, mpi, nccl or alone", name);
 }
 
 static int check(const struct mr_comm_opts *o)
@@ -76,8 +74,9 @@ static int enter(struct mr_comm *c, const char *call)
     int rc = mr_process_check(&c->process, "this communicator");
     if (rc < 0)
         return rc;
-    if (c->failed)
-        return mr_error_put(c->error);
+    rc = mr_comm_check(c);
+    if (rc < 0)
+        return rc;
     c->call = call;
     c->call_ns = mr_time_ns();
     c->sequence++;
@@ -217,29 +216,67 @@ void mr_comm_close(struct mr_comm *c)
         over = c->engine->close(c, c->failed == 0);
     mr_error_put(&kept);
     free(c->error);
-    if (over)
-        free(c);
+    if (!over)
+        return;
+    mr_comm_stage_free(c);
+    for (size_t i = 0; i < MR_COUNT(c->left); i++)
+        free(c->left[i]);
+    free(c);
 }
 
-int mr_comm_sum(struct mr_comm *c, const void *in, void *out, uint64_t n, enum mr_dtype dtype,
-                enum mr_sum_order order)
+static int check_sum(const struct mr_comm *c, const void *in, const void *out,
+                     const struct mr_comm_array *a)
 {
-    if (!c || (n && (!in || !out)) || (dtype != MR_F32 && dtype != MR_F64))
+    if (!c || (a->n && (!in || !out)) || (a->dtype != MR_F32 && a->dtype != MR_F64))
         return mr_error_set(MR_EMISUSE, "mr_comm_sum: expected a communicator, in, out, and f32 "
                                         "or f64");
-    if (order == MR_SUM_TREE && !mr_comm_is_power_of_two(c->world))
+    if (a->wire != a->dtype && (a->wire != MR_BF16 || a->dtype != MR_F32))
+        return mr_error_set(MR_EMISUSE, "mr_comm_sum: %s as %s: expected the same, or f32 as bf16",
+                            mr_dtype_name(a->dtype), mr_dtype_name(a->wire));
+    if (a->order == MR_SUM_TREE && !mr_comm_is_power_of_two(c->world))
         return mr_error_set(MR_EMISUSE,
                             "mr_comm_sum: %u ranks: expected a power of two for a sum by a tree",
                             c->world);
-    int rc = enter(c, "sum");
+    return 0;
+}
+
+static int sum(struct mr_comm *c, const void *in, void *out, const struct mr_comm_array *a,
+               struct mr_stream *stream)
+{
+    uint64_t bytes = a->n * mr_dtype_size(a->dtype);
+    if (a->n == 0 && !stream)
+        return c->engine->sum(c, out, a);
+    if (!stream) {
+        if (in != out)
+            memcpy(out, in, bytes);
+        return c->engine->sum(c, out, a);
+    }
+    int rc = in != out && a->n ? mr_copy_async(stream, out, MR_DEVICE, in, MR_DEVICE, bytes) : 0;
     if (rc < 0)
         return rc;
-    uint64_t start = mr_time_ns(), bytes = n * mr_dtype_size(dtype);
-    if (in != out && n)
-        memcpy(out, in, bytes);
-    rc = c->engine->sum(c, out, n, dtype, order);
+    return c->engine->sum_device ? c->engine->sum_device(c, out, a, stream)
+                                 : mr_comm_stage_sum(c, out, a, stream);
+}
+
+int mr_comm_sum(struct mr_comm *c, const void *in, void *out, uint64_t n, enum mr_dtype dtype,
+                enum mr_dtype wire, enum mr_sum_order order, struct mr_stream *stream)
+{
+    const struct mr_comm_array a = {n, dtype, wire, order};
+    int rc = check_sum(c, in, out, &a);
+    if (rc < 0)
+        return rc;
+    if (stream && !c->engine->sum_device && atomic_load(&stream->recording))
+        return mr_error_set(MR_EMISUSE,
+                            "mr_comm_sum: stream \"%s\" is being recorded into a graph, where "
+                            "engine %s has no sums",
+                            stream->name, c->engine->name);
+    rc = enter(c, "sum");
+    if (rc < 0)
+        return rc;
+    uint64_t start = mr_time_ns();
+    rc = sum(c, in, out, &a, stream);
     c->sums++;
-    c->bytes += bytes;
+    c->bytes += n * mr_dtype_size(wire);
     c->ns += mr_time_ns() - start;
     return leave(c, rc);
 }
@@ -264,7 +301,16 @@ int mr_comm_check(struct mr_comm *c)
 {
     if (!c)
         return mr_error_set(MR_EMISUSE, "mr_comm_check: comm is NULL");
-    return c->failed ? mr_error_put(c->error) : 0;
+    if (c->failed)
+        return mr_error_put(c->error);
+    return c->engine->check ? leave(c, c->engine->check(c)) : 0;
+}
+
+int mr_comm_watch(struct mr_comm *c, struct mr_stream *stream)
+{
+    if (!c || !stream)
+        return mr_error_set(MR_EMISUSE, "mr_comm_watch: comm or stream is NULL");
+    return c->engine->watch ? c->engine->watch(c, stream) : 0;
 }
 
 int mr_comm_stats(const struct mr_comm *c, struct mr_comm_stats *out)
@@ -276,7 +322,8 @@ int mr_comm_stats(const struct mr_comm *c, struct mr_comm_stats *out)
                                  .sums = c->sums,
                                  .bytes = c->bytes,
                                  .seconds = (double)c->ns * 1e-9,
-                                 .speaker = c->speaker};
+                                 .speaker = c->speaker,
+                                 .graphs = c->engine->sum_device != NULL};
     snprintf(full.engine, sizeof full.engine, "%s", c->engine->name);
     snprintf(full.library, sizeof full.library, "%s", c->library);
     return mr_info_give("comm_stats", out, &full, sizeof full);

@@ -13,6 +13,13 @@
 
 #define MR_COMM_PHASE 48 /* bytes of mr_comm_phase()'s text */
 
+/* What is added up. */
+struct mr_comm_array {
+    uint64_t n;
+    enum mr_dtype dtype, wire;
+    enum mr_sum_order order;
+};
+
 struct mr_comm_engine {
     const char *name;
     /* Joins the ranks; sets impl and library. */
@@ -20,19 +27,25 @@ struct mr_comm_engine {
     /* clean: no call failed, so the other ranks leave, too. impl may be NULL. Returns false where
      * messages are still on their way: then c and what it sends stay until the process ends. */
     bool (*close)(struct mr_comm *c, bool clean);
-    /* In place. The order is one that fits the world. */
-    int (*sum)(struct mr_comm *c, void *data, uint64_t n, enum mr_dtype dtype,
-               enum mr_sum_order order);
+    /* In place, of host memory. The order is one that fits the world. */
+    int (*sum)(struct mr_comm *c, void *data, const struct mr_comm_array *array);
+    /* In place, of device memory: only enqueues, also to a stream that is recorded. NULL: such sums
+     * go through host memory. */
+    int (*sum_device)(struct mr_comm *c, void *data, const struct mr_comm_array *array,
+                      struct mr_stream *stream);
     /* Blocks of `bytes` from every rank to the root. [out] all: there, world blocks. After MR_EPEER
      * the engine may still read or write what any of these calls was given. */
     int (*gather)(struct mr_comm *c, const void *mine, uint64_t bytes, uint32_t root, void *all);
     /* A block from the root to every rank. */
     int (*spread)(struct mr_comm *c, void *data, uint64_t bytes, uint32_t root);
     void (*phase)(struct mr_comm *c, const char *what);
+    /* mr_comm_watch() and mr_comm_check(); NULL: nothing goes on behind a call. */
+    int (*watch)(struct mr_comm *c, struct mr_stream *stream);
+    int (*check)(struct mr_comm *c);
     void (*abort)(struct mr_comm *c, int status);
 };
 
-extern const struct mr_comm_engine mr_comm_alone, mr_comm_mpi;
+extern const struct mr_comm_engine mr_comm_alone, mr_comm_mpi, mr_comm_nccl;
 
 struct mr_comm {
     const struct mr_comm_engine *engine;
@@ -52,6 +65,10 @@ struct mr_comm {
     uint64_t mine_bytes, most_bytes;
     void *left[3]; /* blocks of a collect() that ended in MR_EPEER */
     char verdict[512];
+    /* Page-locked memory that sums of device memory go through. */
+    struct mr_device *stage_device;
+    void *stage;
+    uint64_t stage_bytes;
 };
 
 static inline bool mr_comm_is_power_of_two(uint64_t n)
@@ -59,8 +76,13 @@ static inline bool mr_comm_is_power_of_two(uint64_t n)
     return n && (n & (n - 1)) == 0;
 }
 
-/* x += y. */
-void mr_comm_add(void *x, const void *y, uint64_t n, enum mr_dtype dtype);
+/* x += y. wire: as of mr_comm_sum(). */
+void mr_comm_add(void *x, const void *y, uint64_t n, enum mr_dtype dtype, enum mr_dtype wire);
+
+/* stage.c. A sum of device memory by an engine that knows host memory alone. */
+int mr_comm_stage_sum(struct mr_comm *c, void *data, const struct mr_comm_array *array,
+                      struct mr_stream *stream);
+void mr_comm_stage_free(struct mr_comm *c);
 
 /* config.c. What differs between rank 0's lines "name=value" and those of others, for at most three
  * ranks that differ. texts: by rank. Returns a text to be freed, "": nothing differs; NULL: no

@@ -1,5 +1,6 @@
 /* The engine on MPI. */
 #include "comm/mpi.h"
+#include "kernels/sum/sum.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -160,37 +161,58 @@ static int make_room(struct mr_mpi_ranks *r, uint64_t bytes)
 }
 
 /* Both send what they have, and both add: a + b is b + a. */
-static int swap_and_add(struct mr_comm *c, char *data, uint64_t n, enum mr_dtype dtype,
+static int swap_and_add(struct mr_comm *c, void *data, uint64_t n, const struct mr_comm_array *a,
                         uint32_t peer)
 {
     struct mr_mpi_ranks *r = ranks(c);
     const struct mr_mpi *m = &r->mpi;
-    mr_mpi_handle type = dtype == MR_F32 ? m->f32 : m->f64, in = 0, out = 0;
-    int code = m->Irecv(r->room, (int)n, type, (int)peer, MR_MPI_TAG_DATA, m->world, &in);
+    const bool low = a->wire == MR_BF16;
+    mr_mpi_handle type = low ? m->byte : a->dtype == MR_F32 ? m->f32 : m->f64, in = 0, out = 0;
+    const int count = (int)(low ? 2 * n : n);
+    void *mine = data;
+    if (low) { /* behind what comes */
+        mine = (uint16_t *)r->room + n;
+        const struct mr_sum_cast cast = {.to = mine, .from = data, .count = n, .to_dtype = MR_BF16};
+        mr_sum_kernel[MR_SUM_KERNEL_cast].run(&cast);
+    }
+    int code = m->Irecv(r->room, count, type, (int)peer, MR_MPI_TAG_DATA, m->world, &in);
     if (code == 0)
-        code = m->Isend(data, (int)n, type, (int)peer, MR_MPI_TAG_DATA, m->world, &out);
+        code = m->Isend(mine, count, type, (int)peer, MR_MPI_TAG_DATA, m->world, &out);
     int rc = wait_two(c, code, &in, &out);
     if (rc < 0)
         return rc;
-    mr_comm_add(data, r->room, n, dtype);
+    const struct mr_sum_add add = {.to = data,
+                                   .from = r->room,
+                                   .count = n,
+                                   .dtype = a->dtype,
+                                   .from_dtype = a->wire,
+                                   .round = low};
+    mr_sum_kernel[MR_SUM_KERNEL_add].run(&add);
     return 0;
 }
 
 /* Recursive doubling: the tree of mr_sum_order, on every rank. */
-static int tree(struct mr_comm *c, char *data, uint64_t n, enum mr_dtype dtype)
+static int tree(struct mr_comm *c, char *data, const struct mr_comm_array *a)
 {
-    uint64_t element = mr_dtype_size(dtype);
-    int rc = make_room(ranks(c), MR_MIN(n, CHUNK) * element);
+    uint64_t element = mr_dtype_size(a->dtype);
+    int rc = make_room(ranks(c), MR_MIN(a->n, CHUNK) * element);
     for (uint32_t h = c->world / 2; rc == 0 && h >= 1; h /= 2)
-        for (uint64_t at = 0; rc == 0 && at < n; at += CHUNK)
-            rc = swap_and_add(c, data + at * element, MR_MIN(n - at, CHUNK), dtype, c->rank ^ h);
+        for (uint64_t at = 0; rc == 0 && at < a->n; at += CHUNK)
+            rc = swap_and_add(c, data + at * element, MR_MIN(a->n - at, CHUNK), a, c->rank ^ h);
     return rc;
 }
 
-static int sum(struct mr_comm *c, void *data, uint64_t n, enum mr_dtype dtype,
-               enum mr_sum_order order)
+static int sum(struct mr_comm *c, void *data, const struct mr_comm_array *a)
 {
-    return order == MR_SUM_TREE ? tree(c, data, n, dtype) : reduce(c, data, n, dtype);
+    if (a->order == MR_SUM_TREE)
+        return tree(c, data, a);
+    if (a->wire == a->dtype)
+        return reduce(c, data, a->n, a->dtype);
+    if (mr_comm_is_power_of_two(c->world)) /* MPI does not know bf16 */
+        return tree(c, data, a);
+    return mr_error_set(MR_EUNSUPPORTED,
+                        "comm: bf16 on the wire by MPI, %u ranks: expected a power of two",
+                        c->world);
 }
 
 static void phase(struct mr_comm *c, const char *what)

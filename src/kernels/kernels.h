@@ -9,12 +9,13 @@
  * of them.
  *
  * The arithmetic of one element is written once, in a header of MR_HOST_DEVICE functions that the C
- * file and the .cu file of a module both include. In the modules "batch" and "optim" no compiler
- * may contract a product and a sum into one operation (-ffp-contract=off, -fmad=false), so that the
+ * file and the .cu file of a module both include. In the modules "batch", "optim" and "sum" no
+ * compiler may contract a product and a sum into one operation (-ffp-contract=off, -fmad=false), so that the
  * host and every GPU give the same bits. Tests hold one against the other.
  *
  *   batch/   transforms of whole batches: what a loader leaves to the device
  *   optim/   steps of optimizers; a new optimizer is one file and one line there, see optim/list.h
+ *   sum/     sums over ranks, and over parts of a batch
  *   nn/      layers of nets. Only GPUs run these: on the host a net is computed by nn/cpu, on top
  *            of a BLAS, and its sums are not bit-equal. They may be contracted.
  *

@@ -38,8 +38,8 @@ uint32_t mr_knobs_most_workers(struct mr_loader *ld, uint32_t first)
 
 void mr_knobs_spare_one(struct mr_loader *ld)
 {
-    atomic_fetch_sub(&ld->workers.n_active, 1);
     ld->workers.n--;
+    atomic_store(&ld->workers.n_active, MR_MAX(mr_knobs_workers(ld) - 1, 1));
 }
 
 uint32_t mr_knobs_most_prefetch(struct mr_loader *ld, uint32_t first)

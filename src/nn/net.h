@@ -93,6 +93,11 @@ void mr_net_fuse(struct mr_net *net);
 /* net_run.c: the pool of a node, for batches of n. */
 struct mr_nn_pool mr_net_pool_of(const struct mr_net *net, const struct mr_node *node, uint32_t n);
 
+/* net_run.c. On a GPU: what it keeps in its memory. */
+struct mr_nn_gpu_state *mr_net_gpu_state(const struct mr_net *net);
+/* mr_net_rescale() for gradients that are somewhere else. */
+int mr_net_rescale_by(struct mr_net *net, const void *grads, struct mr_stream *stream);
+
 /* net_run.c: makes it the one that calls of the backend use; MR_EMISUSE where it is none of the
  * device's. */
 int mr_net_use_stream(const struct mr_net *net, struct mr_stream *stream, const char *call);

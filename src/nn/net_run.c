@@ -443,12 +443,24 @@ void mr_net_scaling(struct mr_net *net, const float **loss_scale, const float **
         net->ops->scaling(net->backend, loss_scale, grad_scale, skip);
 }
 
-int mr_net_rescale(struct mr_net *net, struct mr_stream *stream)
+struct mr_nn_gpu_state *mr_net_gpu_state(const struct mr_net *net)
+{
+    const char *at = (const char *)net->ops->n_not_finite(net->backend);
+    return (struct mr_nn_gpu_state *)(uintptr_t)(at - offsetof(struct mr_nn_gpu_state,
+                                                               totals.n_not_finite));
+}
+
+int mr_net_rescale_by(struct mr_net *net, const void *grads, struct mr_stream *stream)
 {
     if (!net)
         return mr_error_null("mr_net_rescale", "a net");
     if (net->opts.dtype != MR_F16)
         return 0;
     int rc = mr_net_use_stream(net, stream, "mr_net_rescale");
-    return rc ? rc : net->ops->rescale(net->backend, net->n_flat, net->grads);
+    return rc ? rc : net->ops->rescale(net->backend, net->n_flat, grads);
+}
+
+int mr_net_rescale(struct mr_net *net, struct mr_stream *stream)
+{
+    return mr_net_rescale_by(net, net->grads, stream);
 }

@@ -8,31 +8,15 @@
  * mr_comm_sum()'s, so the bits do not depend on w. Behind the gradients lie the running statistics
  * and the totals of the step: all ranks come to the same parameters, sums and decisions by one sum.
  *
- * On "cpu" alone: host memory.
+ * Here is what all devices share, and the step in host memory; leaves_device.c has the other one.
  */
-#include "comm/engine.h"
-#include "train/trainer.h"
+#include "train/leaves.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #define LEAVES_MOST 1024
-
-enum { NOT_FINITE, BAD_LABELS, LOSS, RIGHT, SAMPLES, STOP, TOTALS };
-
-struct mr_train_leaves {
-    struct mr_comm *comm;          /* NULL: alone */
-    uint32_t rank, world, n, mine; /* n: leaves of a batch; mine: of these, this rank's */
-    enum mr_sum_order order;
-    uint64_t n_params, n_buffers, length; /* length: of a vector: gradients, buffers, totals */
-    float *vector;                        /* mine: one for each level of the tree, and one */
-    float *buffers;                       /* before the step */
-    double *tests;                        /* 4 sums for each of this rank's leaves */
-    char *input, *labels;                 /* of a leaf */
-    uint64_t room;
-    bool stop; /* this rank asks for the run's end */
-};
 
 /* What ranks and leaves there are. */
 static int count(const struct mr_trainer *t, struct mr_train_leaves *l)
@@ -48,6 +32,12 @@ static int count(const struct mr_trainer *t, struct mr_train_leaves *l)
     l->n = o->leaves ? o->leaves : l->world;
     l->mine = l->n / l->world;
     l->order = o->leaves ? MR_SUM_TREE : MR_SUM_FAST;
+    l->wire = o->wire == MR_BF16 ? MR_BF16 : MR_F32;
+    l->graphs = !l->comm || stats.graphs;
+    l->device = !t->info.unified;
+    if (o->wire != MR_F32 && o->wire != MR_BF16)
+        return mr_error_set(MR_EOPTION, "trainer: gradients travel as %s: expected f32 or bf16",
+                            mr_dtype_name(o->wire));
     if (o->leaves && (!mr_comm_is_power_of_two(o->leaves) || o->leaves > LEAVES_MOST))
         return mr_error_set(MR_EOPTION, "trainer: %u leaves: expected a power of two, 1..%d",
                             o->leaves, LEAVES_MOST);
@@ -70,11 +60,6 @@ int mr_train_leaves_open(struct mr_trainer *t)
     int rc = count(t, &l);
     if (rc < 0 || l.n == 1) /* one leaf is a batch as always */
         return rc;
-    if (!t->info.unified)
-        return mr_error_set(MR_EUNSUPPORTED,
-                            "device %s: training in %u parts and over ranks is for cpu alone so "
-                            "far",
-                            t->info.name, l.n);
     t->leaves = calloc(1, sizeof *t->leaves);
     if (!t->leaves)
         return mr_error_nomem("trainer", sizeof *t->leaves);
@@ -93,21 +78,30 @@ int mr_train_leaves_prepare(struct mr_trainer *t)
         return 0;
     l->n_params = mr_net_n_params(t->net);
     mr_net_buffers(t->net, NULL, &l->n_buffers);
-    l->length = l->n_params + l->n_buffers + TOTALS;
+    l->length = l->n_params + l->n_buffers + MR_SUM_TOTALS;
     for (uint32_t k = l->mine; k > 1; k /= 2)
         levels++;
+    l->tests = malloc(4ull * l->mine * sizeof *l->tests);
+    if (l->device)
+        return mr_train_device_prepare(t, levels);
     l->vector = malloc(levels * l->length * sizeof(float));
     l->buffers = malloc((l->n_buffers + 1) * sizeof(float));
-    l->tests = malloc(4ull * l->mine * sizeof *l->tests);
     return l->vector && l->buffers && l->tests
                ? 0
                : mr_error_nomem("trainer", levels * l->length * sizeof(float));
 }
 
-void mr_train_leaves_destroy(struct mr_train_leaves *l)
+void mr_train_leaves_destroy(struct mr_trainer *t)
 {
+    struct mr_train_leaves *l = t->leaves;
     if (!l)
         return;
+    if (l->device) {
+        mr_train_device_destroy(t);
+        free(l->tests);
+        free(l);
+        return;
+    }
     if (!l->comm || mr_comm_check(l->comm) != MR_EPEER) { /* else they may be in use: comm.h */
         free(l->vector);
         free(l->tests);
@@ -118,29 +112,28 @@ void mr_train_leaves_destroy(struct mr_train_leaves *l)
     free(l);
 }
 
+bool mr_train_leaves_on_device(const struct mr_trainer *t)
+{
+    return t->leaves && t->leaves->device;
+}
+
 void mr_train_phase(const struct mr_trainer *t, const char *what)
 {
     if (t->leaves && t->leaves->comm)
         mr_comm_phase(t->leaves->comm, what);
 }
 
-/* What a rank's batch is of the whole one. */
-struct part {
-    const struct mr_batch *b;
-    uint64_t before, length; /* samples of the epoch before this batch; in the epoch */
-    uint64_t total;          /* samples of the whole batch */
-};
-
-static struct part part_of(const struct mr_trainer *t, const struct mr_batch *b, uint64_t index,
-                           uint64_t length)
+struct mr_train_part mr_train_part_of(const struct mr_trainer *t, const struct mr_batch *b,
+                                      uint64_t index, uint64_t length)
 {
     uint64_t size = mr_train_batch_size(t), before = index * size;
-    return (struct part){b, before, length, MR_MIN(size, length - before)};
+    return (struct mr_train_part){b, before, length, MR_MIN(size, length - before)};
 }
 
 /* Rows of the a-th leaf. The loader pads the epoch's last batch so that all ranks have as many
  * batches: padding past the epoch's end is ignored. */
-static uint32_t rows_of(const struct mr_train_leaves *l, const struct part *p, uint32_t a)
+uint32_t mr_train_rows_of(const struct mr_train_leaves *l, const struct mr_train_part *p,
+                          uint32_t a)
 {
     uint32_t n = 0;
     for (uint64_t q = a; q < p->b->n && p->before + l->rank + q * l->world < p->length;
@@ -168,9 +161,8 @@ static int take_room(struct mr_train_leaves *l, uint64_t in, uint64_t label, uin
     return l->room ? 0 : mr_error_nomem("trainer", in * rows);
 }
 
-/* The a-th leaf as a batch of its own. */
-static int take_leaf(struct mr_trainer *t, const struct part *p, uint32_t a, uint32_t n,
-                     struct mr_net_batch *out)
+int mr_train_take_leaf(struct mr_trainer *t, const struct mr_train_part *p, uint32_t a, uint32_t n,
+                       struct mr_net_batch *out)
 {
     struct mr_train_leaves *l = t->leaves;
     const struct mr_batch_field *in = &p->b->field[0], *label = &p->b->field[t->label];
@@ -178,6 +170,8 @@ static int take_leaf(struct mr_trainer *t, const struct part *p, uint32_t a, uin
     out->n = n;
     if (l->mine == 1)
         return 0;
+    if (l->device)
+        return mr_train_device_rows(t, p, a, n, out);
     int rc = take_room(l, in_bytes, label_bytes, mr_train_batch_size(t) / l->n);
     if (rc < 0)
         return rc;
@@ -189,7 +183,7 @@ static int take_leaf(struct mr_trainer *t, const struct part *p, uint32_t a, uin
 }
 
 /* The a-th of k in the order of the tree's leaves, from left to right. */
-static uint32_t in_tree_order(uint32_t i, uint32_t k)
+uint32_t mr_train_tree_order(uint32_t i, uint32_t k)
 {
     uint32_t a = 0;
     for (; k > 1; k /= 2, i /= 2)
@@ -198,23 +192,23 @@ static uint32_t in_tree_order(uint32_t i, uint32_t k)
 }
 
 /* A pass over one leaf. [out] v: its vector. */
-static int run_leaf(struct mr_trainer *t, const struct part *p, uint32_t a,
+static int run_leaf(struct mr_trainer *t, const struct mr_train_part *p, uint32_t a,
                     struct mr_net_batch batch, float *v)
 {
     struct mr_train_leaves *l = t->leaves;
     struct mr_net_totals totals = {.size = sizeof totals};
     void *grads, *buffers;
-    uint32_t n = rows_of(l, p, a);
+    uint32_t n = mr_train_rows_of(l, p, a);
     float share = (float)n / (float)p->total, *sums = v + l->n_params + l->n_buffers;
     memset(v, 0, l->length * sizeof *v);
-    sums[STOP] = a == 0 && l->stop;
+    sums[MR_SUM_STOP] = a == 0 && l->stop;
     if (n == 0)
         return 0;
     mr_net_flat(t->net, NULL, &grads, NULL);
     mr_net_buffers(t->net, &buffers, NULL);
     if (l->n_buffers)
         memcpy(buffers, l->buffers, l->n_buffers * sizeof(float));
-    int rc = take_leaf(t, p, a, n, &batch);
+    int rc = mr_train_take_leaf(t, p, a, n, &batch);
     if (rc < 0)
         return rc;
     batch.loss_scale = &share; /* of a mean over the leaf, one over the batch */
@@ -232,28 +226,48 @@ static int run_leaf(struct mr_trainer *t, const struct part *p, uint32_t a,
     memcpy(v, grads, l->n_params * sizeof *v);
     for (uint64_t i = 0; i < l->n_buffers; i++)
         v[l->n_params + i] = ((const float *)buffers)[i] * share;
-    sums[NOT_FINITE] = (float)totals.n_not_finite;
-    sums[BAD_LABELS] = (float)totals.n_bad_labels;
-    sums[LOSS] = totals.n_not_finite ? 0 : (float)totals.loss;
-    sums[RIGHT] = (float)totals.n_right;
-    sums[SAMPLES] = (float)totals.n_samples;
+    sums[MR_SUM_NOT_FINITE] = (float)totals.n_not_finite;
+    sums[MR_SUM_BAD_LABELS] = (float)totals.n_bad_labels;
+    sums[MR_SUM_LOSS] = totals.n_not_finite ? 0 : (float)totals.loss;
+    sums[MR_SUM_RIGHT] = (float)totals.n_right;
+    sums[MR_SUM_SAMPLES] = (float)totals.n_samples;
     return mr_net_zero_totals(t->net, t->stream);
+}
+
+/* Gradients are rounded as they are for the wire; what comes behind them is not. */
+static void add(const struct mr_train_leaves *l, float *to, const float *from)
+{
+    mr_comm_add(to, from, l->n_params, MR_F32, l->wire);
+    mr_comm_add(to + l->n_params, from + l->n_params, l->length - l->n_params, MR_F32, MR_F32);
+}
+
+int mr_train_sum_vector(struct mr_train_leaves *l, struct mr_stream *stream)
+{
+    uint64_t first = l->wire == MR_F32 ? l->length : l->n_params, rest = l->length - first;
+    float *v = l->vector;
+    if (!l->comm)
+        return 0;
+    int rc = mr_comm_sum(l->comm, v, v, first, MR_F32, l->wire, l->order, stream);
+    if (rc < 0 || !rest)
+        return rc;
+    return mr_comm_sum(l->comm, v + first, v + first, rest, MR_F32, MR_F32, l->order, stream);
 }
 
 /* This rank's leaves, added up into l->vector. A leaf's vector goes on a stack, and is added to
  * those before it as a binary counter carries. */
-static int run_leaves(struct mr_trainer *t, const struct part *p, const struct mr_net_batch *batch)
+static int run_leaves(struct mr_trainer *t, const struct mr_train_part *p,
+                      const struct mr_net_batch *batch)
 {
     struct mr_train_leaves *l = t->leaves;
     uint32_t height = 0;
     for (uint32_t i = 0; i < l->mine; i++) {
-        int rc = run_leaf(t, p, in_tree_order(i, l->mine), *batch, l->vector + height * l->length);
+        int rc =
+            run_leaf(t, p, mr_train_tree_order(i, l->mine), *batch, l->vector + height * l->length);
         if (rc < 0)
             return rc;
         height++;
         for (uint32_t carry = i; carry & 1; carry /= 2, height--)
-            mr_comm_add(l->vector + (height - 2) * l->length, l->vector + (height - 1) * l->length,
-                        l->length, MR_F32);
+            add(l, l->vector + (height - 2) * l->length, l->vector + (height - 1) * l->length);
     }
     return 0;
 }
@@ -264,13 +278,13 @@ static void take_sums(struct mr_trainer *t, struct mr_net_totals *out)
     const struct mr_train_leaves *l = t->leaves;
     const float *sums = l->vector + l->n_params + l->n_buffers;
     *out = (struct mr_net_totals){.size = sizeof *out,
-                                  .loss = (double)sums[LOSS],
-                                  .n_right = (uint64_t)sums[RIGHT],
-                                  .n_samples = (uint64_t)sums[SAMPLES],
-                                  .n_bad_labels = (uint64_t)sums[BAD_LABELS],
-                                  .n_not_finite = (uint64_t)sums[NOT_FINITE],
+                                  .loss = (double)sums[MR_SUM_LOSS],
+                                  .n_right = (uint64_t)sums[MR_SUM_RIGHT],
+                                  .n_samples = (uint64_t)sums[MR_SUM_SAMPLES],
+                                  .n_bad_labels = (uint64_t)sums[MR_SUM_BAD_LABELS],
+                                  .n_not_finite = (uint64_t)sums[MR_SUM_NOT_FINITE],
                                   .first_not_finite = t->step};
-    if (sums[STOP] > 0)
+    if (sums[MR_SUM_STOP] > 0)
         t->stopping = true;
 }
 
@@ -282,7 +296,9 @@ int mr_train_leaves_step(struct mr_trainer *t, const struct mr_batch *b,
     void *params, *grads, *buffers;
     uint64_t length = mr_dataset_length(t->ds), size = mr_train_batch_size(t);
     uint64_t steps = (length + size - 1) / size; /* of each epoch */
-    const struct part p = part_of(t, b, t->step % steps, length);
+    const struct mr_train_part p = mr_train_part_of(t, b, t->step % steps, length);
+    if (l->device)
+        return mr_train_device_step(t, &p, batch);
     mr_net_flat(t->net, &params, &grads, NULL);
     mr_net_buffers(t->net, &buffers, NULL);
     if (l->n_buffers)
@@ -291,11 +307,9 @@ int mr_train_leaves_step(struct mr_trainer *t, const struct mr_batch *b,
     int rc = run_leaves(t, &p, batch);
     if (rc < 0)
         return rc;
-    if (l->comm) {
-        rc = mr_comm_sum(l->comm, l->vector, l->vector, l->length, MR_F32, l->order);
-        if (rc < 0)
-            return rc;
-    }
+    rc = mr_train_sum_vector(l, NULL);
+    if (rc < 0)
+        return rc;
     take_sums(t, &totals);
     if (l->n_buffers)
         memcpy(buffers, totals.n_not_finite ? l->buffers : l->vector + l->n_params,
@@ -318,12 +332,12 @@ int mr_train_leaves_test(struct mr_trainer *t, const struct mr_batch *b,
 {
     struct mr_train_leaves *l = t->leaves;
     double *sums = l->tests;
-    const struct part p = part_of(t, b, index, mr_dataset_length(t->test));
+    const struct mr_train_part p = mr_train_part_of(t, b, index, mr_dataset_length(t->test));
     for (uint32_t a = 0; a < l->mine; a++) {
         struct mr_net_batch leaf = *batch;
         struct mr_net_totals totals = {.size = sizeof totals};
-        uint32_t n = rows_of(l, &p, a);
-        int rc = n ? take_leaf(t, &p, a, n, &leaf) : 0;
+        uint32_t n = mr_train_rows_of(l, &p, a);
+        int rc = n ? mr_train_take_leaf(t, &p, a, n, &leaf) : 0;
         if (rc < 0)
             return rc;
         rc = n ? mr_net_eval(t->net, &leaf, NULL, t->stream) : 0;
@@ -348,8 +362,8 @@ int mr_train_leaves_test_end(struct mr_trainer *t, struct mr_net_totals *out)
     struct mr_train_leaves *l = t->leaves;
     double *sums = l->tests;
     for (uint32_t h = l->mine / 2; h >= 1; h /= 2)
-        mr_comm_add(sums, sums + 4ull * h, 4ull * h, MR_F64);
-    int rc = l->comm ? mr_comm_sum(l->comm, sums, sums, 4, MR_F64, l->order) : 0;
+        mr_comm_add(sums, sums + 4ull * h, 4ull * h, MR_F64, MR_F64);
+    int rc = l->comm ? mr_comm_sum(l->comm, sums, sums, 4, MR_F64, MR_F64, l->order, NULL) : 0;
     out->loss = sums[0];
     out->n_right = (uint64_t)sums[1];
     out->n_samples = (uint64_t)sums[2];

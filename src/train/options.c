@@ -14,6 +14,7 @@ void mr_trainer_opts_fill(struct mr_trainer_opts *opts, size_t size)
         .epochs = 10,
         .shuffle = 1,
         .graph = 1,
+        .wire = MR_F32,
     };
     mr_opts_copy(opts, size, &full, sizeof full);
 }

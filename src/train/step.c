@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #define CHECK_EVERY 256 /* steps between looks at a device's totals, each of which waits for it */
+#define LOOK_EVERY  64 /* the same with ranks: a look also tells whether one of them wants to end */
 /* of an epoch: the run's first ones load libraries and record graphs, and tell nothing of the
      * rest */
 #define WARM_STEPS  64
@@ -51,6 +52,10 @@ static int not_finite(struct mr_trainer *t, uint64_t step)
     char where[160] = "";
     if (!t->leaves)
         mr_train_find_bad(t);
+    else if (mr_train_leaves_on_device(t)) { /* the batch that it last had may be a good one */
+        mr_train_find_bad(t);
+        t->looked = t->bad_layer != NULL;
+    }
     const struct mr_net_layer *l = t->bad_layer;
     if (t->looked && l)
         snprintf(where, sizeof where, "layer %.60s (%.60s)", l->name, t->bad_what);
@@ -70,12 +75,26 @@ static int not_finite(struct mr_trainer *t, uint64_t step)
 int mr_train_take_totals(struct mr_trainer *t)
 {
     struct mr_net_totals now = {.size = sizeof now};
+    if (mr_train_leaves_on_device(t)) {
+        int taken = mr_train_leaves_take(t, false, &now);
+        return taken < 0 ? taken : mr_train_judge_totals(t, &now);
+    }
     if (t->leaves) /* each step has them */
         return 0;
     int rc = mr_net_query_totals(t->net, t->stream, &now);
     if (rc < 0)
         return rc;
     rc = mr_net_zero_totals(t->net, t->stream);
+    return rc < 0 ? rc : mr_train_judge_totals(t, &now);
+}
+
+/* In calls that one rank may make alone. */
+static int take_good_totals(struct mr_trainer *t)
+{
+    struct mr_net_totals now = {.size = sizeof now};
+    if (!mr_train_leaves_on_device(t))
+        return mr_train_take_totals(t);
+    int rc = mr_train_leaves_take(t, true, &now);
     return rc < 0 ? rc : mr_train_judge_totals(t, &now);
 }
 
@@ -124,7 +143,8 @@ static int plain_step(struct mr_trainer *t, const struct mr_net_batch *batch, vo
     return rc < 0 ? rc : mr_optim_step(t->optim, params, grads, t->stream);
 }
 
-static int record(struct mr_trainer *t, const struct mr_net_batch *batch, void *params, void *grads)
+static int record(struct mr_trainer *t, const struct mr_net_batch *batch,
+                  int (*work)(struct mr_trainer *t, const void *job), const void *job)
 {
     struct mr_graph *graph = NULL;
     int rc = mr_grow("trainer", &t->graph, &t->room_graphs, t->n_graphs + 1ull, sizeof *t->graph);
@@ -133,7 +153,7 @@ static int record(struct mr_trainer *t, const struct mr_net_batch *batch, void *
     rc = mr_graph_begin(t->stream);
     if (rc < 0)
         return rc;
-    rc = plain_step(t, batch, params, grads);
+    rc = work(t, job);
     int ended = mr_graph_end(t->stream, rc < 0 ? NULL : &graph);
     if (rc < 0 || ended < 0)
         return rc < 0 ? rc : ended;
@@ -163,22 +183,29 @@ static bool ran_once(struct mr_trainer *t, uint32_t n)
 
 /* Batches are in the loader's slots, whose addresses repeat, so each gets a graph, recorded at its
  * first use. */
-static int graph_step(struct mr_trainer *t, const struct mr_net_batch *batch, void *params,
-                      void *grads)
+int mr_train_recorded(struct mr_trainer *t, const struct mr_net_batch *batch,
+                      int (*work)(struct mr_trainer *t, const void *job), const void *job)
 {
     int rc = mr_optim_push(t->optim, t->stream);
     if (rc < 0)
         return rc;
     if (!ran_once(t, batch->n))
-        return plain_step(t, batch, params, grads);
+        return work(t, job);
     struct mr_graph *graph = find_graph(t, batch);
     if (!graph) {
-        rc = record(t, batch, params, grads);
+        rc = record(t, batch, work, job);
         if (rc < 0)
             return rc;
         graph = t->graph[t->n_graphs - 1].graph;
     }
     return mr_graph_launch(graph, t->stream);
+}
+
+static int plain_work(struct mr_trainer *t, const void *job)
+{
+    void *params, *grads;
+    mr_net_flat(t->net, &params, &grads, NULL);
+    return plain_step(t, job, params, grads);
 }
 
 static int step_on(struct mr_trainer *t, const struct mr_batch *b)
@@ -193,12 +220,19 @@ static int step_on(struct mr_trainer *t, const struct mr_batch *b)
     int rc = mr_optim_follow(t->optim, t->schedule, t->step, b->epoch);
     if (rc < 0)
         return rc;
-    if (t->leaves)
-        return mr_train_leaves_step(t, b, &batch);
+    if (t->leaves) {
+        rc = mr_train_leaves_step(t, b, &batch);
+        if (rc < 0 || !mr_train_leaves_on_device(t) || (t->step + 1) % LOOK_EVERY)
+            return rc;
+        rc = mr_train_take_totals(t);
+        mr_train_leaves_hear(t);
+        return rc;
+    }
     if (t->info.unified || t->opts.on_nan == MR_ON_NAN_SKIP)
         return careful_step(t, &batch, params, grads);
     bool graphs = t->opts.graph && mr_optim_options(t->optim, 0)->accumulate == 1;
-    rc = graphs ? graph_step(t, &batch, params, grads) : plain_step(t, &batch, params, grads);
+    rc = graphs ? mr_train_recorded(t, &batch, plain_work, &batch)
+                : plain_step(t, &batch, params, grads);
     if (rc < 0)
         return rc;
     return (t->step + 1) % CHECK_EVERY == 0 ? mr_train_take_totals(t) : rc;
@@ -338,7 +372,7 @@ int mr_trainer_sums(struct mr_trainer *t, struct mr_train_sums *out)
     int rc = mr_info_check("train_sums", out, sizeof *out);
     if (rc < 0)
         return rc;
-    rc = mr_train_take_totals(t);
+    rc = take_good_totals(t);
     return rc < 0 ? rc : mr_info_give("train_sums", out, &t->sums, sizeof t->sums);
 }
 
@@ -346,7 +380,7 @@ int mr_trainer_window_begin(struct mr_trainer *t)
 {
     if (!t)
         return mr_error_null("mr_trainer_window_begin", "a trainer");
-    int rc = mr_train_take_totals(t);
+    int rc = take_good_totals(t);
     if (rc < 0)
         return rc;
     mr_train_stretch_begin(t, &t->window);
@@ -363,7 +397,7 @@ int mr_trainer_window_end(struct mr_trainer *t, struct mr_train_window *out)
     int rc = mr_info_check("train_window", out, sizeof *out);
     if (rc < 0)
         return rc;
-    rc = mr_train_take_totals(t);
+    rc = take_good_totals(t);
     if (rc < 0)
         return rc;
     double seconds = mr_train_since(w->start_ns);

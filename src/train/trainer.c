@@ -96,6 +96,8 @@ static int attach(struct mr_trainer *t)
         extra.copy_dtype = dtype_of(t);
     mr_net_scaling(t->net, &loss_scale, &extra.grad_scale, &extra.skip);
     if (!extra.skip)
+        extra.skip = mr_train_leaves_bad_loss(t);
+    if (!extra.skip)
         extra.skip = mr_net_bad_loss(t->net);
     return mr_optim_attach(t->optim, &extra);
 }
@@ -297,7 +299,7 @@ void mr_trainer_destroy(struct mr_trainer *t)
     mr_optim_destroy(t->optim);
     mr_net_destroy(t->net);
     mr_schedule_destroy(t->schedule);
-    mr_train_leaves_destroy(t->leaves);
+    mr_train_leaves_destroy(t);
     if (t->sampler)
         mr_sampler_destroy(t->sampler);
     if (t->chain)

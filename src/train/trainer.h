@@ -5,7 +5,7 @@
  * trainer.c opens and closes it; step.c is what is repeated for each batch; epochs.c what is done
  * at an epoch's end, and why a run ends; sample.c says how samples and labels must look; state.c
  * writes what a run is to a checkpoint, and resume.c reads it; leaves.c is a step over several
- * ranks, or parts of a batch. On a GPU a step only enqueues: the net adds up loss and right answers
+ * ranks, or parts of a batch, leaves_device.c the same on a device. On a GPU a step only enqueues: the net adds up loss and right answers
  * in the device's memory, and mr_train_take_totals() fetches them every 256 steps, at an epoch's
  * end, and whenever a caller asks.
  */
@@ -94,9 +94,18 @@ struct mr_trainer {
 /* leaves.c. open: as options and device say; prepare: with the net. */
 int mr_train_leaves_open(struct mr_trainer *t);
 int mr_train_leaves_prepare(struct mr_trainer *t);
-void mr_train_leaves_destroy(struct mr_train_leaves *l);
+void mr_train_leaves_destroy(struct mr_trainer *t);
 int mr_train_leaves_step(struct mr_trainer *t, const struct mr_batch *b,
                          const struct mr_net_batch *batch);
+/* On devices: whether a loss of any rank was bad since the host looked, in the device's memory; NULL:
+ * look at the net. */
+const uint32_t *mr_train_leaves_bad_loss(const struct mr_trainer *t);
+/* On devices: takes the sums of the steps since this was called last. Blocks. good: the errors
+ * stay, for a look that all ranks take at the same step; then all sums are 0. */
+int mr_train_leaves_take(struct mr_trainer *t, bool good, struct mr_net_totals *out);
+/* On devices: has a rank asked for the end, as of the last look? All call it at the same step. */
+void mr_train_leaves_hear(struct mr_trainer *t);
+bool mr_train_leaves_on_device(const struct mr_trainer *t);
 /* A pass over the test set. index: of the batch in it. */
 void mr_train_leaves_test_begin(struct mr_trainer *t);
 int mr_train_leaves_test(struct mr_trainer *t, const struct mr_batch *b,
@@ -121,7 +130,10 @@ int mr_train_open_loader(struct mr_trainer *t, bool test, const char *state,
 void mr_train_label_range(const struct mr_trainer *t, int64_t *low, int64_t *high,
                           uint64_t *looked_at);
 
-/* step.c. Takes the net's totals into t->sums; looks for what is wrong: labels, losses that are not
+/* step.c. What `work` enqueues for this batch, as a graph once it has run before. */
+int mr_train_recorded(struct mr_trainer *t, const struct mr_net_batch *batch,
+                      int (*work)(struct mr_trainer *t, const void *job), const void *job);
+/* Takes the net's totals into t->sums; looks for what is wrong: labels, losses that are not
  * finite. Blocks. Returns 0, 1 where a step was left out, or an error. */
 int mr_train_take_totals(struct mr_trainer *t);
 /* The same for totals that somebody else took. */

@@ -4,6 +4,7 @@
 
 #include "kernels/batch/batch.h"
 #include "kernels/optim/optim.h"
+#include "kernels/sum/sum.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -452,10 +453,11 @@ int cuMemHostUnregister(void *ptr)
 }
 
 /* What the library's kernels are found in, by name. Their images are not read here. */
-static const struct mr_kernel_module *const modules[] = {&mr_batch_module, &mr_optim_module};
+static const struct mr_kernel_module *const modules[] = {&mr_batch_module, &mr_optim_module,
+                                                         &mr_sum_module};
 #if MILLRACE_HAVE_CUDA_KERNELS
-extern const unsigned char mr_cuda_batch_image[], mr_cuda_optim_image[];
-const unsigned char mr_cuda_batch_image[1], mr_cuda_optim_image[1];
+extern const unsigned char mr_cuda_batch_image[], mr_cuda_optim_image[], mr_cuda_sum_image[];
+const unsigned char mr_cuda_batch_image[1], mr_cuda_optim_image[1], mr_cuda_sum_image[1];
 #endif
 static char kernel_module;
 

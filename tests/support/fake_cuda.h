@@ -35,6 +35,12 @@ typedef void fake_cuda_fail_fn(const char *call, uint64_t at, int code, int stic
 typedef void fake_cuda_thread_fn(uint64_t *out_calls, uint64_t *out_blocking);
 /* The GPU's clock jumps. */
 typedef void fake_cuda_advance_fn(uint64_t ns);
+/* For other libraries that are not there: enqueues run(a copy of args), also to a stream that is
+ * captured. Returns a result. */
+struct CUstream_st;
+struct mr_kernel;
+typedef int fake_cuda_enqueue_fn(struct CUstream_st *stream, const struct mr_kernel *kernel,
+                                 const void *args);
 /* The calling thread's current context. */
 typedef void *fake_cuda_current_fn(void);
 typedef void fake_cuda_set_current_fn(void *context);

@@ -25,9 +25,9 @@ static void one_rank_adds_nothing(void **state)
     double d = 0.1;
     char **texts;
     must(open_alone(&comm));
-    must(mr_comm_sum(comm, in, out, 3, MR_F32, MR_SUM_TREE));
+    must(mr_comm_sum(comm, in, out, 3, MR_F32, MR_F32, MR_SUM_TREE, NULL));
     assert_memory_equal(in, out, sizeof in);
-    must(mr_comm_sum(comm, &d, &d, 1, MR_F64, MR_SUM_FAST));
+    must(mr_comm_sum(comm, &d, &d, 1, MR_F64, MR_F64, MR_SUM_FAST, NULL));
     assert_true(d == 0.1);
     must(mr_comm_collect(comm, "mine", 0, &texts));
     assert_string_equal(texts[0], "mine");
@@ -55,7 +55,8 @@ static void misuse_is_told(void **state)
         int rc;
         const char *says;
     } cases[] = {
-        {"gloo", NULL, 1000000000, 0, 1, MR_EOPTION, "expected auto, mpi or alone"},
+        {"gloo", NULL, 1000000000, 0, 1, MR_EOPTION, "expected auto, mpi, nccl or alone"},
+        {"nccl", NULL, 1000000000, 0, 1, MR_EOPTION, "expected a device \"cuda\""},
         {"auto", "a=1\nnonsense", 1000000000, 0, 1, MR_EOPTION, "\"nonsense\""},
         {"auto", NULL, 0, 0, 1, MR_EOPTION, "expected 1 ms to 1 day"},
         {"auto", NULL, 1000000000, 1, 1, MR_EMISUSE, "a rank below the world"},
@@ -74,8 +75,9 @@ static void misuse_is_told(void **state)
     }
     assert_int_equal(mr_comm_open(NULL, &comm), MR_EMISUSE);
     must(open_alone(&comm));
-    assert_int_equal(mr_comm_sum(comm, NULL, &x, 1, MR_F32, MR_SUM_FAST), MR_EMISUSE);
-    assert_int_equal(mr_comm_sum(comm, &x, &x, 1, MR_I32, MR_SUM_FAST), MR_EMISUSE);
+    assert_int_equal(mr_comm_sum(comm, NULL, &x, 1, MR_F32, MR_F32, MR_SUM_FAST, NULL), MR_EMISUSE);
+    assert_int_equal(mr_comm_sum(comm, &x, &x, 1, MR_I32, MR_I32, MR_SUM_FAST, NULL), MR_EMISUSE);
+    assert_int_equal(mr_comm_sum(comm, &x, &x, 1, MR_F32, MR_F16, MR_SUM_FAST, NULL), MR_EMISUSE);
     assert_int_equal(mr_comm_collect(comm, "x", 1, &texts), MR_EMISUSE);
     must(mr_comm_check(comm)); /* none of these ends it */
     mr_comm_close(comm);
@@ -220,10 +222,13 @@ static float value(uint32_t rank, uint32_t i)
     return sinf((float)(rank * 7919 + i)) * powf(2, (float)((rank * 31 + i) % 23) - 11);
 }
 
-static void check_tree(struct mr_comm *comm, uint32_t rank, uint32_t world)
+/* stream: of the device whose memory it is; NULL: the host's. */
+static void check_tree(struct mr_comm *comm, uint32_t rank, uint32_t world, enum mr_dtype wire,
+                       struct mr_device *device, struct mr_stream *stream)
 {
     enum { N = 1000 };
     static float x[N], all[8][N];
+    void *there;
     for (uint32_t i = 0; i < N; i++)
         x[i] = value(rank, i);
     for (uint32_t r = 0; r < world; r++)
@@ -231,20 +236,46 @@ static void check_tree(struct mr_comm *comm, uint32_t rank, uint32_t world)
             all[r][i] = value(r, i);
     for (uint32_t h = world / 2; h >= 1; h /= 2)
         for (uint32_t r = 0; r < h; r++)
-            mr_comm_add(all[r], all[r + h], N, MR_F32);
-    must(mr_comm_sum(comm, x, x, N, MR_F32, MR_SUM_TREE));
+            mr_comm_add(all[r], all[r + h], N, MR_F32, wire);
+    if (!stream) {
+        must(mr_comm_sum(comm, x, x, N, MR_F32, wire, MR_SUM_TREE, NULL));
+    } else {
+        must(mr_memory_acquire(device, MR_DEVICE, 2 * sizeof x, &there));
+        must(mr_copy_async(stream, there, MR_DEVICE, x, MR_PAGEABLE, sizeof x));
+        must(mr_comm_sum(comm, there, (float *)there + N, N, MR_F32, wire, MR_SUM_TREE, stream));
+        must(mr_copy_async(stream, x, MR_PAGEABLE, (float *)there + N, MR_DEVICE, sizeof x));
+        must(mr_stream_synchronize(stream));
+        mr_memory_release(device, MR_DEVICE, there, NULL);
+    }
     assert_memory_equal(x, all[0], sizeof x);
 }
 
-static void check_rank(struct mr_comm *comm, uint32_t rank, uint32_t world)
+static void check_trees(struct mr_comm *comm, uint32_t rank, uint32_t world,
+                        struct mr_device *device)
+{
+    struct mr_stream *stream;
+    float x = 1;
+    must(mr_stream_create(device, "sums", &stream));
+    check_tree(comm, rank, world, MR_F32, device, NULL);
+    check_tree(comm, rank, world, MR_BF16, device, NULL);
+    check_tree(comm, rank, world, MR_F32, device, stream);
+    check_tree(comm, rank, world, MR_BF16, device, stream);
+    must(mr_graph_begin(stream)); /* where MPI has no place */
+    assert_int_equal(mr_comm_sum(comm, &x, &x, 1, MR_F32, MR_F32, MR_SUM_FAST, stream), MR_EMISUSE);
+    must(mr_graph_end(stream, NULL));
+    mr_stream_destroy(stream);
+}
+
+static void check_rank(struct mr_comm *comm, uint32_t rank, uint32_t world,
+                       struct mr_device *device)
 {
     char text[32], **texts;
     double d[2] = {rank, 1};
     if ((world & (world - 1)) == 0)
-        check_tree(comm, rank, world);
+        check_trees(comm, rank, world, device);
     else
-        assert_int_equal(mr_comm_sum(comm, d, d, 2, MR_F64, MR_SUM_TREE), MR_EMISUSE);
-    must(mr_comm_sum(comm, d, d, 2, MR_F64, MR_SUM_FAST));
+        assert_int_equal(mr_comm_sum(comm, d, d, 2, MR_F64, MR_F64, MR_SUM_TREE, NULL), MR_EMISUSE);
+    must(mr_comm_sum(comm, d, d, 2, MR_F64, MR_F64, MR_SUM_FAST, NULL));
     assert_true(d[0] == world * (world - 1) / 2.0 && d[1] == world);
     snprintf(text, sizeof text, "%.*s%u", (int)rank, "----------", rank); /* of other lengths */
     must(mr_comm_collect(comm, text, world - 1, &texts));
@@ -260,6 +291,8 @@ static int be_rank(const struct mr_place *place)
 {
     struct mr_comm *comm;
     struct mr_comm_opts opts;
+    struct mr_device *device;
+    must(mr_device_open("sim", &device));
     mr_comm_opts_init(&opts);
     opts.place = *place;
     opts.config = "same=1\n";
@@ -268,8 +301,9 @@ static int be_rank(const struct mr_place *place)
         fprintf(stderr, "%s\n", mr_last_error());
         return 1;
     }
-    check_rank(comm, place->rank, place->world);
+    check_rank(comm, place->rank, place->world, device);
     mr_comm_close(comm);
+    mr_device_close(device);
     printf("rank done\n");
     return 0;
 }

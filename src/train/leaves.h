@@ -1,0 +1,57 @@
+/* What leaves.c and leaves_device.c share: see leaves.c. */
+#ifndef MR_TRAIN_LEAVES_H
+#define MR_TRAIN_LEAVES_H
+
+#include "comm/engine.h"
+#include "kernels/sum/sum.h"
+#include "train/trainer.h"
+
+struct mr_train_leaves {
+    struct mr_comm *comm;          /* NULL: alone */
+    uint32_t rank, world, n, mine; /* n: leaves of a batch; mine: of these, this rank's */
+    enum mr_sum_order order;
+    enum mr_dtype wire;
+    bool device; /* vector, buffers, input and labels are the device's memory, else the host's */
+    bool graphs; /* the sum can be recorded with the rest of the step */
+    uint64_t n_params, n_buffers, length; /* length: of a vector: gradients, buffers, totals */
+    float *vector;                        /* mine: one for each level of the tree, and one */
+    float *buffers;                       /* before the step */
+    double *tests;                        /* 4 sums for each of this rank's leaves */
+    char *input, *labels;                 /* of a leaf */
+    uint64_t room;
+    bool stop; /* this rank asks for the run's end */
+    /* leaves_device.c */
+    struct mr_sum_run *run;
+    uint64_t run_step; /* that it counts to, or UINT64_MAX */
+    bool stop_told, stop_heard;
+};
+
+/* What a rank's batch is of the whole one. */
+struct mr_train_part {
+    const struct mr_batch *b;
+    uint64_t before, length; /* samples of the epoch before this batch; in the epoch */
+    uint64_t total;          /* samples of the whole batch */
+};
+
+struct mr_train_part mr_train_part_of(const struct mr_trainer *t, const struct mr_batch *b,
+                                      uint64_t index, uint64_t length);
+/* Rows of the a-th of this rank's leaves. */
+uint32_t mr_train_rows_of(const struct mr_train_leaves *l, const struct mr_train_part *p,
+                          uint32_t a);
+/* The a-th leaf as a batch of its own. */
+int mr_train_take_leaf(struct mr_trainer *t, const struct mr_train_part *p, uint32_t a, uint32_t n,
+                       struct mr_net_batch *out);
+/* The i-th of k in the order of the tree's leaves, from left to right. */
+uint32_t mr_train_tree_order(uint32_t i, uint32_t k);
+/* This rank's vector becomes that of all. stream: NULL: in host memory. */
+int mr_train_sum_vector(struct mr_train_leaves *l, struct mr_stream *stream);
+
+/* leaves_device.c. levels: vectors. */
+int mr_train_device_prepare(struct mr_trainer *t, uint32_t levels);
+void mr_train_device_destroy(struct mr_trainer *t);
+int mr_train_device_rows(struct mr_trainer *t, const struct mr_train_part *p, uint32_t a,
+                         uint32_t n, struct mr_net_batch *out);
+int mr_train_device_step(struct mr_trainer *t, const struct mr_train_part *p,
+                         const struct mr_net_batch *batch);
+
+#endif
