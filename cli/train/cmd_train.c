@@ -237,6 +237,8 @@ static int run(void *values, int n_args, char **args)
     if (code == CLI_OK) {
         code = train_and_report(&t);
     }
+    if (!t.broken)
+        train_close(&t); /* the ranks' comm must outlive the trainer */
     code = train_ranks_close(&ranks, code, t.broken);
     train_close(&t);
     train_data_close(&d);

@@ -164,7 +164,8 @@ MR_API int mr_dataset_open_located(const struct mr_located_opts *opts, struct mr
 }
 #endif
 
-#if defined(__cplusplus) && __cplusplus >= 201703L
+#if defined(__cplusplus) && __cplusplus >= 201703L && defined(__cpp_exceptions)
+extern "C++" {
 #include <exception>
 
 namespace millrace
@@ -188,5 +189,6 @@ template <class... Args, int (*fn)(Args...)> struct guarded<fn> {
 template <auto fn> inline constexpr auto guard = &guarded<fn>::call;
 
 } // namespace millrace
+}
 #endif
 #endif

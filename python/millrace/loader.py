@@ -215,8 +215,9 @@ class DataLoader(LoaderState, LoaderReports):
         from ._serve import serve
 
         self._check_open()
-        at, self._resume = self._resume or Place(self.epoch, 0), None
+        at = self._resume or Place(self.epoch, 0)
         server = serve(self, at, os.fspath(address), trainers, ahead)
+        self._resume = self._place = self._last = None
         self.epoch = at.epoch + max(self._epochs, 1)
         return server
 

@@ -10,7 +10,7 @@ void mr_hold_note_opened(struct mr_loader *ld)
 {
     uint32_t n = atomic_load_explicit(&ld->hold.n_opened, memory_order_relaxed) + 1;
     bool waits = atomic_load(&ld->hold.waits) || mr_ring_is_polled(&ld->ring);
-    bool wake = waits || n * 4 >= ld->ring.n_slots;
+    bool wake = waits || n * 4 >= atomic_load_explicit(&ld->ring.ahead, memory_order_relaxed);
     atomic_store_explicit(&ld->hold.n_opened, wake ? 0 : n, memory_order_relaxed);
     if (wake)
         mr_ring_wake_workers(&ld->ring);

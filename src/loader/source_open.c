@@ -27,6 +27,11 @@ static int check_options(const struct mr_loader *ld)
     if (o->cache == MR_CACHE_DEVICE)
         return mr_error_set(MR_EOPTION, "%s: cache=device: the length of the data set is not known",
                             name);
+    if (ld->ds->unordered && (o->tune || o->max_workers > o->workers))
+        return mr_error_set(MR_EOPTION,
+                            "%s: unordered: each worker reads a part of it, so their number cannot "
+                            "change: leave out tune and max_workers",
+                            name);
     if (ld->ds->unordered && o->world > 1)
         return mr_error_set(MR_EOPTION,
                             "%s: unordered: ranks would not agree who has which sample: divide the "

@@ -61,6 +61,13 @@ static void explain(const struct mr_loader *ld, char *out, size_t cap)
     uint32_t w = t->best.workers, p = t->best.prefetch;
     if (t->first_rate == 0)
         snprintf(out, cap, "too few batches so far to compare anything");
+    else if (t->n_tried == 0)
+        snprintf(out, cap,
+                 "nothing was compared: %s; %u worker%s and %u batch%s ahead as at the start",
+                 t->phase == MR_TUNE_DONE && t->complete ? "there was nothing to try"
+                                                         : "batches take too long, or the run was "
+                                                           "too short",
+                 w, plural(w), p, p == 1 ? "" : "es");
     else if (t->waited < HARDLY)
         snprintf(out, cap,
                  "the consumer waited for %.1f%% of its time only, so it cannot be served faster; "
@@ -71,10 +78,9 @@ static void explain(const struct mr_loader *ld, char *out, size_t cap)
                  "%u worker%s and %u batch%s ahead: %.*f samples/s, %.2f x the %.*f with %u and %u "
                  "at the start; more of either gained less than %.0f%%, fewer workers lost more "
                  "than %.0f%%%s",
-                 w, plural(w), p, p == 1 ? "" : "es", t->best_rate < 100, t->best_rate,
-                 t->best_rate / t->first_rate, t->first_rate < 100, t->first_rate, t->first.workers,
-                 t->first.prefetch, 100 * GAIN, 100 * LOSS,
-                 t->phase == MR_TUNE_DONE ? "" : ", as far as it has been tried");
+                 w, plural(w), p, p == 1 ? "" : "es", t->best_rate < 100, t->best_rate, t->gained,
+                 t->first_rate < 100, t->best_rate / t->gained, t->first.workers, t->first.prefetch,
+                 100 * GAIN, 100 * LOSS, t->complete ? "" : ", as far as it has been tried");
 }
 
 static void finish(struct mr_loader *ld, uint64_t now)
@@ -124,6 +130,7 @@ static void next_trial(struct mr_loader *ld, uint64_t now)
 {
     struct mr_tune *t = &ld->tune;
     if (!propose(ld)) {
+        t->complete = true;
         finish(ld, now);
         return;
     }
@@ -139,6 +146,7 @@ static void judge(struct mr_tune *t)
     bool fewer = t->phase == MR_TUNE_FEWER;
     t->n_tried++;
     if (fewer ? gain > -LOSS : gain > MR_MAX(GAIN, spread)) {
+        t->gained *= fewer ? 1 : b / a;
         t->best = t->other;
         t->best_rate = b;
     } else if (fewer) {
@@ -155,6 +163,7 @@ static void end_base(struct mr_loader *ld, double rate, uint64_t now)
 {
     struct mr_tune *t = &ld->tune;
     t->first_rate = t->best_rate = rate;
+    t->gained = 1;
     t->waited = (double)(mr_counted(&ld->stats.wait_ns) - t->from_wait_ns) /
                 (double)MR_MAX(now - t->from_ns, 1);
     t->phase = t->waited < HARDLY ? MR_TUNE_FEWER : MR_TUNE_WORKERS;

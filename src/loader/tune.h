@@ -31,6 +31,8 @@ struct mr_tune {
     uint32_t window, n_tried; /* window: of the trial, 0 to 3 */
     double rate[4];
     double first_rate, best_rate; /* samples/s */
+    double gained;                /* what more of either has brought, as compared in turn */
+    bool complete;                /* nothing was left to try */
     double waited;                /* the consumer's share of the base window */
     uint64_t begun_ns, ended_ns;  /* begun: the first batch */
     uint64_t skip;                /* batches that are still of the setting before */

@@ -462,5 +462,5 @@ int mr_net_rescale_by(struct mr_net *net, const void *grads, struct mr_stream *s
 
 int mr_net_rescale(struct mr_net *net, struct mr_stream *stream)
 {
-    return mr_net_rescale_by(net, net->grads, stream);
+    return mr_net_rescale_by(net, net ? net->grads : NULL, stream);
 }

@@ -11,6 +11,7 @@
 #define MR_RECORDING_JOIN_H
 
 #include "recording/comm.h"
+#include "recording/ranks.h"
 #include "recording/store.h"
 
 struct mr_join_file {
@@ -44,6 +45,15 @@ struct mr_join {
     struct mr_map declared;  /* process and its device's number */
 };
 
+/* What of processes stays. */
+struct mr_join_choice {
+    const struct mr_recording *rec;
+    struct mr_rank *ranks; /* all places */
+    uint32_t n_ranks;
+    bool *chosen; /* of ranks */
+    bool *keeps;  /* of processes */
+};
+
 /* Reads what aligning needs. */
 int mr_join_facts(struct mr_join_file *file);
 void mr_join_file_free(struct mr_join_file *file);
@@ -52,6 +62,9 @@ int mr_join_align(struct mr_join_file *files, uint32_t n);
 /* Aligns the files, whose facts are read, and joins them. name: of the job, for errors. */
 int mr_join_files(struct mr_join_file *files, uint32_t n, const char *name,
                   struct mr_recording **out);
+/* The same of files that are aligned. choice: NULL: all of them. */
+int mr_join_write(struct mr_join_file *files, uint32_t n, const char *name,
+                  const struct mr_join_choice *choice, struct mr_recording **out);
 /* The number of a file's process in the store: its pid below, above it how many processes have that
  * pid before it. Returns 0 or -ENOMEM. */
 int mr_join_process(struct mr_join *join, uint32_t index, uint64_t process, uint64_t *out);

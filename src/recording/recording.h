@@ -189,9 +189,9 @@ static inline const char *mr_rec_text(const struct mr_recording *rec, uint32_t s
  * hosts, with the same pids. */
 uint32_t mr_rec_parent(const struct mr_recording *rec, uint32_t process);
 
-/* A recording of an open database without a name, which it closes, also on an error. path: what it
- * is called in errors. */
-int mr_recording_wrap(const char *path, struct sqlite3 *db, struct mr_recording **out);
+/* A recording of an open database, which it closes, also on an error. made: by us, and it has no
+ * name. path: what it is called in errors. */
+int mr_recording_wrap(const char *path, struct sqlite3 *db, bool made, struct mr_recording **out);
 
 /* Fills the arrays; does nothing the second time. */
 int mr_recording_load(struct mr_recording *recording);

@@ -189,7 +189,7 @@ static int open_node(struct mr_rocpd *k, uint64_t host, struct mr_join_file *fil
         return mr_error_nomem(k->path, 0);
     file->path = name;
     int rc = write_node(k, k->hosts[host].node, &db);
-    rc = rc ? rc : mr_recording_wrap(name, db, &file->recording);
+    rc = rc ? rc : mr_recording_wrap(name, db, true, &file->recording);
     return rc ? rc : mr_join_facts(file);
 }
 

@@ -1,20 +1,33 @@
+/* A column of a page. */
 #include "timeline/column.h"
 #include "base/base.h"
 
-#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <zlib.h>
 
 #define OUT_BYTES 49152 /* a multiple of 3: base64 has no padding inside */
 #define IN_BYTES  65536
 
 struct mr_tl_column {
-    FILE *file;
+    struct mr_tl_text *text;
     z_stream z;
     size_t n_in;
     unsigned char in[IN_BYTES], out[OUT_BYTES];
 };
 
-static void put_base64(FILE *file, const unsigned char *bytes, size_t n)
+static void put(struct mr_tl_text *text, const char *bytes, size_t n)
+{
+    if (text->failed == 0)
+        text->failed = mr_grow("timeline: column", &text->bytes, &text->room, text->n + n, 1);
+    if (text->failed < 0)
+        return;
+    memcpy(text->bytes + text->n, bytes, n);
+    text->n += n;
+}
+
+static void put_base64(struct mr_tl_text *to, const unsigned char *bytes, size_t n)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (size_t i = 0; i < n; i += 3) {
@@ -23,7 +36,7 @@ static void put_base64(FILE *file, const unsigned char *bytes, size_t n)
                      (left > 2 ? bytes[i + 2] : 0);
         char text[4] = {digits[x >> 18], digits[x >> 12 & 63], left > 1 ? digits[x >> 6 & 63] : '=',
                         left > 2 ? digits[x & 63] : '='};
-        fwrite(text, 1, sizeof(text), file);
+        put(to, text, sizeof(text));
     }
 }
 
@@ -35,7 +48,7 @@ static void column_flush(struct mr_tl_column *c, int how)
     do {
         done = deflate(&c->z, how);
         if (c->z.avail_out == 0 || (how == Z_FINISH && done == Z_STREAM_END)) {
-            put_base64(c->file, c->out, OUT_BYTES - c->z.avail_out);
+            put_base64(c->text, c->out, OUT_BYTES - c->z.avail_out);
             c->z.next_out = c->out;
             c->z.avail_out = OUT_BYTES;
         }
@@ -52,12 +65,13 @@ void mr_tl_column_put(struct mr_tl_column *c, uint64_t x)
     c->in[c->n_in++] = (unsigned char)x;
 }
 
-int mr_tl_column_begin(FILE *file, const char *name, struct mr_tl_column **out)
+int mr_tl_column_begin(struct mr_tl_text *text, const char *name, struct mr_tl_column **out)
 {
+    char head[96];
     struct mr_tl_column *c = malloc(sizeof(*c));
     if (!c)
         return mr_error_nomem("timeline: column", sizeof(*c));
-    c->file = file;
+    c->text = text;
     c->z = (z_stream){0};
     c->n_in = 0;
     if (deflateInit(&c->z, 6) != Z_OK) {
@@ -66,15 +80,20 @@ int mr_tl_column_begin(FILE *file, const char *name, struct mr_tl_column **out)
     }
     c->z.next_out = c->out;
     c->z.avail_out = OUT_BYTES;
-    fprintf(file, "<script type=\"text/plain\" id=\"data-%s\">", name);
+    put(text, head,
+        (size_t)snprintf(head, sizeof(head), "<script type=\"text/plain\" id=\"data-%.48s\">",
+                         name));
     *out = c;
     return 0;
 }
 
-void mr_tl_column_end(struct mr_tl_column *c)
+int mr_tl_column_end(struct mr_tl_column *c)
 {
+    static const char end[] = "</script>\n";
     column_flush(c, Z_FINISH);
     deflateEnd(&c->z);
-    fputs("</script>\n", c->file);
+    put(c->text, end, sizeof(end) - 1);
+    int rc = c->text->failed;
     free(c);
+    return rc;
 }

@@ -134,8 +134,7 @@ static void put_column(const struct page *page, struct mr_tl_column *column,
 
 /* The columns' texts, each made by one thread: compressing is most of the work. */
 struct text {
-    char *text;
-    size_t bytes;
+    struct mr_tl_text text;
     struct mr_error_kept failed; /* code 0: it did not */
 };
 
@@ -150,16 +149,11 @@ static int make_text(struct page *page, size_t i, struct text *out)
     int rc = i == DETAIL ? mr_tl_details_create(page->tl, &page->details) : 0;
     if (rc < 0)
         return rc;
-    FILE *file = open_memstream(&out->text, &out->bytes);
-    if (!file)
-        return mr_error_nomem("timeline: column", 0);
-    rc = mr_tl_column_begin(file, columns[i].name, &column);
-    if (rc == 0) {
-        put_column(page, column, columns[i].value);
-        mr_tl_column_end(column);
-    }
-    bool whole = !ferror(file);
-    return fclose(file) == 0 && whole ? rc : mr_error_nomem("timeline: column", out->bytes);
+    rc = mr_tl_column_begin(&out->text, columns[i].name, &column);
+    if (rc < 0)
+        return rc;
+    put_column(page, column, columns[i].value);
+    return mr_tl_column_end(column);
 }
 
 static void make_one(void *user, uint64_t i, uint32_t who)
@@ -196,36 +190,48 @@ static uint64_t scaled(const struct mr_tl_counter *counter, double value)
     return value > 0 && counter->most > 0 ? (uint64_t)(value / counter->most * 1e6 + 0.5) : 0;
 }
 
+/* With several samples to a point, it is their mean; of memory, whose peak counts, the most. */
+static void put_points(const struct mr_tl_counter *counter, struct mr_tl_column *column)
+{
+    uint64_t each = counter->n / MAX_POINTS + 1, last = 0;
+    for (uint64_t i = 0; i < counter->n; i += each) {
+        double sum = 0, most = 0;
+        uint64_t n = MR_MIN(each, counter->n - i);
+        for (uint64_t j = 0; j < n; j++) {
+            sum += counter->points[i + j].value;
+            most = MR_MAX(most, counter->points[i + j].value);
+        }
+        double value = counter->unit == MR_UNIT_BYTES ? most : sum / (double)n;
+        mr_tl_column_put(column, counter->points[i].time_ns - last);
+        mr_tl_column_put(column, scaled(counter, value));
+        last = counter->points[i].time_ns;
+    }
+}
+
+static int put_counter(struct page *page, const struct mr_tl_counter *counter, uint32_t k)
+{
+    struct mr_tl_text text = {0};
+    struct mr_tl_column *column;
+    char name[32];
+    snprintf(name, sizeof(name), "counter-%u", k);
+    int rc = mr_tl_column_begin(&text, name, &column);
+    if (rc == 0) {
+        put_points(counter, column);
+        rc = mr_tl_column_end(column);
+        fwrite(text.bytes, 1, text.n, page->file);
+    }
+    free(text.bytes);
+    return rc;
+}
+
 static int put_counters(struct page *page)
 {
     const struct mr_timeline *tl = page->tl;
-    for (uint32_t k = 0; k < tl->n_counters; k++) {
-        const struct mr_tl_counter *counter = &tl->counters[k];
-        if (counter->binned) /* the page counts these at each zoom anew */
-            continue;
-        struct mr_tl_column *column;
-        char name[32];
-        snprintf(name, sizeof(name), "counter-%u", k);
-        int rc = mr_tl_column_begin(page->file, name, &column);
-        if (rc < 0)
-            return rc;
-        uint64_t each = counter->n / MAX_POINTS + 1, last = 0;
-        for (uint64_t i = 0; i < counter->n; i += each) {
-            double sum = 0, most = 0;
-            uint64_t n = MR_MIN(each, counter->n - i);
-            for (uint64_t j = 0; j < n; j++) {
-                sum += counter->points[i + j].value;
-                most = MR_MAX(most, counter->points[i + j].value);
-            }
-            if (counter->unit == MR_UNIT_BYTES) /* of memory the peak counts */
-                sum = most * (double)n;
-            mr_tl_column_put(column, counter->points[i].time_ns - last);
-            mr_tl_column_put(column, scaled(counter, sum / (double)n));
-            last = counter->points[i].time_ns;
-        }
-        mr_tl_column_end(column);
-    }
-    return 0;
+    int rc = 0;
+    for (uint32_t k = 0; k < tl->n_counters && rc == 0; k++)
+        if (!tl->counters[k].binned) /* the page counts these at each zoom anew */
+            rc = put_counter(page, &tl->counters[k], k);
+    return rc;
 }
 
 /* Events level by level: a stable counting sort, so that each row stays sorted by start. */
@@ -389,7 +395,7 @@ static int put_data(struct page *page)
 {
     int rc = put_object(page);
     for (size_t i = 0; i < MR_COUNT(columns); i++)
-        fwrite(page->texts[i].text, 1, page->texts[i].bytes, page->file);
+        fwrite(page->texts[i].text.bytes, 1, page->texts[i].text.n, page->file);
     return rc == 0 ? put_counters(page) : rc;
 }
 
@@ -448,7 +454,7 @@ int mr_timeline_html(FILE *file, const struct mr_timeline *tl)
     free(page.row_of);
     free(page.name_of);
     for (size_t i = 0; page.texts && i < MR_COUNT(columns); i++)
-        free(page.texts[i].text);
+        free(page.texts[i].text.bytes);
     free(page.texts);
     mr_texts_free(&page.names);
     mr_tl_details_destroy(page.details);

@@ -83,7 +83,7 @@ int mr_train_leaves_prepare(struct mr_trainer *t)
         levels++;
     l->tests = malloc(4ull * l->mine * sizeof *l->tests);
     if (l->device)
-        return mr_train_device_prepare(t, levels);
+        return mr_train_on_device.prepare(t, levels);
     l->vector = malloc(levels * l->length * sizeof(float));
     l->buffers = malloc((l->n_buffers + 1) * sizeof(float));
     return l->vector && l->buffers && l->tests
@@ -97,7 +97,7 @@ void mr_train_leaves_destroy(struct mr_trainer *t)
     if (!l)
         return;
     if (l->device) {
-        mr_train_device_destroy(t);
+        mr_train_on_device.destroy(t);
         free(l->tests);
         free(l);
         return;
@@ -171,7 +171,7 @@ int mr_train_take_leaf(struct mr_trainer *t, const struct mr_train_part *p, uint
     if (l->mine == 1)
         return 0;
     if (l->device)
-        return mr_train_device_rows(t, p, a, n, out);
+        return mr_train_on_device.rows(t, p, a, n, out);
     int rc = take_room(l, in_bytes, label_bytes, mr_train_batch_size(t) / l->n);
     if (rc < 0)
         return rc;
@@ -298,7 +298,7 @@ int mr_train_leaves_step(struct mr_trainer *t, const struct mr_batch *b,
     uint64_t steps = (length + size - 1) / size; /* of each epoch */
     const struct mr_train_part p = mr_train_part_of(t, b, t->step % steps, length);
     if (l->device)
-        return mr_train_device_step(t, &p, batch);
+        return mr_train_on_device.step(t, &p, batch);
     mr_net_flat(t->net, &params, &grads, NULL);
     mr_net_buffers(t->net, &buffers, NULL);
     if (l->n_buffers)

@@ -46,12 +46,4 @@ uint32_t mr_train_tree_order(uint32_t i, uint32_t k);
 /* This rank's vector becomes that of all. stream: NULL: in host memory. */
 int mr_train_sum_vector(struct mr_train_leaves *l, struct mr_stream *stream);
 
-/* leaves_device.c. levels: vectors. */
-int mr_train_device_prepare(struct mr_trainer *t, uint32_t levels);
-void mr_train_device_destroy(struct mr_trainer *t);
-int mr_train_device_rows(struct mr_trainer *t, const struct mr_train_part *p, uint32_t a,
-                         uint32_t n, struct mr_net_batch *out);
-int mr_train_device_step(struct mr_trainer *t, const struct mr_train_part *p,
-                         const struct mr_net_batch *batch);
-
 #endif

@@ -29,7 +29,7 @@ static int acquire(struct mr_trainer *t, uint64_t bytes, void *out)
     return mr_memory_acquire(t->dev, MR_DEVICE, MR_MAX(bytes, 1), out);
 }
 
-int mr_train_device_prepare(struct mr_trainer *t, uint32_t levels)
+static int device_prepare(struct mr_trainer *t, uint32_t levels)
 {
     struct mr_train_leaves *l = t->leaves;
     const struct mr_sum_run first = {.totals = {.first_not_finite = UINT64_MAX}};
@@ -51,7 +51,7 @@ int mr_train_device_prepare(struct mr_trainer *t, uint32_t levels)
     return rc < 0 ? rc : mr_stream_synchronize(t->stream);
 }
 
-void mr_train_device_destroy(struct mr_trainer *t)
+static void device_destroy(struct mr_trainer *t)
 {
     struct mr_train_leaves *l = t->leaves;
     void *const all[] = {l->vector, l->buffers, l->run, l->input, l->labels};
@@ -79,8 +79,8 @@ static int take_rows(struct mr_trainer *t, void *to, const struct mr_batch_field
     return launch(t, MR_SUM_KERNEL_rows, &args);
 }
 
-int mr_train_device_rows(struct mr_trainer *t, const struct mr_train_part *p, uint32_t a,
-                         uint32_t n, struct mr_net_batch *out)
+static int device_rows(struct mr_trainer *t, const struct mr_train_part *p, uint32_t a, uint32_t n,
+                       struct mr_net_batch *out)
 {
     struct mr_train_leaves *l = t->leaves;
     const struct mr_batch_field *in = &p->b->field[0], *label = &p->b->field[t->label];
@@ -265,8 +265,8 @@ static int careful_step(struct mr_trainer *t, const struct job *j)
     return rc != 0 ? MR_MIN(rc, 0) : update(t);
 }
 
-int mr_train_device_step(struct mr_trainer *t, const struct mr_train_part *p,
-                         const struct mr_net_batch *batch)
+static int device_step(struct mr_trainer *t, const struct mr_train_part *p,
+                       const struct mr_net_batch *batch)
 {
     struct mr_train_leaves *l = t->leaves;
     const struct job j = {p, batch};
@@ -292,7 +292,7 @@ int mr_train_device_step(struct mr_trainer *t, const struct mr_train_part *p,
     return rc < 0 ? rc : update(t);
 }
 
-int mr_train_leaves_take(struct mr_trainer *t, bool good, struct mr_net_totals *out)
+static int device_take(struct mr_trainer *t, bool good, struct mr_net_totals *out)
 {
     struct mr_train_leaves *l = t->leaves;
     const struct mr_sum_totals none = {.first_not_finite = UINT64_MAX};
@@ -318,7 +318,16 @@ int mr_train_leaves_take(struct mr_trainer *t, bool good, struct mr_net_totals *
     return mr_copy_async(t->stream, &l->run->totals, MR_DEVICE, &none, MR_PAGEABLE, sizeof none);
 }
 
-void mr_train_leaves_hear(struct mr_trainer *t)
+static void device_hear(struct mr_trainer *t)
 {
     t->stopping = t->stopping || t->leaves->stop_heard;
 }
+
+const struct mr_train_leaves_ops mr_train_on_device = {
+    .prepare = device_prepare,
+    .destroy = device_destroy,
+    .rows = device_rows,
+    .step = device_step,
+    .take = device_take,
+    .hear = device_hear,
+};

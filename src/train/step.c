@@ -76,7 +76,7 @@ int mr_train_take_totals(struct mr_trainer *t)
 {
     struct mr_net_totals now = {.size = sizeof now};
     if (mr_train_leaves_on_device(t)) {
-        int taken = mr_train_leaves_take(t, false, &now);
+        int taken = mr_train_on_device.take(t, false, &now);
         return taken < 0 ? taken : mr_train_judge_totals(t, &now);
     }
     if (t->leaves) /* each step has them */
@@ -94,7 +94,7 @@ static int take_good_totals(struct mr_trainer *t)
     struct mr_net_totals now = {.size = sizeof now};
     if (!mr_train_leaves_on_device(t))
         return mr_train_take_totals(t);
-    int rc = mr_train_leaves_take(t, true, &now);
+    int rc = mr_train_on_device.take(t, true, &now);
     return rc < 0 ? rc : mr_train_judge_totals(t, &now);
 }
 
@@ -225,7 +225,7 @@ static int step_on(struct mr_trainer *t, const struct mr_batch *b)
         if (rc < 0 || !mr_train_leaves_on_device(t) || (t->step + 1) % LOOK_EVERY)
             return rc;
         rc = mr_train_take_totals(t);
-        mr_train_leaves_hear(t);
+        mr_train_on_device.hear(t);
         return rc;
     }
     if (t->info.unified || t->opts.on_nan == MR_ON_NAN_SKIP)

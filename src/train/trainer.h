@@ -5,9 +5,9 @@
  * trainer.c opens and closes it; step.c is what is repeated for each batch; epochs.c what is done
  * at an epoch's end, and why a run ends; sample.c says how samples and labels must look; state.c
  * writes what a run is to a checkpoint, and resume.c reads it; leaves.c is a step over several
- * ranks, or parts of a batch, leaves_device.c the same on a device. On a GPU a step only enqueues: the net adds up loss and right answers
- * in the device's memory, and mr_train_take_totals() fetches them every 256 steps, at an epoch's
- * end, and whenever a caller asks.
+ * ranks, or parts of a batch, leaves_device.c the same on a device. On a GPU a step only enqueues:
+ * the net adds up loss and right answers in the device's memory, and mr_train_take_totals() fetches
+ * them every 256 steps, at an epoch's end, and whenever a caller asks.
  */
 #ifndef MR_TRAIN_TRAINER_H
 #define MR_TRAIN_TRAINER_H
@@ -100,11 +100,22 @@ int mr_train_leaves_step(struct mr_trainer *t, const struct mr_batch *b,
 /* On devices: whether a loss of any rank was bad since the host looked, in the device's memory; NULL:
  * look at the net. */
 const uint32_t *mr_train_leaves_bad_loss(const struct mr_trainer *t);
-/* On devices: takes the sums of the steps since this was called last. Blocks. good: the errors
- * stay, for a look that all ranks take at the same step; then all sums are 0. */
-int mr_train_leaves_take(struct mr_trainer *t, bool good, struct mr_net_totals *out);
-/* On devices: has a rank asked for the end, as of the last look? All call it at the same step. */
-void mr_train_leaves_hear(struct mr_trainer *t);
+/* What leaves.c and step.c want of leaves_device.c. */
+struct mr_train_part;
+struct mr_train_leaves_ops {
+    int (*prepare)(struct mr_trainer *t, uint32_t levels); /* levels: vectors */
+    void (*destroy)(struct mr_trainer *t);
+    int (*rows)(struct mr_trainer *t, const struct mr_train_part *p, uint32_t a, uint32_t n,
+                struct mr_net_batch *out);
+    int (*step)(struct mr_trainer *t, const struct mr_train_part *p,
+                const struct mr_net_batch *batch);
+    /* Takes the sums of the steps since this was called last. Blocks. good: the errors stay, for a
+     * look that all ranks take at the same step; then all sums are 0. */
+    int (*take)(struct mr_trainer *t, bool good, struct mr_net_totals *out);
+    /* Has a rank asked for the end, as of the last look? All call it at the same step. */
+    void (*hear)(struct mr_trainer *t);
+};
+extern const struct mr_train_leaves_ops mr_train_on_device;
 bool mr_train_leaves_on_device(const struct mr_trainer *t);
 /* A pass over the test set. index: of the batch in it. */
 void mr_train_leaves_test_begin(struct mr_trainer *t);

@@ -11,6 +11,7 @@ millrace-report.1
 millrace-synth.1
 millrace-timeline.1
 millrace-train.1
+millrace-tune.1
 millrace.1
 $ if command -v mandoc >/dev/null; then mandoc -T lint -W warning pages/*.1; fi
 $ grep -c 'SH ' pages/millrace-synth.1
