@@ -28,8 +28,8 @@ void mr_knobs_destroy(struct mr_knobs *knobs);
  * are kept. */
 uint32_t mr_knobs_most_workers(struct mr_loader *ld, uint32_t first);
 uint32_t mr_knobs_most_prefetch(struct mr_loader *ld, uint32_t first);
-/* One worker less to begin with, of at least two: another thread needs its processor. Before workers
- * start. */
+/* One worker less to begin with, of at least two: another thread needs its processor. Before
+ * workers start. */
 void mr_knobs_spare_one(struct mr_loader *ld);
 /* The number of slots is settled; none is open yet. */
 void mr_knobs_start(struct mr_loader *ld);

@@ -271,17 +271,17 @@ uint64_t mr_net_memory(const struct mr_net *net)
 void mr_net_flat(struct mr_net *net, void **params, void **grads, void **low_precision)
 {
     if (params)
-        *params = net->params;
+        *params = net ? net->params : NULL;
     if (grads)
-        *grads = net->grads;
+        *grads = net ? net->grads : NULL;
     if (low_precision)
-        *low_precision = net->low;
+        *low_precision = net ? net->low : NULL;
 }
 
 void mr_net_buffers(struct mr_net *net, void **buffers, uint64_t *count)
 {
     if (buffers)
-        *buffers = net->buffers;
+        *buffers = net ? net->buffers : NULL;
     if (count)
-        *count = net->n_flat_buffers;
+        *count = net ? net->n_flat_buffers : 0;
 }

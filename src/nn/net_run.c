@@ -269,6 +269,8 @@ int mr_net_use_stream(const struct mr_net *net, struct mr_stream *stream, const 
 
 static int check_batch(const struct mr_net *net, const struct mr_net_batch *batch)
 {
+    if (!net)
+        return mr_error_null("mr_net_train", "a net");
     int rc = mr_info_check_least("net_batch", batch, sizeof *batch, sizeof *batch);
     if (rc < 0)
         return rc;

@@ -1,4 +1,4 @@
-/* The critical path: a walk back from the end of the last step (path.h says from where to where). */
+/* The critical path: a walk back from the end of the last step. path.h says from where to where. */
 #include "recording/path.h"
 #include "recording/comm.h"
 

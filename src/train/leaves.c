@@ -149,16 +149,23 @@ static void gather(char *to, const struct mr_batch_field *from, uint64_t bytes, 
         memcpy(to + i * bytes, (const char *)from->data + (a + (uint64_t)i * mine) * bytes, bytes);
 }
 
-static int take_room(struct mr_train_leaves *l, uint64_t in, uint64_t label, uint64_t rows)
+#define WIDEST 8 /* bytes of an element */
+
+uint64_t mr_train_room(const struct mr_batch_field *field, uint64_t rows_in_batch, uint64_t rows)
+{
+    return field->bytes / rows_in_batch / mr_dtype_size(field->spec.dtype) * WIDEST * rows;
+}
+
+static int take_room(struct mr_train_leaves *l, uint64_t in, uint64_t labels, uint64_t rows)
 {
     if (l->room >= rows)
         return 0;
     free(l->input);
     free(l->labels);
-    l->input = malloc(in * rows);
-    l->labels = malloc(label * rows);
+    l->input = malloc(in);
+    l->labels = malloc(labels);
     l->room = l->input && l->labels ? rows : 0;
-    return l->room ? 0 : mr_error_nomem("trainer", in * rows);
+    return l->room ? 0 : mr_error_nomem("trainer", in);
 }
 
 int mr_train_take_leaf(struct mr_trainer *t, const struct mr_train_part *p, uint32_t a, uint32_t n,
@@ -172,7 +179,9 @@ int mr_train_take_leaf(struct mr_trainer *t, const struct mr_train_part *p, uint
         return 0;
     if (l->device)
         return mr_train_on_device.rows(t, p, a, n, out);
-    int rc = take_room(l, in_bytes, label_bytes, mr_train_batch_size(t) / l->n);
+    uint64_t rows = mr_train_batch_size(t) / l->n;
+    int rc =
+        take_room(l, mr_train_room(in, p->b->n, rows), mr_train_room(label, p->b->n, rows), rows);
     if (rc < 0)
         return rc;
     gather(l->input, in, in_bytes, n, a, l->mine);

@@ -41,6 +41,9 @@ uint32_t mr_train_rows_of(const struct mr_train_leaves *l, const struct mr_train
 /* The a-th leaf as a batch of its own. */
 int mr_train_take_leaf(struct mr_trainer *t, const struct mr_train_part *p, uint32_t a, uint32_t n,
                        struct mr_net_batch *out);
+/* Bytes for so many rows of a field, whatever the type of its elements is: a test set's may be
+ * another one than the training set's. */
+uint64_t mr_train_room(const struct mr_batch_field *field, uint64_t rows_in_batch, uint64_t rows);
 /* The i-th of k in the order of the tree's leaves, from left to right. */
 uint32_t mr_train_tree_order(uint32_t i, uint32_t k);
 /* This rank's vector becomes that of all. stream: NULL: in host memory. */

@@ -5,7 +5,7 @@
  * is 0), the graph ends before it. All ranks record and launch in the same steps: those whose
  * batches are whole.
  *
- * A loss that is not finite on any rank is counted in the sum, and the optimizer's step looks there.
+ * A loss that is not finite on any rank is counted in the sum, where the optimizer's step looks.
  */
 #include "device/device.h"
 #include "nn/net.h"
@@ -86,10 +86,10 @@ static int device_rows(struct mr_trainer *t, const struct mr_train_part *p, uint
     const struct mr_batch_field *in = &p->b->field[0], *label = &p->b->field[t->label];
     uint64_t in_bytes = in->bytes / p->b->n, label_bytes = label->bytes / p->b->n;
     uint64_t rows = mr_train_batch_size(t) / l->n;
-    int rc = l->input ? 0 : acquire(t, in_bytes * rows, &l->input);
+    int rc = l->input ? 0 : acquire(t, mr_train_room(in, p->b->n, rows), &l->input);
     if (rc < 0)
         return rc;
-    rc = l->labels ? 0 : acquire(t, label_bytes * rows, &l->labels);
+    rc = l->labels ? 0 : acquire(t, mr_train_room(label, p->b->n, rows), &l->labels);
     if (rc < 0)
         return rc;
     rc = take_rows(t, l->input, in, in_bytes, a, n);

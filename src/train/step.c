@@ -389,6 +389,8 @@ int mr_trainer_window_begin(struct mr_trainer *t)
 
 int mr_trainer_window_end(struct mr_trainer *t, struct mr_train_window *out)
 {
+    if (!t)
+        return mr_error_null("mr_trainer_window_end", "a trainer");
     struct mr_train_stretch *w = &t->window;
     if (!out || !w->start_ns)
         return mr_error_set(

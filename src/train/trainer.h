@@ -97,8 +97,8 @@ int mr_train_leaves_prepare(struct mr_trainer *t);
 void mr_train_leaves_destroy(struct mr_trainer *t);
 int mr_train_leaves_step(struct mr_trainer *t, const struct mr_batch *b,
                          const struct mr_net_batch *batch);
-/* On devices: whether a loss of any rank was bad since the host looked, in the device's memory; NULL:
- * look at the net. */
+/* On devices: whether a loss of any rank was bad since the host looked, in the device's memory;
+ * NULL: look at the net. */
 const uint32_t *mr_train_leaves_bad_loss(const struct mr_trainer *t);
 /* What leaves.c and step.c want of leaves_device.c. */
 struct mr_train_part;

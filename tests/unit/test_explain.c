@@ -49,7 +49,8 @@ static enum mr_verdict verdict(struct mr_recording *rec, const char *rule, const
     return is;
 }
 
-/* What a rule that is found is sure of, in percent of what the steps allow. Closes the recording. */
+/* What a rule that is found is sure of, in percent of what the steps allow. Closes the
+ * recording. */
 static int saves(struct mr_recording *rec, const char *rule, const char *says)
 {
     struct mr_advice *advice = NULL;

@@ -205,7 +205,11 @@ static void end_spans(bool all)
 {
     struct sample_slot *slot;
     for (unsigned i = 0; (slot = sample_slot_at(i)); i++) {
-        if (!atomic_load(&slot->tid) || !slot->round || (slot->round == sampler.round && !all))
+        uint32_t tid = atomic_load(&slot->tid);
+        uint64_t cpu;
+        if (tid && !slot->round && !cpu_of(tid, &cpu)) /* it ended before it was looked at */
+            sample_slot_free(slot);
+        if (!tid || !slot->round || (slot->round == sampler.round && !all))
             continue;
         end(slot);
         if (slot->round != sampler.round)
