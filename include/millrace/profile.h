@@ -293,14 +293,14 @@ struct mr_finding {
     const char *rule;  /* "pageable_copies" */
     const char *title; /* one line */
     enum mr_verdict verdict;
-    const char *why;       /* the computation and its threshold, or why there is no conclusion */
-    const char *advice;    /* what to do, in the framework's terms; NULL for MR_FINE */
+    const char *why;    /* the computation and its threshold, or why there is no conclusion */
+    const char *advice; /* what to do, in the framework's terms; NULL for MR_FINE */
     /* predicted, per step or for the whole recording (per_step); 0 of one that is found: it
      * explains, and its time is in other findings' savings */
     double saving_ms;
-    double saving_percent; /* of the same */
-    int per_step;          /* 1: saving_ms is per step */
-    double confidence;     /* 0 to 1 */
+    double saving_percent;     /* of the same */
+    int per_step;              /* 1: saving_ms is per step */
+    double confidence;         /* 0 to 1 */
     struct mr_table *evidence; /* the rows behind it, owned by the advice; NULL: none */
 };
 

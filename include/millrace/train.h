@@ -83,8 +83,9 @@ struct mr_trainer_opts {
     struct mr_comm *comm;
     /* Parts of a batch, each with a pass of its own, whose gradients are added up by a fixed tree:
      * a power of two up to 1,024 that divides batch_size. The parameters then have the same bits
-     * for any number of ranks that divides it, on "cpu", and on GPUs of one kind. 0 (default): as many as ranks, added up as
-     * is fastest; a checkpoint then goes on with another number of ranks, too, but with other bits.
+     * for any number of ranks that divides it, on "cpu", and on GPUs of one kind. 0 (default): as
+     * many as ranks, added up as is fastest; a checkpoint then goes on with another number of
+     * ranks, too, but with other bits.
      * 1 is 0 with one rank. Batch-norm has the statistics of a part. */
     uint32_t leaves;
     /* How gradients travel: MR_F32 (default), or MR_BF16, which halves the bytes. They are then

@@ -41,8 +41,8 @@ int core_view_init(void);
 struct core_kind core_kind_of(struct core *core, PyObject *object);
 void core_kinds_clear(struct core *core);
 
-/* Whether arrays of a type are numpy's, and core_numpy_view() reads them as the buffer protocol does:
- * object is one of them, and view what that says. */
+/* Whether arrays of a type are numpy's, and core_numpy_view() reads them as the buffer protocol
+ * does: object is one of them, and view what that says. */
 int core_numpy_fits(PyTypeObject *type, PyObject *object, const struct core_view *view);
 
 /* Views a numpy array, without a buffer. Returns 1; 0: not of a plain dtype, or of too many

@@ -1,4 +1,4 @@
-/* What sampled counters say of the steps: exports of nsys have the same tables as our recordings. */
+/* What sampled counters say of the steps. Exports of nsys have the same tables as recordings. */
 #include "advice/rules.h"
 
 #include <sqlite3.h>

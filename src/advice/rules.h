@@ -148,7 +148,7 @@ int mr_case_find_cores(struct mr_case *c);
 
 /* How much of the steps' compute time the tensor pipe was active, by sampled counters. Their times
  * are off by up to 1 ms, so it is their mean over the steps, by the share of compute: outside of
- * kernels nothing is active. Returns 1, 0: not recorded, or an error. [out] out_percent: where 1. */
+ * kernels nothing is active. Returns 1; 0: not recorded; or an error. [out] out_percent: if 1. */
 int mr_case_tensor_active(const struct mr_case *c, double *out_percent);
 
 /* ---- claims.c ---- */

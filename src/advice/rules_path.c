@@ -387,7 +387,7 @@ static int tell_low(const struct mr_case *c, double median, struct stretches *lo
     char first[200] = "";
     for (uint64_t i = 0; i < low->n; i++)
         ns += low->at[i].end_ns - low->at[i].start_ns;
-    if ((double)ns < MR_WORTH * (double)run)
+    if (low->n == 0 || (double)ns < MR_WORTH * (double)run)
         return mr_fine(out,
                        "%" PRIu64 " stretches of %d steps or more in which the device is used less "
                        "than half as much as in the median step (%.0f%%), %.1f%% of the run",

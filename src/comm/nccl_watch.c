@@ -1,7 +1,8 @@
 /*
- * No rank waits for ever: a thread looks whether the work that sums were enqueued for has ended, and
- * asks NCCL for errors. After the time limit it aborts the communicator: NCCL's kernels end, and
- * with them whatever waits for the stream. If not even that ends in five seconds, the process does.
+ * No rank waits for ever: a thread looks whether the work that sums were enqueued for has ended,
+ * and asks NCCL for errors. After the time limit it aborts the communicator: NCCL's kernels end,
+ * and with them whatever waits for the stream. If not even that ends in five seconds, the process
+ * does.
  */
 #include "comm/nccl.h"
 #include "device/device.h"

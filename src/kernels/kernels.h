@@ -10,8 +10,8 @@
  *
  * The arithmetic of one element is written once, in a header of MR_HOST_DEVICE functions that the C
  * file and the .cu file of a module both include. In the modules "batch", "optim" and "sum" no
- * compiler may contract a product and a sum into one operation (-ffp-contract=off, -fmad=false), so that the
- * host and every GPU give the same bits. Tests hold one against the other.
+ * compiler may contract a product and a sum into one operation (-ffp-contract=off, -fmad=false), so
+ * that the host and every GPU give the same bits. Tests hold one against the other.
  *
  *   batch/   transforms of whole batches: what a loader leaves to the device
  *   optim/   steps of optimizers; a new optimizer is one file and one line there, see optim/list.h

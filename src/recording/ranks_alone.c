@@ -65,9 +65,10 @@ void mr_ranks_find_slowest(struct mr_ranks *ranks, const struct mr_rank_view *vi
         if (i != most && (next == MR_NONE || mean_of(&ranks->at[i]) > mean_of(&ranks->at[next])))
             next = i;
     double mean = mean_of(&ranks->at[most]), other = mean_of(&ranks->at[next]);
-    double error = hypot(error_of(&ranks->at[most], &views[most].look),
-                         error_of(&ranks->at[next], &views[next].look));
-    if (mean - other < LONGER * other || mean - other < ERRORS * error)
+    double one = error_of(&ranks->at[most], &views[most].look);
+    double two = error_of(&ranks->at[next], &views[next].look);
+    /* sqrt, not hypot: glibc 2.35 gave that a new version, too new for the wheel. */
+    if (mean - other < LONGER * other || mean - other < ERRORS * sqrt(one * one + two * two))
         return;
     ranks->slow = most;
     ranks->slow_step_ns = mean;

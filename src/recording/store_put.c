@@ -228,7 +228,7 @@ static int stack_put(struct mr_store *store, const struct mr_part_stack *record)
     for (uint32_t i = n; i-- > 0;) { /* the outermost first */
         row.id = record->id - i;
         row.line = frames[i].line;
-        struct mr_store_name names;
+        struct mr_store_name names = {0};
         int rc = place_text(store, frames[i].function, &row.function);
         if (rc == 0)
             rc = mr_store_kernel_names(store, row.function, &names);

@@ -258,7 +258,7 @@ static uint64_t sleep_until(uint64_t next_ns)
 {
     struct timespec until = {(time_t)(next_ns / 1000000000u), (long)(next_ns % 1000000000u)};
     while (record_syscall(SYS_clock_nanosleep, (long)CLOCK_MONOTONIC, (long)TIMER_ABSTIME, &until,
-                          NULL) != 0 &&
+                          0L) != 0 &&
            errno == EINTR)
         ;
     uint64_t now = record_now();

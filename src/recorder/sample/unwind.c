@@ -354,15 +354,20 @@ static void restore(struct run *run, uint64_t number)
         run->row.rules[number] = run->initial.rules[number];
 }
 
+/* Offsets of a broken file wrap around. */
+static int64_t scaled(const struct run *run, uint64_t number)
+{
+    return (int64_t)(number * (uint64_t)run->entry->data_factor);
+}
+
 /* Those whose code is in the two high bits. */
 static void run_short(struct run *run, struct unwind_bytes *in, unsigned code)
 {
     unsigned low = code & 0x3f;
-    int64_t factor = run->entry->data_factor;
     if (code >> 6 == 1)
         run->location += low * run->entry->code_factor;
     else if (code >> 6 == 2)
-        set_rule(run, low, OFFSET, (int64_t)unwind_uleb(in) * factor);
+        set_rule(run, low, OFFSET, scaled(run, unwind_uleb(in)));
     else
         restore(run, low);
 }
@@ -381,7 +386,6 @@ static bool run_saved(struct run *run, unsigned code)
 
 static bool run_one(struct run *run, struct unwind_bytes *in, unsigned code)
 {
-    int64_t factor = run->entry->data_factor;
     uint64_t step = run->entry->code_factor, number;
     switch (code) {
     case 0x00: /* nop */
@@ -399,7 +403,7 @@ static bool run_one(struct run *run, struct unwind_bytes *in, unsigned code)
         return true;
     case 0x05: /* offset_extended */
         number = unwind_uleb(in);
-        set_rule(run, number, OFFSET, (int64_t)unwind_uleb(in) * factor);
+        set_rule(run, number, OFFSET, scaled(run, unwind_uleb(in)));
         return true;
     case 0x06:
         restore(run, unwind_uleb(in));
@@ -436,18 +440,18 @@ static bool run_one(struct run *run, struct unwind_bytes *in, unsigned code)
         return true;
     case 0x11: /* offset_extended_sf */
         number = unwind_uleb(in);
-        set_rule(run, number, OFFSET, unwind_sleb(in) * factor);
+        set_rule(run, number, OFFSET, scaled(run, (uint64_t)unwind_sleb(in)));
         return true;
     case 0x12: /* def_cfa_sf */
         number = unwind_uleb(in);
-        set_cfa(run, number, unwind_sleb(in) * factor);
+        set_cfa(run, number, scaled(run, (uint64_t)unwind_sleb(in)));
         return true;
     case 0x13:
-        run->row.cfa_offset = unwind_sleb(in) * factor;
+        run->row.cfa_offset = scaled(run, (uint64_t)unwind_sleb(in));
         return true;
     case 0x14:
         number = unwind_uleb(in);
-        set_rule(run, number, VALUE_OFFSET, (int64_t)unwind_uleb(in) * factor);
+        set_rule(run, number, VALUE_OFFSET, scaled(run, unwind_uleb(in)));
         return true;
     case 0x16:
         set_expression(run, in, VALUE_EXPRESSION);
