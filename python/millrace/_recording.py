@@ -316,9 +316,9 @@ class Recording:
         Raises ValueError for a range that is not there, or a least_percent below 0.
         """
         with self._both(after):
-            made = self._core.compare(after._core, step, least_percent)
-        return Comparison(**made | {"tables": {name: _table(table)
-                                               for name, table in made["tables"]}})
+            made: dict[str, Any] = self._core.compare(after._core, step, least_percent)
+        made["tables"] = {name: _table(table) for name, table in made["tables"]}
+        return Comparison(**made)
 
     @contextlib.contextmanager
     def _both(self, other: Recording) -> Iterator[None]:
