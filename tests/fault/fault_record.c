@@ -19,14 +19,14 @@
 #include <unistd.h>
 
 #if defined(__SANITIZE_THREAD__)
-#define MOST_RUNS 2
-#define PRELOAD   false /* sanitizers want to be first themselves */
+#define USUAL_RUNS 2     /* of a program, a kind and a mode */
+#define PRELOAD    false /* sanitizers want to be first themselves */
 #elif defined(__SANITIZE_ADDRESS__)
-#define MOST_RUNS 4
-#define PRELOAD   false
+#define USUAL_RUNS 3
+#define PRELOAD    false
 #else
-#define MOST_RUNS 12
-#define PRELOAD   true
+#define USUAL_RUNS 8
+#define PRELOAD    true
 #endif
 #define RUN_SECONDS 60
 
@@ -137,10 +137,11 @@ static void check(const struct result *got, const struct result *want)
 static int sweep(const struct program *program, const char *kind, const struct result *want)
 {
     static struct result got;
+    uint64_t most = most_runs(USUAL_RUNS);
     int n_told = 0;
     for (int on = 0; on < 2; on++) {
         unsigned n = 1;
-        for (int i = 0; i < MOST_RUNS; i++) {
+        for (uint64_t i = 0; i < most; i++) {
             char fault[64];
             snprintf(fault, sizeof fault, "%s:%u%s", kind, n, on ? ":on" : "");
             run(program, fault, &got);
@@ -148,7 +149,7 @@ static int sweep(const struct program *program, const char *kind, const struct r
             n_told += got.told;
             if (!got.told) /* there are no more calls */
                 break;
-            n += n < 8 ? 1 : n / 2;
+            n += n < 6 || most > USUAL_RUNS ? 1 : n / 2;
         }
     }
     return n_told;

@@ -21,6 +21,15 @@ void die(const char *fmt, ...)
     exit(1);
 }
 
+uint64_t most_runs(uint64_t usual)
+{
+    const char *text = getenv("MILLRACE_FAULT_RUNS");
+    uint64_t runs = text ? strtoull(text, NULL, 10) : usual;
+    if (runs == 0)
+        die("MILLRACE_FAULT_RUNS=%s: expected a number of at least 1", text);
+    return runs;
+}
+
 const char *files_path(const char *name)
 {
     static char paths[16][512];

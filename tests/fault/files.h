@@ -34,6 +34,10 @@ int files_count(const char *prefix);
 int open_fds(void);
 int threads_once_there_are(int want);
 
+/* The most runs of a sweep: MILLRACE_FAULT_RUNS, or the usual number. scripts/long.sh asks for so
+ * many that every call fails in turn. */
+uint64_t most_runs(uint64_t usual);
+
 /* A line on standard error and exit code 1. */
 void die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 

@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -63,10 +64,22 @@ uint64_t fault_hits(void)
     return atomic_load(&hits);
 }
 
-/* FAULT=kind:nth or kind:nth:on arms a program that knows nothing of this. */
+static const char *told; /* the first failure makes this file */
+
+static void tell(void)
+{
+    int fd =
+        told ? (int)syscall(SYS_openat, AT_FDCWD, told, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+    if (fd >= 0)
+        syscall(SYS_close, fd);
+}
+
+/* FAULT=kind:nth or kind:nth:on arms a program that knows nothing of this; FAULT_TOLD names a file
+ * that its first failure makes. */
 static __attribute__((constructor)) void arm_from_environment(void)
 {
     const char *text = getenv("FAULT"), *colon = text ? strchr(text, ':') : NULL;
+    told = getenv("FAULT_TOLD");
     for (int i = 0; colon && i < N_FAULT_KINDS; i++)
         if (strlen(kinds[i].text) == (size_t)(colon - text) &&
             !strncmp(text, kinds[i].text, (size_t)(colon - text)))
@@ -79,7 +92,8 @@ bool fault_fails(enum fault_kind kind)
     uint64_t n = atomic_fetch_add(&calls[kind], 1) + 1;
     if (atomic_load(&armed) != (int)kind || (armed_on ? n < armed_nth : n != armed_nth))
         return false;
-    atomic_fetch_add(&hits, 1);
+    if (atomic_fetch_add(&hits, 1) == 0)
+        tell();
     errno = kinds[kind].errnum;
     return true;
 }

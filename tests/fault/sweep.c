@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #ifdef __SANITIZE_THREAD__
-#define MOST_RUNS 12 /* of a job, a kind and a mode */
+#define USUAL_RUNS 6 /* of a job, a kind and a mode */
 #elif defined __SANITIZE_ADDRESS__
-#define MOST_RUNS 25
+#define USUAL_RUNS 12
 #else
-#define MOST_RUNS 150
+#define USUAL_RUNS 45
 #endif
 #define RUN_SECONDS 60 /* a hang, whatever else the machine does */
 #define STALE       "an error from before"
@@ -153,7 +153,8 @@ void sweep_run(const struct sweep *sweep, enum fault_kind kind)
     struct holdings was;
     signal(SIGALRM, on_alarm);
     run_whole(sweep, kind, &want, &was);
-    uint64_t count = fault_calls(kind), stride = 1 + count / MOST_RUNS, n_runs = 0, n_failed = 0;
+    uint64_t most = most_runs(USUAL_RUNS), count = fault_calls(kind), stride = 1 + count / most;
+    uint64_t n_runs = 0, n_failed = 0;
     if (sweep->only) {
         run_failing(sweep, kind, sweep->only, sweep->only_on, &want, &was);
         return;
@@ -161,7 +162,7 @@ void sweep_run(const struct sweep *sweep, enum fault_kind kind)
     for (int on = 0; on < 2;
          on++) { /* the first calls one by one: that is where things are opened */
         uint64_t last = on && sweep->not_on && count > 1 ? 1 : count;
-        for (uint64_t n = 1; n <= last; n += n < MOST_RUNS / 3 ? 1 : stride, n_runs++)
+        for (uint64_t n = 1; n <= last; n += n < most / 3 ? 1 : stride, n_runs++)
             n_failed += (uint64_t)run_failing(sweep, kind, n, on, &want, &was);
     }
     printf("%-8s %-22s %5llu calls, %4llu runs, %4llu ended with an error\n", fault_name(kind),
