@@ -58,9 +58,24 @@ step() {
     77) echo "SKIP python.$name" ;;
     *)
         echo "FAIL python.$name ($((SECONDS - start)) s)"
-        failed=1
+        return 1
         ;;
     esac
+}
+
+# The same beside one other step: the tests wait half of their time. What it prints comes in one piece at its end.
+running=0
+beside() { # NAME FUNCTION ARGUMENTS...
+    if [ $running = 2 ]; then
+        wait -n
+        running=1
+    fi
+    {
+        local output
+        output=$(step "$@" 2>&1) || : >"$work/failed"
+        printf '%s\n' "$output"
+    } &
+    running=$((running + 1))
 }
 
 # A Python by its version: on PATH, else pyenv's newest.
@@ -126,9 +141,13 @@ test_wheel_in() { # folder of an environment
         run_pytest "$1.test.log" "$1/bin/python" tests/python
 }
 
-test_version() { # version, python
+test_version() { # version, python, the one that torch is installed for
     if [ -z "$2" ]; then
         echo "python $1: not on PATH, nor pyenv's"
+        return 77
+    fi
+    if [ "${MILLRACE_TORCH:-0}" = 1 ] && [ -z "${MILLRACE_TORCH_PYTHON:-}" ] && [ "$2" = "${3:-}" ]; then
+        echo "python $1: the step torch runs all of its tests"
         return 77
     fi
     venv "$work/venv-$1" "$2" numpy pytest && test_wheel_in "$work/venv-$1"
@@ -178,27 +197,32 @@ test_asan() { # python
 }
 
 test_all() {
-    local version python first given=$*
+    local version python first given=$* others
     first=$(find_builder)
     if [ -z "$first" ]; then
         echo "python: expected one of Python $versions with its headers and venv (packages python3-dev, python3-venv)" >&2
         exit 1
     fi
     mkdir -p $work
-    step wheel env PYTHON="$first" scripts/wheel.sh
-    step types test_types "$first"
+    rm -f $work/failed
+    step wheel env PYTHON="$first" scripts/wheel.sh || failed=1
+    beside torch test_torch "$first"
     if [ -n "$given" ]; then
         for python in $given; do
             version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') || exit 1
-            step "$version" test_version "$version" "$python"
+            beside "$version" test_version "$version" "$python"
         done
     else
+        others=$(for version in $versions; do find_python "$version"; done | grep -vxF "$first")
         for version in $versions; do
-            step "$version" test_version "$version" "$(find_python "$version")"
+            python=$(find_python "$version")
+            beside "$version" test_version "$version" "$python" ${others:+"$first"}
         done
     fi
-    step torch test_torch "$first"
-    step asan test_asan "$first"
+    beside asan test_asan "$first"
+    beside types test_types "$first"
+    wait
+    if [ -e "$work/failed" ]; then failed=1; fi
     exit $failed
 }
 
