@@ -18,9 +18,9 @@
 
 /* Processes are slow to start under sanitizers: not every call fails there. */
 #if defined(__SANITIZE_THREAD__)
-#define STEP 5
+#define STEP 10
 #elif defined(__SANITIZE_ADDRESS__)
-#define STEP 2
+#define STEP 4
 #else
 #define STEP 1
 #endif
