@@ -63,7 +63,7 @@ step() {
     esac
 }
 
-# The same beside one other step: the tests wait half of their time. What it prints comes in one piece at its end.
+# The same beside one other step, since one alone leaves processors idle. What it prints comes in one piece at its end.
 running=0
 beside() { # NAME FUNCTION ARGUMENTS...
     if [ $running = 2 ]; then
