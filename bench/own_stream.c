@@ -3,14 +3,16 @@
  * the stream is made by the driver, found by dlopen, and wrapped; the kernel reads every byte of
  * each batch.
  *
- * usage: own_stream DATASET BATCH_SIZE EPOCHS [none|touch|hold|any]
- *   none: no kernel; touch: the kernel; hold: and the last 8 batches are held; any: and batches are
- *   released in the stream that stands for all
- * Runs as millrace feed DATASET --cache host --shuffle does. Prints one line of JSON. Exit code 77:
- * there is no GPU here.
+ * usage: own_stream DATASET BATCH_SIZE EPOCHS [MODE...]
+ *   builtin: a stream of the library's and no kernel; none: the own stream and no kernel; launch: a
+ *   kernel that ends at once; touch (default): the kernel; hold: and the last 8 batches are held;
+ *   any: and batches are released in the stream that stands for all
+ * Runs one after the other as millrace feed DATASET --cache host --shuffle does, with one device.
+ * Prints a line of JSON for each. Exit code 77: there is no GPU here.
  */
 #include <dlfcn.h>
 #include <millrace/millrace.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +113,7 @@ struct consumer {
     struct mr_stream *stream, *last; /* last: that batches are released in */
     void *native, *touch;            /* touch NULL: no kernel */
     unsigned n_held;                 /* batches held beside the newest */
+    bool reads;                      /* the kernel reads the batch; 0: it ends at once */
 };
 
 /* Returns the time from the first batch to the end of the last one's work. */
@@ -123,7 +126,8 @@ static uint64_t consume(struct mr_loader *loader, const struct consumer *c, uint
         held[i].size = sizeof held[i];
     while ((rc = mr_loader_next(loader, c->stream, &held[taken % (c->n_held + 1)])) > 0) {
         struct mr_batch *batch = &held[taken++ % (c->n_held + 1)];
-        uint64_t in = (uint64_t)(uintptr_t)batch->field[0].data, n = batch->field[0].bytes / 4;
+        uint64_t in = (uint64_t)(uintptr_t)batch->field[0].data,
+                 n = c->reads ? batch->field[0].bytes / 4 : 0;
         void *params[] = {&in, &n};
         if (from)
             samples += batch->n; /* as feed counts: from the first batch on */
@@ -141,51 +145,89 @@ static uint64_t consume(struct mr_loader *loader, const struct consumer *c, uint
     return mr_time_ns() - from;
 }
 
+/* What all runs share. */
+struct bench {
+    struct mr_device *device;
+    struct mr_dataset *ds;
+    struct mr_sampler *sampler;
+    struct mr_loader_opts opts;
+    struct mr_stream *own, *wrapped;
+    void *native, *touch;
+};
+
+static void open_bench(struct bench *b, char **argv)
+{
+    void *context = NULL;
+    find_driver();
+    driver(context_retain(&context, 0), "cuDevicePrimaryCtxRetain");
+    driver(context_set(context), "cuCtxSetCurrent");
+    driver(stream_create(&b->native, 1), "cuStreamCreate");
+    must(mr_stream_create(b->device, "use", &b->own));
+    must(mr_stream_wrap(b->device, b->native, &b->wrapped));
+    must(mr_dataset_open(argv[1], &b->ds));
+    must(mr_sampler_open("random", mr_dataset_length(b->ds), 0, &b->sampler));
+    mr_loader_opts_init(&b->opts);
+    b->opts.cache = MR_CACHE_HOST;
+    b->opts.batch_size = strtoull(argv[2], NULL, 10);
+    b->opts.epochs = strtoull(argv[3], NULL, 10);
+}
+
+static void close_bench(struct bench *b)
+{
+    mr_stream_destroy(b->own);
+    mr_stream_destroy(b->wrapped);
+    driver(stream_destroy(b->native), "cuStreamDestroy_v2");
+    mr_sampler_destroy(b->sampler);
+    mr_dataset_close(b->ds);
+    mr_device_close(b->device);
+}
+
+static void load_kernel(struct bench *b)
+{
+    void *module = NULL;
+    if (b->touch)
+        return;
+    driver(module_load(&module, ptx), "cuModuleLoadData");
+    driver(function_get(&b->touch, module, "touch"), "cuModuleGetFunction");
+}
+
+static void run(struct bench *b, const char *mode)
+{
+    struct mr_loader *loader = NULL;
+    bool builtin = strcmp(mode, "builtin") == 0;
+    struct consumer c = {.stream = builtin ? b->own : b->wrapped, .native = b->native};
+    uint64_t samples = 0;
+    if (!builtin && strcmp(mode, "none") != 0) {
+        load_kernel(b);
+        c.touch = b->touch;
+    }
+    c.last = strcmp(mode, "any") == 0 ? mr_stream_any(b->device) : c.stream;
+    c.n_held = strcmp(mode, "hold") == 0 ? HELD : 0;
+    c.reads = strcmp(mode, "launch") != 0;
+    must(mr_loader_open(b->ds, b->sampler, NULL, b->device, &b->opts, &loader));
+    uint64_t ns = consume(loader, &c, &samples);
+    printf("{\"mode\": \"%s\", \"samples\": %llu, \"warm_samples_per_s\": %.0f}\n", mode,
+           (unsigned long long)samples, (double)samples * 1e9 / (double)(ns ? ns : 1));
+    fflush(stdout);
+    mr_loader_close(loader);
+}
+
 int main(int argc, char **argv)
 {
-    struct mr_device *device = NULL;
-    struct mr_dataset *ds = NULL;
-    struct mr_sampler *sampler = NULL;
-    struct mr_loader *loader = NULL;
-    struct mr_loader_opts opts;
-    struct consumer c = {0};
-    void *context = NULL, *module = NULL;
-    uint64_t samples = 0;
+    static char *usual[] = {"touch"};
+    struct bench b = {0};
     if (argc < 4)
-        fail("usage: own_stream DATASET BATCH_SIZE EPOCHS [none|touch|hold|any]");
-    const char *mode = argc > 4 ? argv[4] : "touch";
-    int rc = mr_device_open("cuda", &device);
+        fail("usage: own_stream DATASET BATCH_SIZE EPOCHS [builtin|none|launch|touch|hold|any]...");
+    int rc = mr_device_open("cuda", &b.device);
     if (rc == MR_ENODEVICE) {
         printf("%s\n", mr_last_error());
         return 77;
     }
     must(rc);
-    find_driver();
-    driver(context_retain(&context, 0), "cuDevicePrimaryCtxRetain");
-    driver(context_set(context), "cuCtxSetCurrent");
-    driver(stream_create(&c.native, 1), "cuStreamCreate");
-    if (strcmp(mode, "none") != 0) {
-        driver(module_load(&module, ptx), "cuModuleLoadData");
-        driver(function_get(&c.touch, module, "touch"), "cuModuleGetFunction");
-    }
-    must(mr_stream_wrap(device, c.native, &c.stream));
-    c.last = strcmp(mode, "any") == 0 ? mr_stream_any(device) : c.stream;
-    c.n_held = strcmp(mode, "hold") == 0 ? HELD : 0;
-    must(mr_dataset_open(argv[1], &ds));
-    must(mr_sampler_open("random", mr_dataset_length(ds), 0, &sampler));
-    mr_loader_opts_init(&opts);
-    opts.cache = MR_CACHE_HOST;
-    opts.batch_size = strtoull(argv[2], NULL, 10);
-    opts.epochs = strtoull(argv[3], NULL, 10);
-    must(mr_loader_open(ds, sampler, NULL, device, &opts, &loader));
-    uint64_t ns = consume(loader, &c, &samples);
-    printf("{\"mode\": \"%s\", \"samples\": %llu, \"warm_samples_per_s\": %.0f}\n", mode,
-           (unsigned long long)samples, (double)samples * 1e9 / (double)(ns ? ns : 1));
-    mr_loader_close(loader);
-    mr_stream_destroy(c.stream);
-    driver(stream_destroy(c.native), "cuStreamDestroy_v2");
-    mr_sampler_destroy(sampler);
-    mr_dataset_close(ds);
-    mr_device_close(device);
+    open_bench(&b, argv);
+    char **mode = argc > 4 ? argv + 4 : usual;
+    for (int i = 0; i < (argc > 4 ? argc - 4 : 1); i++)
+        run(&b, mode[i]);
+    close_bench(&b);
     return 0;
 }

@@ -241,9 +241,10 @@ MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler,
 /*
  * Stops the workers and frees everything, at any moment. Batches not yet released become invalid;
  * the memory of those that have DLPack tensors (dlpack.h) stays until these end.
- * Blocks until reads and callbacks in progress have ended. If other threads are waiting in
- * mr_loader_next(), their calls return MR_ECANCELLED and close waits for them to return. Those
- * threads must not use the loader again. In a callback of this loader it closes nothing: the log
+ * Blocks until reads and callbacks in progress have ended; after a second the log names the worker
+ * that it waits for and what that one does. If other threads are waiting in mr_loader_next(), their
+ * calls return MR_ECANCELLED and close waits for them to return. Those threads must not use the
+ * loader again. In a callback of this loader it closes nothing: the log
  * and mr_last_error() say so. NULL is allowed.
  */
 MR_API void mr_loader_close(struct mr_loader *loader);

@@ -52,6 +52,10 @@ struct mr_error_kept {
 MR_PRIVATE void mr_error_keep(int code, struct mr_error_kept *out); /* copies this thread's text */
 /* How many texts this thread has set: tells whether a callback set one. */
 uint64_t mr_error_count(void);
+/* The error of a call of a user's callback that did not return 0..most. who: whose it is, for the
+ * text. errors: mr_error_count() before the call: a text set since then is the callback's. A value
+ * that is no error code gives MR_ECALLBACK. */
+int mr_callback_error(const char *who, const char *call, int rc, int most, uint64_t errors);
 MR_PRIVATE int mr_error_put(const struct mr_error_kept *kept); /* sets it here; returns its code */
 
 /* Sets "what: strerror(errnum)" and returns -errnum. */

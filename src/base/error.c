@@ -55,6 +55,31 @@ uint64_t mr_error_count(void)
     return n_errors;
 }
 
+/* Can this be an error code? Garbage must not pass for one. */
+static bool is_code(int rc)
+{
+    switch (rc) {
+#define X(name, value, text) case value:
+        MR_ERRORS(X)
+#undef X
+        return true;
+    default:
+        return rc < 0 && rc >= -4095;
+    }
+}
+
+int mr_callback_error(const char *who, const char *call, int rc, int most, uint64_t errors)
+{
+    char allowed[32] = "0";
+    if (most > 0)
+        snprintf(allowed, sizeof allowed, "1 to %d", most);
+    if (rc >= 0 || !is_code(rc))
+        return mr_error_set(MR_ECALLBACK, "%s: %s returned %d: expected %s or a negative error",
+                            who, call, rc, allowed);
+    bool explained = mr_error_count() != errors && mr_last_error()[0];
+    return mr_error_set(rc, "%s: %s", who, explained ? mr_last_error() : mr_strerror(rc));
+}
+
 int mr_error_errno(int errnum, const char *fmt, ...)
 {
     char what[MR_ERROR_BYTES / 2];

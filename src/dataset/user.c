@@ -46,31 +46,6 @@ void mr_user_close(struct mr_dataset *ds)
     free(u->name);
 }
 
-/* Can this be an error code? Garbage must not pass for one. */
-static bool is_code(int rc)
-{
-    switch (rc) {
-#define X(name, value, text) case value:
-        MR_ERRORS(X)
-#undef X
-        return true;
-    default:
-        return rc < 0 && rc >= -4095;
-    }
-}
-
-int mr_user_code(const char *who, const char *call, int rc, int most, uint64_t errors)
-{
-    char allowed[32] = "0";
-    if (most > 0)
-        snprintf(allowed, sizeof allowed, "1 to %d", most);
-    if (rc >= 0 || !is_code(rc))
-        return mr_error_set(MR_ECALLBACK, "%s: %s returned %d: expected %s or a negative error",
-                            who, call, rc, allowed);
-    bool explained = mr_error_count() != errors && mr_last_error()[0];
-    return mr_error_set(rc, "%s: %s", who, explained ? mr_last_error() : mr_strerror(rc));
-}
-
 int mr_user_result(const struct mr_dataset *ds, uint64_t index, const char *call, int rc, int most,
                    uint64_t errors)
 {
@@ -78,7 +53,7 @@ int mr_user_result(const struct mr_dataset *ds, uint64_t index, const char *call
     if (rc >= 0 && rc <= most)
         return rc;
     snprintf(who, sizeof who, "%.80s: sample %llu", of(ds)->name, (unsigned long long)index);
-    return mr_user_code(who, call, rc, most, errors);
+    return mr_callback_error(who, call, rc, most, errors);
 }
 
 int mr_user_enter(const struct mr_dataset *ds, uint32_t worker, void **state)
@@ -96,7 +71,7 @@ int mr_user_enter(const struct mr_dataset *ds, uint32_t worker, void **state)
         snprintf(who, sizeof who, "%.80s: init", u->name);
     else
         snprintf(who, sizeof who, "%.80s: init of worker %u", u->name, worker);
-    return mr_user_code(who, "init", rc, 0, errors);
+    return mr_callback_error(who, "init", rc, 0, errors);
 }
 
 void mr_user_leave(const struct mr_dataset *ds, uint32_t worker, void *state)

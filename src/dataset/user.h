@@ -38,8 +38,6 @@ void mr_user_leave(const struct mr_dataset *ds, uint32_t worker, void *state);
  */
 int mr_user_result(const struct mr_dataset *ds, uint64_t index, const char *call, int rc, int most,
                    uint64_t errors);
-/* The error of a call of any callback that did not return 0..most. who: whose it is, for texts. */
-int mr_user_code(const char *who, const char *call, int rc, int most, uint64_t errors);
 /* Are the dimensions that a callback left within the specs? Returns 0 or MR_ECALLBACK. */
 int mr_user_check_dims(const struct mr_dataset *ds, uint64_t index,
                        uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK]);

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* What reads all that gds does not. */
 static int other_storage(const struct mr_loader *ld)
@@ -162,14 +163,39 @@ static int start_workers(struct mr_loader *ld)
     return 0;
 }
 
+#define LONG_NS 1000000000ull
+
+/* Waits for a worker's end. Returns whether that takes so long that someone should be told. */
+static bool join_soon(const struct mr_worker *w)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LONG_NS / 1000000000;
+    return pthread_timedjoin_np(w->thread, NULL, &until) != 0;
+}
+
+/* A thread in a callback can only be waited for. The log says which, once. */
+static void join_workers(struct mr_loader *ld)
+{
+    bool told = false;
+    for (uint32_t i = 0; i < ld->workers.n_started; i++) {
+        const struct mr_worker *w = &ld->workers.worker[i];
+        if (!told && !join_soon(w))
+            continue;
+        if (!told)
+            mr_watch_closing(ld, w);
+        told = true;
+        pthread_join(w->thread, NULL);
+    }
+}
+
 static void stop_workers(struct mr_loader *ld)
 {
     mr_ring_stop(&ld->ring);
     mr_knobs_stop(ld);
     mr_source_stop(ld);
     mr_budget_stop(&ld->share);
-    for (uint32_t i = 0; i < ld->workers.n_started; i++)
-        pthread_join(ld->workers.worker[i].thread, NULL);
+    join_workers(ld);
     for (uint32_t i = 0; ld->workers.worker && i < ld->workers.n; i++)
         if (ld->workers.worker[i].ld)
             mr_worker_free(&ld->workers.worker[i]);

@@ -134,7 +134,7 @@ static int call(const struct mr_worker *w, const struct mr_slot *slot,
         return 0;
     snprintf(who, sizeof who, "%.60s: batch %" PRIu64 " of epoch %" PRIu64, fn->name, context.batch,
              context.epoch);
-    return mr_user_code(who, "collate", rc, 0, errors);
+    return mr_callback_error(who, "collate", rc, 0, errors);
 }
 
 /* The spec that the callback has left of a field. */

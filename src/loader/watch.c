@@ -157,3 +157,18 @@ int mr_watch_late(const struct mr_loader *ld, uint64_t waited_ns)
                                          : "puts it together and enqueues its copy");
     return late_batch(&info, waited_ns, why);
 }
+
+void mr_watch_closing(const struct mr_loader *ld, const struct mr_worker *w)
+{
+    struct seen seen = look(w);
+    uint64_t now = mr_time_ns();
+    const char *task = seen.task == MR_TASK_LOCATE     ? "in a callback of the sampler or data set"
+                       : seen.task == MR_TASK_COMPLETE ? "putting its batch together"
+                       : seen.task == MR_TASK_NONE     ? "ending, or waiting for its source,"
+                                                       : task_text(ld, seen.task);
+    mr_log(MR_LOG_WARNING,
+           "mr_loader_close: %s: waiting for worker %u, which has been %s for %.3g s: a callback "
+           "that does not return cannot be ended",
+           mr_dataset_text(ld->ds), seen.worker, task,
+           SECONDS(now > seen.since_ns ? now - seen.since_ns : 0));
+}

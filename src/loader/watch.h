@@ -12,6 +12,7 @@
 #include "base/base.h"
 
 struct mr_loader;
+struct mr_worker;
 
 enum mr_task {
     MR_TASK_NONE, /* it waits for a free slot, or has ended */
@@ -57,5 +58,8 @@ static inline void mr_watch_since(struct mr_watch *watch, uint64_t ns)
 /* Sets the error of the batch that the consumer waits for, after waiting for so long: which sample
  * is late, and who has it. Returns -ETIMEDOUT. */
 int mr_watch_late(const struct mr_loader *ld, uint64_t waited_ns);
+
+/* Writes to the log that closing waits for this worker, and what the worker is doing. */
+void mr_watch_closing(const struct mr_loader *ld, const struct mr_worker *w);
 
 #endif

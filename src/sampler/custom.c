@@ -77,13 +77,18 @@ static int custom_map(const struct mr_sampler *s, uint64_t epoch, uint64_t posit
                       uint64_t *out)
 {
     const struct custom *c = s->state;
+    char who[96];
+    uint64_t errors = mr_error_count();
     int rc = c->map(c->user, epoch, position, count, out);
     if (rc > 0)
         return mr_error_set(
             MR_ECALLBACK,
             "custom sampler: the callback returned %d: expected 0 or a negative error", rc);
-    if (rc < 0)
-        return rc;
+    if (rc < 0) {
+        snprintf(who, sizeof who, "custom sampler: position %llu of epoch %llu",
+                 (unsigned long long)position, (unsigned long long)epoch);
+        return mr_callback_error(who, "map", rc, 0, errors);
+    }
     for (uint64_t i = 0; i < count; i++)
         if (out[i] >= s->n_samples)
             return mr_error_set(
@@ -143,10 +148,14 @@ static void batches_close(struct mr_sampler *s)
 static int batches_count(const struct mr_sampler *s, uint64_t epoch, uint64_t *out)
 {
     const struct batches *b = s->state;
+    char who[96];
+    uint64_t errors = mr_error_count();
     uint64_t n = b->n_batches(b->user, epoch);
     int64_t rc = (int64_t)n;
-    if (rc < 0 && rc >= INT_MIN)
-        return (int)rc;
+    if (rc < 0 && rc >= INT_MIN) {
+        snprintf(who, sizeof who, "batch sampler: epoch %llu", (unsigned long long)epoch);
+        return mr_callback_error(who, "n_batches", (int)rc, 0, errors);
+    }
     if (n < 1 || n > MR_MOST_BATCHES)
         return mr_error_set(MR_ECALLBACK,
                             "batch sampler: n_batches returned %llu for epoch %llu: expected "
@@ -179,10 +188,15 @@ static int batches_batch(const struct mr_sampler *s, uint64_t epoch, uint64_t ba
                          struct mr_batch_item *items)
 {
     const struct batches *b = s->state;
+    char who[96];
     memset(items, 0, s->max_batch * sizeof *items);
+    uint64_t errors = mr_error_count();
     int n = b->batch(b->user, epoch, batch, s->max_batch, items);
-    if (n < 0)
-        return n;
+    if (n < 0) {
+        snprintf(who, sizeof who, "batch sampler: batch %llu of epoch %llu",
+                 (unsigned long long)batch, (unsigned long long)epoch);
+        return mr_callback_error(who, "batch", n, 0, errors);
+    }
     if (n < 1 || (uint64_t)n > s->max_batch)
         return mr_error_set(MR_ECALLBACK,
                             "batch sampler: the callback returned %d for batch %llu of epoch %llu: "

@@ -293,12 +293,12 @@ static int custom_infer(struct mr_op *op, struct mr_spec *spec)
 
 static int custom_apply(const struct mr_op *op, struct mr_op_call *call)
 {
+    uint64_t errors = mr_error_count();
     int rc = op->fn.apply(op->fn.user, &op->in, call->in, call->in_dim, &op->out, call->out,
                           call->out_dim, call->random);
-    if (rc > 0)
-        return mr_op_error(op, MR_ECALLBACK, "apply returned %d: expected 0 or a negative error",
-                           rc);
-    for (int d = 0; d < op->out.rank && rc == 0; d++) {
+    if (rc != 0)
+        return mr_op_callback_error(op, call->at, rc, errors);
+    for (int d = 0; d < op->out.rank; d++) {
         bool varies = op->out.var_dims >> d & 1;
         if (varies ? call->out_dim[d] > op->out.dim[d] : call->out_dim[d] != op->out.dim[d])
             return mr_op_error(op, MR_ECALLBACK,
@@ -306,7 +306,7 @@ static int custom_apply(const struct mr_op *op, struct mr_op_call *call)
                                (unsigned long long)call->out_dim[d], varies ? "at most " : "",
                                (unsigned long long)op->out.dim[d]);
     }
-    return rc;
+    return 0;
 }
 
 const struct mr_op_ops mr_op_custom = {

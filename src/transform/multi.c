@@ -302,12 +302,10 @@ static int call(const struct mr_op *op, const struct mr_at *at, const void *cons
         out[k] = scratch + m->out_at[k];
         memcpy(out_dim[k], m->out_spec[k].dim, sizeof out_dim[k]);
     }
+    uint64_t errors = mr_error_count();
     int rc =
         m->fn.apply(m->fn.user, &context, in, (const uint64_t(*)[MR_MAX_RANK])in_dim, out, out_dim);
-    if (rc > 0)
-        return mr_op_error(op, MR_ECALLBACK, "apply returned %d: expected 0 or a negative error",
-                           rc);
-    return rc < 0 ? rc : check_dims(op, out_dim);
+    return rc != 0 ? mr_op_callback_error(op, at, rc, errors) : check_dims(op, out_dim);
 }
 
 static int run(const struct mr_transform *chain, const struct mr_op *op, const struct mr_at *at,

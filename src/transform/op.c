@@ -16,6 +16,14 @@ int mr_op_error(const struct mr_op *op, int code, const char *fmt, ...)
     return mr_error_set(code, "transform %u: %.200s: %.800s", op->place, op->text, what);
 }
 
+int mr_op_callback_error(const struct mr_op *op, const struct mr_at *at, int rc, uint64_t errors)
+{
+    char who[160];
+    snprintf(who, sizeof who, "transform %u: %.80s: sample %llu", op->place, op->text,
+             (unsigned long long)at->index);
+    return mr_callback_error(who, "apply", rc, 0, errors);
+}
+
 int mr_op_misfit(const struct mr_op *op, const struct mr_spec *spec, const char *what)
 {
     char text[200];

@@ -189,7 +189,10 @@ struct mr_op {
 int mr_op_error(const struct mr_op *op, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same, with the spec at the end: "transform 3: crop(32,32): does not fit image u8[28,28]".
+/* The error of an op of the user's, whose apply returned rc, not 0: see mr_callback_error(). */
+int mr_op_callback_error(const struct mr_op *op, const struct mr_at *at, int rc, uint64_t errors);
+
+/* As mr_op_error(), with the spec at the end: "transform 3: crop(32,32): does not fit image u8[28,28]".
  * Returns MR_ESHAPE. */
 int mr_op_misfit(const struct mr_op *op, const struct mr_spec *spec, const char *what);
 

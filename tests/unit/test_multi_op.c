@@ -3,6 +3,7 @@
 
 #include "run_loader.h"
 
+#include <errno.h>
 #include <millrace/random.h>
 
 #define SIDE    16
@@ -203,7 +204,7 @@ struct mine {
     int wrong; /* what it does wrong */
 };
 
-enum { RIGHT, LONG_DIM, POSITIVE, BAD_RANK, NO_NAME, TWICE, MANY, VAR_BITS };
+enum { RIGHT, LONG_DIM, POSITIVE, BAD_RANK, NO_NAME, TWICE, MANY, VAR_BITS, SILENT, NO_CODE };
 
 static int infer(void *user, const struct mr_spec in[], int n_in, struct mr_spec out[], int *n_out)
 {
@@ -241,7 +242,7 @@ static int apply(void *user, const struct mr_transform_context *context, const v
         sum += labels[k] - 100000 - ids[k] + (int64_t)context->index;
     }
     memcpy(out[1], &sum, sizeof sum);
-    return m->wrong == POSITIVE;
+    return m->wrong == SILENT ? -EIO : m->wrong == NO_CODE ? -123456 : m->wrong == POSITIVE;
 }
 
 static void close_mine(void *user)
@@ -317,7 +318,11 @@ static void test_garbage(void **state)
     } cases[] = {
         {LONG_DIM, MR_ECALLBACK,
          "gave 'ids' in dimension 0 the length 13: inferred was at most 12"},
+        {POSITIVE, MR_ECALLBACK, "noisy(version=4): sample "},
         {POSITIVE, MR_ECALLBACK, "apply returned 1"},
+        {SILENT, -EIO, "noisy(version=4): sample "},
+        {SILENT, -EIO, "Input/output error"},
+        {NO_CODE, MR_ECALLBACK, "apply returned -123456"},
         {BAD_RANK, MR_ESHAPE, "gave 'sum' rank 9"},
         {VAR_BITS, MR_ESHAPE, "gave 'sum' rank 0"},
         {NO_NAME, MR_ESHAPE, "infer gave field 1 no name"},

@@ -395,7 +395,7 @@ static void test_custom(void **state)
     for (uint64_t i = 0; i < 10; i++)
         assert_int_equal(index[i], 9 - i);
     assert_int_equal(mr_sampler_map(s, 2, 0, 1, index), -5);
-    assert_string_equal(mr_last_error(), "epoch two");
+    assert_string_equal(mr_last_error(), "custom sampler: position 0 of epoch 2: epoch two");
     mr_sampler_destroy(s);
     s = make(&opts, 9); /* index 9 is then out of range */
     assert_int_equal(mr_sampler_map(s, 0, 0, 3, index), MR_EOPTION);

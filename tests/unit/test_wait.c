@@ -209,6 +209,47 @@ static void no_time_at_all_is_enough(void **state)
     alarm(0);
 }
 
+struct told {
+    struct gate *gate;
+    char text[512];
+};
+
+/* The gate opens when the log has the line: without it, closing would never end. */
+static void open_when_told(void *user, enum mr_log_level level, const char *text)
+{
+    struct told *told = user;
+    if (level != MR_LOG_WARNING || !strstr(text, "mr_loader_close"))
+        return;
+    snprintf(told->text, sizeof told->text, "%s", text);
+    sem_post(&told->gate->go);
+}
+
+/* A callback that blocks holds up closing: the log says which worker is in which callback. */
+static void closing_names_a_callback_that_blocks(void **state)
+{
+    (void)state;
+    static const char *const doing[] = {"which has been in the data set's get callback for",
+                                        "which has been transforming it for"};
+    alarm(HANGS_S);
+    for (int where = IN_GET; where <= IN_OP; where++) {
+        struct fixture f = {.gate = {.at = 7, .where = where}};
+        struct told told = {.gate = &f.gate};
+        struct mr_loader_opts opts;
+        mr_loader_opts_init(&opts);
+        opts.workers = 3;
+        opts.batch_size = 16;
+        opts.prefetch = N / 16;
+        open_gated(&f, &opts);
+        sem_wait(&f.gate.entered);
+        mr_log_set(open_when_told, &told);
+        close_gated(&f);
+        mr_log_set(NULL, NULL);
+        if (!strstr(told.text, doing[where]) || !strstr(told.text, "gated"))
+            fail_msg("%s", told.text);
+    }
+    alarm(0);
+}
+
 static bool readable(int fd, int timeout_ms)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -296,6 +337,7 @@ int main(void)
         cmocka_unit_test(a_late_sample_is_named),
         cmocka_unit_test(a_late_read_is_named),
         cmocka_unit_test(no_time_at_all_is_enough),
+        cmocka_unit_test(closing_names_a_callback_that_blocks),
         cmocka_unit_test(a_descriptor_says_when_a_batch_is_ready),
         cmocka_unit_test(it_is_not_readable_before),
     };

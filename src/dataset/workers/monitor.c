@@ -41,7 +41,7 @@ static int start_process(struct mr_process_pool *p, uint32_t i)
     if (rc == 0 && (pid <= 0 || pid > INT_MAX))
         rc = mr_error_set(MR_ECALLBACK, "start set pid %lld", (long long)pid);
     if (rc < 0)
-        return mr_user_code(p->user.name, "start", rc, 0, errors);
+        return mr_callback_error(p->user.name, "start", rc, 0, errors);
     w->pidfd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
     if (w->pidfd < 0) {
         rc = mr_error_errno(errno, "%s: worker %u, process %lld: pidfd_open", p->user.name, i,
