@@ -1,6 +1,6 @@
 /* Kineto traces: any JSON, whole or not, opens and loads as a recording, or is refused with a
  * reason. */
-#include "import_file.h"
+#include "recording_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,5 +1,5 @@
 /* rocpd databases: any bytes open and load as a recording, or are refused with a reason. */
-#include "import_file.h"
+#include "recording_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,6 +1,6 @@
-/* For fuzzers of other tools' recordings: bytes as a file, and whether a recording is sound. */
-#ifndef MR_FUZZ_IMPORT_FILE_H
-#define MR_FUZZ_IMPORT_FILE_H
+/* For fuzzers of recordings: bytes as a file, and whether what other tools made is sound. */
+#ifndef MR_FUZZ_RECORDING_FILE_H
+#define MR_FUZZ_RECORDING_FILE_H
 
 #include "recording/import.h"
 
@@ -22,7 +22,7 @@ static void write_file(const uint8_t *data, size_t size)
 {
     if (!path[0]) {
         const char *folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-        snprintf(path, sizeof(path), "%s/millrace-fuzz-import-%d", folder, (int)getpid());
+        snprintf(path, sizeof(path), "%s/millrace-fuzz-recording-%d", folder, (int)getpid());
         setenv("TMPDIR", folder, 1);
         atexit(remove_file);
     }
@@ -37,7 +37,7 @@ static void check(int ok)
         abort();
 }
 
-static void check_recording(const struct mr_recording *r)
+static inline void check_recording(const struct mr_recording *r)
 {
     for (uint64_t i = 0; i < r->n_ops; i++) {
         const struct mr_rec_op *op = &r->ops[i];
