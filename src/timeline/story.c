@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* As much of a step as is computed, communicated, copied, waited for data, and idle otherwise; together the
- * whole. */
+/* As much of a step as is computed, communicated, copied, waited for data, and idle otherwise;
+ * together the whole. */
 static void share_out(const struct mr_case *c, struct mr_tl_story *out)
 {
     const struct mr_look *look = c->look;
