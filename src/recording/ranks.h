@@ -7,8 +7,8 @@
  * rank that waits least is the one that the others wait for; its cost is what the median rank waits
  * more. Devices that are starved of launches wait for all of what they could have idled, whoever is
  * a little behind: where the programs of the others run ahead, gain_ns says what that rank costs
- * the job. Its cause is the class of its own time, from the end of one step's last collective to the
- * next one's, in which it has most more than the others.
+ * the job. Its cause is the class of its own time, from the end of one step's last collective to
+ * the next one's, in which it has most more than the others.
  */
 #ifndef MR_RECORDING_RANKS_H
 #define MR_RECORDING_RANKS_H

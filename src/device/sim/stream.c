@@ -1,5 +1,5 @@
-/* The streams and events of the simulated accelerator: what callers enqueue. sim.h says how time and
- * order work. */
+/* The streams and events of the simulated accelerator: what callers enqueue. sim.h says how time
+ * and order work. */
 #include "device/sim/order.h"
 
 #include <string.h>
