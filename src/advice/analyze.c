@@ -378,11 +378,13 @@ static int tell_slow(const struct mr_ranks *ranks, char *out, size_t cap)
                         "its steps take %.3f ms, the next rank's %.3f; cause: %s",
                         slow->rank, ranks->slow_step_ns / 1e6, ranks->next_step_ns / 1e6,
                         mr_cause_text(ranks->cause));
+    double each = (double)slow->cost_ns / (double)slow->n_last;
+    char gain[96] = "";
+    mr_ranks_gain_text(ranks, gain, sizeof gain);
     return snprintf(out, cap,
                     "rank %" PRIu32 " holds up the job: the others waited for it in %" PRIu64
-                    " of %" PRIu64 " steps, %.3f ms in each; cause: %s",
-                    slow->rank, slow->n_last, ranks->n_steps,
-                    (double)slow->cost_ns / 1e6 / (double)slow->n_last,
+                    " of %" PRIu64 " steps, %.3f ms in each%s; cause: %s",
+                    slow->rank, slow->n_last, ranks->n_steps, each / 1e6, gain,
                     mr_cause_text(ranks->cause));
 }
 

@@ -47,5 +47,11 @@ void mr_import_process(struct mr_store *store, uint32_t pid);
 /* The row of such a process. */
 int mr_import_process_row(struct mr_store *store, uint32_t pid, const char *name, uint64_t start_ns,
                           uint64_t end_ns);
+/* Adds "N what" to a list of what was left out; 0 adds nothing. */
+void mr_import_count(char *text, size_t cap, uint64_t n, const char *what);
+/* Notes two such lists: what is wrong with the file, of which the log warns, too; and what is left
+ * out of every file. */
+int mr_import_left_out(struct mr_store *store, const char *path, const char *wrong,
+                       const char *usual);
 
 #endif

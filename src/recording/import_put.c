@@ -46,3 +46,27 @@ int mr_import_process_row(struct mr_store *store, uint32_t pid, const char *name
                         mr_store_time(store, start_ns), mr_store_time(store, end_ns),
                         (int64_t)store->traced);
 }
+
+void mr_import_count(char *text, size_t cap, uint64_t n, const char *what)
+{
+    size_t used = strlen(text);
+    if (n > 0 && used < cap)
+        snprintf(text + used, cap - used, "%s%llu %s", used ? ", " : "", (unsigned long long)n,
+                 what);
+}
+
+int mr_import_left_out(struct mr_store *store, const char *path, const char *wrong,
+                       const char *usual)
+{
+    char line[600];
+    int rc = 0;
+    if (wrong[0]) {
+        snprintf(line, sizeof line, "events left out: %s", wrong);
+        mr_log(MR_LOG_WARNING, "%s: %s", path, line);
+        rc = mr_import_note(store, "warning", line);
+    }
+    if (rc < 0 || !usual[0])
+        return rc;
+    snprintf(line, sizeof line, "events left out: %s", usual);
+    return mr_import_note(store, "import", line);
+}

@@ -135,38 +135,22 @@ static int put_other_processes(struct mr_kineto *k)
 
 /* ---- what is told ---- */
 
-static void add(char *text, size_t cap, uint64_t n, const char *what)
-{
-    size_t used = strlen(text);
-    if (n > 0 && used < cap)
-        snprintf(text + used, cap - used, "%s%llu %s", used ? ", " : "", (unsigned long long)n,
-                 what);
-}
-
 /* What a reader of this file would miss, or not: the latter is no warning. */
 static int put_left_out(struct mr_kineto *k)
 {
-    char wrong[400] = "", usual[400] = "", line[600];
-    int rc = 0;
-    add(wrong, sizeof wrong, k->n[MR_KINETO_NO_TIME], "without a time or a duration");
-    add(wrong, sizeof wrong, k->n[MR_KINETO_NEGATIVE], "with a negative duration");
-    add(wrong, sizeof wrong, k->n[MR_KINETO_PHASE], "of an unknown phase");
-    add(wrong, sizeof wrong, k->n[MR_KINETO_CATEGORY], "of an unknown category");
-    add(wrong, sizeof wrong, k->n[MR_KINETO_NO_EVENT], "that are no objects");
-    add(wrong, sizeof wrong, k->n_too_large, "of more than 16 MiB");
-    add(usual, sizeof usual, k->n[MR_KINETO_PYTHON], "Python functions");
-    add(usual, sizeof usual, k->n[MR_KINETO_MEMORY], "allocations of PyTorch's own allocator");
-    add(usual, sizeof usual, k->n[MR_KINETO_REDUNDANT],
-        "flows, marks and annotations of the GPU that repeat other events");
-    if (wrong[0]) {
-        snprintf(line, sizeof line, "events left out: %s", wrong);
-        mr_log(MR_LOG_WARNING, "%s: %s", k->path, line);
-        rc = mr_import_note(k->store, "warning", line);
-    }
-    if (rc < 0 || !usual[0])
-        return rc;
-    snprintf(line, sizeof line, "events left out: %s", usual);
-    return mr_import_note(k->store, "import", line);
+    char wrong[400] = "", usual[400] = "";
+    mr_import_count(wrong, sizeof wrong, k->n[MR_KINETO_NO_TIME], "without a time or a duration");
+    mr_import_count(wrong, sizeof wrong, k->n[MR_KINETO_NEGATIVE], "with a negative duration");
+    mr_import_count(wrong, sizeof wrong, k->n[MR_KINETO_PHASE], "of an unknown phase");
+    mr_import_count(wrong, sizeof wrong, k->n[MR_KINETO_CATEGORY], "of an unknown category");
+    mr_import_count(wrong, sizeof wrong, k->n[MR_KINETO_NO_EVENT], "that are no objects");
+    mr_import_count(wrong, sizeof wrong, k->n_too_large, "of more than 16 MiB");
+    mr_import_count(usual, sizeof usual, k->n[MR_KINETO_PYTHON], "Python functions");
+    mr_import_count(usual, sizeof usual, k->n[MR_KINETO_MEMORY],
+                    "allocations of PyTorch's own allocator");
+    mr_import_count(usual, sizeof usual, k->n[MR_KINETO_REDUNDANT],
+                    "flows, marks and annotations of the GPU that repeat other events");
+    return mr_import_left_out(k->store, k->path, wrong, usual);
 }
 
 static int put_damage(struct mr_kineto *k)

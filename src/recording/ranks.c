@@ -11,6 +11,9 @@
 #define COST_WORTH  0.05    /* of the steps' time: a rank is named */
 #define LAST_SHARE  0.6     /* of the steps in which somebody waits */
 #define LAST_TIMES  3       /* what the next rank costs */
+#define GAIN_TOLD   0.75    /* of what the others wait: less is told */
+#define AHEAD_SHARE 0.5     /* of the steps: a program runs ahead of its device */
+#define LEAD_EACH   0.2     /* of a lead that grows evenly, in each quarter of the steps */
 #define LEAST_STEPS 3
 
 struct job {
@@ -19,6 +22,7 @@ struct job {
     struct mr_rank_view *views;
     uint32_t base;            /* the rank that the others are matched with */
     uint64_t from, to;        /* of base's collectives: what all have */
+    uint64_t n_paced;         /* steps that another one follows */
     uint64_t *waits, *sorted; /* of ranks: in a step */
 };
 
@@ -171,11 +175,12 @@ static void find_cause(const struct job *j, struct mr_rank_step *step)
     }
 }
 
-static int put_step(struct job *j, uint64_t *capacity, uint64_t start_ns, uint64_t end_ns)
+static int put_step(struct job *j, uint64_t *capacity, uint64_t first, uint64_t start_ns,
+                    uint64_t end_ns)
 {
     struct mr_ranks *ranks = j->ranks;
     struct mr_rank_step step = {
-        .start_ns = start_ns, .end_ns = end_ns, .last = MR_NONE, .cause = -1};
+        .start_ns = start_ns, .end_ns = end_ns, .first = first, .last = MR_NONE, .cause = -1};
     uint32_t n = 0, least = MR_NONE;
     for (uint32_t i = 0; i < ranks->n; i++) {
         if (!ranks->at[i].matched)
@@ -200,27 +205,49 @@ static int put_step(struct job *j, uint64_t *capacity, uint64_t start_ns, uint64
     return 0;
 }
 
-/* When what was given to the device at this time belongs to another step; 0: to none. */
-static uint64_t step_until(const struct mr_look *look, uint64_t call_ns)
+/* The time by which a collective is of a step: steps by the period are the device's, the others
+ * those of the program, which may run ahead. */
+static uint64_t step_time(const struct mr_look *look, const struct mr_comm *comm)
+{
+    return look->steps.method == MR_STEPS_PERIOD ? comm->start_ns : comm->call_ns;
+}
+
+/* When what has this time belongs to another step; 0: to none. */
+static uint64_t step_until(const struct mr_look *look, uint64_t time_ns)
 {
     const struct mr_intervals steps = {look->steps.at, look->steps.n, 0, false};
-    size_t s = mr_intervals_find(&steps, call_ns);
-    bool in = s >= look->n_warm && s < steps.n && steps.at[s].start_ns <= call_ns;
+    size_t s = mr_intervals_find(&steps, time_ns);
+    bool in = s >= look->n_warm && s < steps.n && steps.at[s].start_ns <= time_ns;
     if (look->steps.n == 0)
-        return call_ns + 1;
+        return time_ns + 1;
     return in ? steps.at[s].end_ns : 0;
 }
 
-/* A step's collectives are those that the base's step gave to the device. It is from the end of the
+/* Of the step that was put last; the next step's collectives begin at `next`. */
+static void put_pace(struct job *j, uint64_t next)
+{
+    const struct mr_rank_step *step = &j->ranks->steps[j->ranks->n_steps - 1];
+    if (next >= j->to)
+        return;
+    for (uint32_t i = 0; i < j->ranks->n; i++)
+        if (j->ranks->at[i].matched)
+            mr_rank_view_pace(&j->views[i], &j->ranks->at[i], step,
+                              comm_of(j, i, step->first)->call_ns, comm_of(j, i, next)->call_ns);
+    j->n_paced++;
+}
+
+/* A step's collectives are those of the base's step. It is from the end of the
  * last one before to the end of its own last one, which is the same on all ranks. Without steps
  * each collective is one. */
 static int find_steps(struct job *j)
 {
+    const struct mr_look *look = &j->views[j->base].look;
     uint64_t capacity = 0, before = 0, c = j->from;
     int rc = 0;
     while (c < j->to && rc == 0) {
         const struct mr_comm *first = comm_of(j, j->base, c);
-        uint64_t until = step_until(&j->views[j->base].look, first->call_ns), end = first->end_ns;
+        uint64_t first_c = c;
+        uint64_t until = step_until(look, step_time(look, first)), end = first->end_ns;
         memset(j->waits, 0, j->ranks->n * sizeof *j->waits);
         do {
             uint64_t last = last_entry(j, c);
@@ -229,10 +256,12 @@ static int find_steps(struct job *j)
                 if (j->ranks->at[i].matched)
                     j->waits[i] += wait_of(comm_of(j, i, c), last);
             c++;
-        } while (c < j->to && comm_of(j, j->base, c)->call_ns < until);
+        } while (c < j->to && step_time(look, comm_of(j, j->base, c)) < until);
         end = MR_MAX(end, before);
         if (before > 0 && until > 0)
-            rc = put_step(j, &capacity, before, end);
+            rc = put_step(j, &capacity, first_c, before, end);
+        if (before > 0 && until > 0 && rc == 0)
+            put_pace(j, c);
         before = end;
     }
     return rc;
@@ -240,8 +269,42 @@ static int find_steps(struct job *j)
 
 /* ---- who is slow ---- */
 
-static void find_slow(struct mr_ranks *ranks)
+/* A rank gets ahead of a slow one by as much in each step when nothing makes it wait. One that is
+ * held in every step, by whatever is not recorded, is ahead by as much from the first step on. */
+static bool gets_ahead(const struct job *j, uint32_t rank, uint32_t slow)
 {
+    double lead[4] = {0};
+    uint64_t n = j->ranks->n_steps / 4;
+    for (uint64_t s = 0; s < 4 * n; s++) {
+        uint64_t c = j->ranks->steps[s].first;
+        lead[s / n] +=
+            ((double)comm_of(j, slow, c)->call_ns - (double)comm_of(j, rank, c)->call_ns);
+    }
+    double all = lead[3] - lead[0];
+    for (int q = 1; q < 4 && n > 0; q++)
+        if (lead[q] - lead[q - 1] < all * LEAD_EACH || all < lead[3] / 2)
+            return false;
+    return n > 0 && all > 0;
+}
+
+/* What a step gains when rank `slow` is as fast as the others; -1: not known. */
+static double gain_of(const struct job *j, uint32_t slow, double step_ns)
+{
+    double least = 0, n = (double)j->n_paced;
+    for (uint32_t i = 0; i < j->ranks->n; i++) {
+        const struct mr_rank *r = &j->ranks->at[i];
+        if (!r->matched || i == slow)
+            continue;
+        if (j->n_paced == 0 || ((double)r->n_ahead < AHEAD_SHARE * n && !gets_ahead(j, i, slow)))
+            return -1;
+        least = MR_MAX(least, (double)MR_MAX(r->host_ns, r->work_ns) / n);
+    }
+    return MR_MAX(step_ns - least, 0);
+}
+
+static void find_slow(struct job *j)
+{
+    struct mr_ranks *ranks = j->ranks;
     uint64_t n_waits = 0, wall_ns = 0, next_ns = 0;
     uint32_t most = MR_NONE;
     double more[MR_N_CAUSES] = {0};
@@ -261,6 +324,15 @@ static void find_slow(struct mr_ranks *ranks)
         (double)ranks->at[most].cost_ns < COST_WORTH * (double)wall_ns ||
         ranks->at[most].cost_ns < LAST_TIMES * next_ns)
         return;
+    double step_ns = (double)wall_ns / (double)ranks->n_steps;
+    ranks->gain_ns = gain_of(j, most, step_ns);
+    if (ranks->gain_ns >= 0 && ranks->gain_ns < COST_WORTH * step_ns) {
+        snprintf(ranks->why, sizeof ranks->why,
+                 "rank %" PRIu32 " comes last, but a step would be only %.3f of %.3f ms shorter if "
+                 "it were as fast as the others: the devices wait for launches",
+                 ranks->at[most].rank, ranks->gain_ns / 1e6, step_ns / 1e6);
+        return;
+    }
     ranks->slow = most;
     for (uint64_t s = 0; s < ranks->n_steps; s++)
         if (ranks->steps[s].last == most && ranks->steps[s].cause >= 0)
@@ -270,6 +342,16 @@ static void find_slow(struct mr_ranks *ranks)
             ranks->cause = k;
     if (ranks->cause >= 0)
         ranks->more_ns = more[ranks->cause] / (double)ranks->at[most].n_last;
+}
+
+void mr_ranks_gain_text(const struct mr_ranks *ranks, char *out, size_t bytes)
+{
+    const struct mr_rank *slow = &ranks->at[ranks->slow];
+    double each = (double)slow->cost_ns / (double)MR_MAX(slow->n_last, (uint64_t)1);
+    *out = 0;
+    if (ranks->gain_ns >= 0 && ranks->gain_ns < GAIN_TOLD * each)
+        snprintf(out, bytes, "; if it were as fast as they are, a step would take %.3f ms less",
+                 ranks->gain_ns / 1e6);
 }
 
 static void tell_why(struct job *j)
@@ -356,7 +438,7 @@ static int make(struct job *j, const char *step)
     if (j->ranks->n_matched > 1) {
         add_up_waits(j);
         rc = find_steps(j);
-        find_slow(j->ranks);
+        find_slow(j);
     }
     mr_ranks_find_slowest(j->ranks, j->views);
     tell_why(j);
@@ -374,7 +456,7 @@ static bool communicates(const struct mr_recording *rec)
 int mr_ranks_find_first(const struct mr_recording *rec, const char *step, struct mr_place *places,
                         uint32_t n, struct mr_ranks *out)
 {
-    *out = (struct mr_ranks){.slow = MR_NONE, .cause = -1};
+    *out = (struct mr_ranks){.slow = MR_NONE, .cause = -1, .gain_ns = -1};
     int rc = n > 1 || communicates(rec) ? mr_ranks_find(rec, step, out) : 0;
     for (uint32_t i = 0; i < n && rc == 0 && out->slow != MR_NONE; i++) {
         const struct mr_place *slow = &out->at[out->slow].place, first = places[0];
@@ -389,7 +471,7 @@ int mr_ranks_find_first(const struct mr_recording *rec, const char *step, struct
 
 int mr_ranks_find(const struct mr_recording *rec, const char *step, struct mr_ranks *out)
 {
-    *out = (struct mr_ranks){.slow = MR_NONE, .cause = -1};
+    *out = (struct mr_ranks){.slow = MR_NONE, .cause = -1, .gain_ns = -1};
     struct job j = {.rec = rec, .ranks = out};
     int rc = make(&j, step);
     for (uint32_t i = 0; j.views && i < out->n; i++)

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define FULL_NS 100000 /* of a call that queues work: the queue is full */
+
 const char *mr_cause_text(int cause)
 {
     if (cause < 0 || cause >= MR_N_CAUSES)
@@ -95,6 +97,33 @@ static int find_work(struct mr_rank_view *v)
                : 0;
 }
 
+static int find_blocked(struct mr_rank_view *v)
+{
+    const struct mr_recording *rec = v->look.rec;
+    for (uint64_t i = 0; i < rec->n_apis; i++) {
+        const struct mr_rec_api *api = &rec->apis[i];
+        bool copy = api->class == MR_CALL_COPY || api->class == MR_CALL_SET,
+             queues = copy || api->class == MR_CALL_LAUNCH || api->class == MR_CALL_GRAPH_LAUNCH;
+        if (api->process == v->look.place.process &&
+            (api->class == MR_CALL_SYNC || (copy && mr_api_holds(rec, api)) ||
+             (queues && api->end_ns - api->start_ns >= FULL_NS)))
+            mr_intervals_add(&v->blocked, api->start_ns, api->end_ns);
+    }
+    mr_intervals_unite(&v->blocked);
+    return v->blocked.lost ? mr_error_nomem("intervals", rec->n_apis * sizeof(struct mr_interval))
+                           : 0;
+}
+
+void mr_rank_view_pace(const struct mr_rank_view *v, struct mr_rank *r,
+                       const struct mr_rank_step *step, uint64_t call_ns, uint64_t next_call_ns)
+{
+    uint64_t ns[MR_N_CAUSES] = {0}, host = next_call_ns > call_ns ? next_call_ns - call_ns : 0;
+    mr_rank_view_split(v, step->start_ns, step->end_ns, ns);
+    r->n_ahead += next_call_ns < step->end_ns;
+    r->host_ns += host - MR_MIN(host, mr_intervals_within(&v->blocked, call_ns, next_call_ns));
+    r->work_ns += ns[MR_CAUSE_COMPUTE] + ns[MR_CAUSE_COPY];
+}
+
 void mr_rank_view_split(const struct mr_rank_view *v, uint64_t from_ns, uint64_t to_ns,
                         uint64_t ns[MR_N_CAUSES])
 {
@@ -133,7 +162,8 @@ int mr_rank_view_make(const struct mr_recording *rec, struct mr_rank *r, const c
         r->idle_ns -= MR_MIN(r->idle_ns, r->step_exposed_ns);
     split_steps(v, r->ns);
     mr_comms_keep_collectives(&v->comms);
-    return find_work(v);
+    rc = find_work(v);
+    return rc ? rc : find_blocked(v);
 }
 
 void mr_rank_view_free(struct mr_rank_view *v)
@@ -143,6 +173,7 @@ void mr_rank_view_free(struct mr_rank_view *v)
     mr_intervals_free(&v->exposed);
     mr_intervals_free(&v->work);
     mr_intervals_free(&v->copies);
+    mr_intervals_free(&v->blocked);
     mr_comms_free(&v->comms);
     if (v->made)
         mr_look_free(&v->look);

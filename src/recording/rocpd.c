@@ -98,31 +98,17 @@ static int end_process(struct mr_rocpd *k, const struct mr_rocpd_host *host)
     return rc || host->world <= 0 ? rc : put_note(k, "world_size", host->world);
 }
 
-static void add(char *text, size_t cap, uint64_t n, const char *what)
-{
-    size_t used = strlen(text);
-    if (n > 0 && used < cap)
-        snprintf(text + used, cap - used, "%s%llu %s", used ? ", " : "", (unsigned long long)n,
-                 what);
-}
-
 static int put_left_out(struct mr_rocpd *k)
 {
-    char wrong[300] = "", usual[300] = "", line[400];
-    int rc = 0;
-    add(wrong, sizeof wrong, k->n[MR_ROCPD_NO_TIME], "without a time");
-    add(wrong, sizeof wrong, k->n[MR_ROCPD_NEGATIVE], "with a negative time or duration");
-    add(usual, sizeof usual, k->n[MR_ROCPD_SCRATCH], "allocations without an address (scratch)");
-    add(usual, sizeof usual, k->n[MR_ROCPD_NO_RANGE], "calls of roctx that are no ranges");
-    if (wrong[0]) {
-        snprintf(line, sizeof line, "events left out: %s", wrong);
-        mr_log(MR_LOG_WARNING, "%s: %s", k->path, line);
-        rc = mr_import_note(k->store, "warning", line);
-    }
-    if (rc < 0 || !usual[0])
-        return rc;
-    snprintf(line, sizeof line, "events left out: %s", usual);
-    return mr_import_note(k->store, "import", line);
+    char wrong[300] = "", usual[300] = "";
+    mr_import_count(wrong, sizeof wrong, k->n[MR_ROCPD_NO_TIME], "without a time");
+    mr_import_count(wrong, sizeof wrong, k->n[MR_ROCPD_NEGATIVE],
+                    "with a negative time or duration");
+    mr_import_count(usual, sizeof usual, k->n[MR_ROCPD_SCRATCH],
+                    "allocations without an address (scratch)");
+    mr_import_count(usual, sizeof usual, k->n[MR_ROCPD_NO_RANGE],
+                    "calls of roctx that are no ranges");
+    return mr_import_left_out(k->store, k->path, wrong, usual);
 }
 
 static int put_meta(struct mr_rocpd *k)

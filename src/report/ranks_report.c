@@ -128,11 +128,13 @@ static void add_note(struct mr_table *table, const struct mr_ranks *ranks)
     }
     if (ranks->slow != MR_NONE) {
         const struct mr_rank *slow = &ranks->at[ranks->slow];
+        char gain[96] = "";
+        mr_ranks_gain_text(ranks, gain, sizeof gain);
         mr_table_add_note(table,
                           "the others wait for rank %" PRIu32 ": it came last in %" PRIu64
-                          " of %" PRIu64 " steps and cost %.3f ms in each; cause: %s",
+                          " of %" PRIu64 " steps and cost %.3f ms in each%s; cause: %s",
                           slow->rank, slow->n_last, ranks->n_steps,
-                          (double)slow->cost_ns / 1e6 / (double)slow->n_last,
+                          (double)slow->cost_ns / 1e6 / (double)slow->n_last, gain,
                           mr_cause_text(ranks->cause));
     } else if (ranks->n_steps > 0) {
         mr_table_add_note(table, "no rank is the one that the others wait for");

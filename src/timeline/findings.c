@@ -80,7 +80,8 @@ static void put_findings(const struct mr_tl_story *story, struct mr_json *json)
 
 void mr_timeline_put_story(const struct mr_timeline *tl, struct mr_json *json)
 {
-    static const char *const parts[] = {"compute", "copy", "others", "loader", "idle"};
+    static const char *const parts[] = {"compute", "communication", "copy",
+                                        "others",  "loader",        "idle"};
     const struct mr_tl_story *story = tl->story;
     uint64_t each = story->steps.n / MAX_MARKS + 1, last = 0;
     mr_json_object(json, "story");

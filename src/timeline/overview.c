@@ -34,14 +34,14 @@ enum {
 #define STEP      0xc2410c
 
 /* As in timeline.js. */
-static const uint32_t colours[MR_N_SHAPES] = {0x4b7fb3, 0x4f9d69, 0xdd8b3a, 0xa076b0, 0x9a7b62,
-                                              0x8b97a3, 0x5d7890, 0x86abcf, 0x8fc3a0, 0x4fa9a6,
-                                              0xc694bd, 0xb3bdc8, 0x9aa7e0, 0x6b78c4, 0xcdb57c};
+static const uint32_t colours[MR_N_SHAPES] = {
+    0x4b7fb3, 0x4f9d69, 0xdd8b3a, 0xa076b0, 0x9a7b62, 0x8b97a3, 0x5d7890, 0x86abcf,
+    0x8fc3a0, 0x4fa9a6, 0xc694bd, 0xb3bdc8, 0x9aa7e0, 0x6b78c4, 0xcdb57c, 0xb5651d};
 static const uint32_t range_colours[] = {0x9aa7e0, 0x8fc1cf, 0xc7a6d8, 0xd9a8c8,
                                          0xb3b8f0, 0xa3cfe0, 0xd6bde8, 0xaab4c8};
 /* Of the bar's parts; idle time of a class has the colour of the events that it is in. */
-static const uint32_t share_colours[MR_N_SHARES] = {0x4b7fb3, 0x8a9a2f, 0x7a5ea8, 0xd0473f,
-                                                    0xc3cad1};
+static const uint32_t share_colours[MR_N_SHARES] = {0x4b7fb3, 0xb5651d, 0x8a9a2f,
+                                                    0x7a5ea8, 0xd0473f, 0xc3cad1};
 static const uint32_t idle_colours[MR_N_IDLE] = {
     [MR_IDLE_COMMUNICATION] = 0xb5651d,
     [MR_IDLE_SYNC] = 0x4fa9a6,
@@ -53,8 +53,8 @@ static const uint32_t idle_colours[MR_N_IDLE] = {
     [MR_IDLE_HOST] = 0xc9a7a0,
     [MR_IDLE_UNEXPLAINED] = 0xc3cad1,
 };
-const char *const mr_share_names[MR_N_SHARES] = {"compute", "copies", "other processes",
-                                                 "waits for data", "idle"};
+const char *const mr_share_names[MR_N_SHARES] = {"compute",         "communication",  "copies",
+                                                 "other processes", "waits for data", "idle"};
 
 struct overview {
     const struct mr_timeline *tl;
@@ -430,7 +430,7 @@ static void draw_head(struct overview *o)
     snprintf(line + n, sizeof(line) - (size_t)n,
              "  \xc2\xb7  %llu kernels  \xc2\xb7  H2D %s in %llu copies  \xc2\xb7  D2H %s in %llu "
              "copies%s",
-             (unsigned long long)tl->count[MR_SHAPE_KERNEL],
+             (unsigned long long)(tl->count[MR_SHAPE_KERNEL] + tl->count[MR_SHAPE_COMM]),
              mr_text_number((double)tl->bytes[MR_SHAPE_H2D], MR_TEXT_BYTES, b),
              (unsigned long long)tl->count[MR_SHAPE_H2D],
              mr_text_number((double)tl->bytes[MR_SHAPE_D2H], MR_TEXT_BYTES, c),

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* As much of a step as is computed, copied, waited for data, and idle otherwise; together the
- * whole. */
+/* As much of a step as is computed, communicated, copied, waited for data, and idle otherwise;
+ * together the whole. */
 static void share_out(const struct mr_case *c, struct mr_tl_story *out)
 {
     const struct mr_look *look = c->look;
@@ -16,7 +16,9 @@ static void share_out(const struct mr_case *c, struct mr_tl_story *out)
            idle = (double)mr_intervals_measure(&look->idle),
            others = (double)mr_intervals_measure(&look->others);
     double loader = MR_MIN((double)c->idle_ns[MR_IDLE_LOADER], idle);
-    out->part[MR_SHARE_COMPUTE] = MR_MIN(compute / wall, 1);
+    double comm = MR_MIN((double)c->comm_ns, compute);
+    out->part[MR_SHARE_COMPUTE] = MR_MIN((compute - comm) / wall, 1);
+    out->part[MR_SHARE_COMM] = MR_MIN(comm / wall, 1);
     out->part[MR_SHARE_LOADER] = MR_MIN(loader / wall, 1);
     out->part[MR_SHARE_IDLE] = MR_MAX(idle - loader, 0) / wall;
     out->part[MR_SHARE_OTHERS] = MR_MIN(others / wall, 1);

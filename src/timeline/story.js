@@ -5,11 +5,11 @@ function summary() {
   const tiles = [[span(whole.to - whole.from), "recorded"]];
   if (story.steps) tiles.push([span(story.wall / story.steps), "a step (" + count(story.steps) + ")"]);
   else if (busy.length) tiles.push([share(busy.reduce((a, b) => a + b, 0) / busy.length), busy.length > 1 ? "GPUs busy of it (" + busy.length + ")" : "GPU busy of it"]);
-  tiles.push([count(shapes[0].count), "kernels"]);
+  tiles.push([count(shapes[0].count + shapes[15].count), "kernels"]);
   if (shapes[1].count) tiles.push([size(shapes[1].bytes), count(shapes[1].count) + " copies H2D"]);
   if (shapes[2].count) tiles.push([size(shapes[2].bytes), count(shapes[2].count) + " copies D2H"]);
   const memory = counters.filter((c) => c.unit === "bytes" && c.device >= 0).sort((a, b) => b.most - a.most)[0];
-  if (memory) tiles.push([size(memory.most), "peak memory"]);
+  if (memory && memory.most > 0) tiles.push([size(memory.most), "peak memory"]);
   tiles.push([count(about.events), "events"]);
   $("tiles").replaceChildren(...tiles.map(([b, s]) => element("li", {}, element("b", {}, b), element("span", {}, s))));
   if (about.notes.length) {
@@ -23,12 +23,12 @@ function summary() {
 /* A class of idle time has the colour of the events it is of, where there are such; none has that
  * of another thing. */
 function partsOf() {
-  const of = { "copy calls": 8, "read-back or synchronization": 9, "allocation and loading of code": 10, "launch overhead": 7, "operating system": 14 };
-  const own = { communication: 0, "switch between processes": 1, "host code": 2, unexplained: 3 };
-  const colour = (name) => name in of ? theme.shapes[of[name]] : theme.idle[own[name] ?? 3];
+  const of = { communication: 15, "copy calls": 8, "read-back or synchronization": 9, "allocation and loading of code": 10, "launch overhead": 7, "operating system": 14 };
+  const own = { "switch between processes": 0, "host code": 1, unexplained: 2 };
+  const colour = (name) => name in of ? theme.shapes[of[name]] : theme.idle[own[name] ?? 2];
   const classes = story.idle_classes.map((c) => [c.name, c.share, colour(c.name)]).sort((a, b) => b[1] - a[1]);
-  return [["compute", story.compute, theme.shapes[0]], ["copies", story.copy, theme.parts.copies], ["other processes", story.others, theme.parts.others],
-    ["waits for data", story.loader, theme.parts.wait], ...(classes.length ? classes.map(([name, p, c]) => ["idle: " + name, p, c]) : [["idle", story.idle, theme.idle[3]]])].filter(([, p]) => p >= 0.0005);
+  return [["compute", story.compute, theme.shapes[0]], ["communication", story.communication, theme.shapes[15]], ["copies", story.copy, theme.parts.copies], ["other processes", story.others, theme.parts.others],
+    ["waits for data", story.loader, theme.parts.wait], ...(classes.length ? classes.map(([name, p, c]) => ["idle: " + name, p, c]) : [["idle", story.idle, theme.idle[2]]])].filter(([, p]) => p >= 0.0005);
 }
 /* The answer in words, and a bar of where a step's time goes: each part is in its legend. */
 function tell() {

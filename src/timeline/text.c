@@ -25,8 +25,8 @@ static bool is_alone(const struct mr_timeline *tl, const struct mr_lane *lane)
 void mr_lane_label(const struct mr_timeline *tl, const struct mr_lane *lane, char *out,
                    size_t bytes)
 {
-    static const char *const engines[] = {"GPU busy", "H2D copies", "Compute", "D2H copies",
-                                          "D2D, memset"};
+    static const char *const engines[] = {"GPU busy",   "H2D copies",  "Compute",
+                                          "D2H copies", "D2D, memset", "Communication"};
     static const char *const of_threads[] = {[MR_LANE_RANGES] = "NVTX ranges",
                                              [MR_LANE_CALLS] = "CUDA calls",
                                              [MR_LANE_OS] = "OS calls"};

@@ -1,5 +1,6 @@
 /* Lanes of events from a recording. */
 #include "timeline/timeline.h"
+#include "recording/comm.h"
 #include "timeline/stacks.h"
 
 #include <errno.h>
@@ -8,13 +9,24 @@
 #define MAX_LEVELS 4096
 
 const char *const mr_shape_names[MR_N_SHAPES] = {
-    "kernel",    "copy H2D",        "copy D2H", "copy D2D", "copy",  "memset", "busy",   "launch",
-    "copy call", "synchronization", "memory",   "call",     "range", "mark",   "OS call"};
+    "kernel", "copy H2D", "copy D2H",  "copy D2D",        "copy",   "memset",
+    "busy",   "launch",   "copy call", "synchronization", "memory", "call",
+    "range",  "mark",     "OS call",   "communication"};
 
 /* Names of what has none in the recording; they follow its strings. */
-enum { NAME_H2D, NAME_D2H, NAME_D2D, NAME_COPY, NAME_SET, NAME_COMPUTE, NAME_BUSY, N_NAMES };
-static const char *const names[N_NAMES] = {"Memcpy H2D", "Memcpy D2H", "Memcpy D2D", "Memcpy",
-                                           "Memset",     "compute",    "GPU busy"};
+enum {
+    NAME_H2D,
+    NAME_D2H,
+    NAME_D2D,
+    NAME_COPY,
+    NAME_SET,
+    NAME_COMPUTE,
+    NAME_COMM,
+    NAME_BUSY,
+    N_NAMES
+};
+static const char *const names[N_NAMES] = {"Memcpy H2D", "Memcpy D2H", "Memcpy D2D",    "Memcpy",
+                                           "Memset",     "compute",    "communication", "GPU busy"};
 
 const char *mr_timeline_name(const struct mr_timeline *tl, uint32_t name)
 {
@@ -91,14 +103,25 @@ static int engine_add(struct mr_timeline *tl, uint16_t device, enum mr_engine en
         joined.name = tl->rec->n_strings + NAME_BUSY;
     } else if (engine == MR_ENGINE_COMPUTE) {
         joined.name = tl->rec->n_strings + NAME_COMPUTE;
+    } else if (engine == MR_ENGINE_COMM) {
+        joined.name = tl->rec->n_strings + NAME_COMM;
     }
     return event_add(lane, &joined);
 }
 
-static enum mr_shape shape_of_op(const struct mr_rec_op *op)
+/* Kernels have few names, each of which is looked at once. */
+static enum mr_shape shape_of_kernel(struct mr_timeline *tl, uint32_t name)
+{
+    uint8_t *shape = &tl->kernel_shape[name];
+    if (*shape == MR_N_SHAPES)
+        *shape = mr_name_communicates(mr_rec_text(tl->rec, name)) ? MR_SHAPE_COMM : MR_SHAPE_KERNEL;
+    return (enum mr_shape) * shape;
+}
+
+static enum mr_shape shape_of_op(struct mr_timeline *tl, const struct mr_rec_op *op)
 {
     if (op->kind != MR_OP_COPY)
-        return op->kind == MR_OP_KERNEL ? MR_SHAPE_KERNEL : MR_SHAPE_SET;
+        return op->kind == MR_OP_KERNEL ? shape_of_kernel(tl, op->name) : MR_SHAPE_SET;
     switch (op->copy_kind) {
     case MR_COPY_H2D:
     case MR_COPY_H2A:
@@ -122,6 +145,7 @@ static const struct {
     [MR_SHAPE_KERNEL] = {MR_ENGINE_COMPUTE, 0},     [MR_SHAPE_H2D] = {MR_ENGINE_H2D, NAME_H2D},
     [MR_SHAPE_D2H] = {MR_ENGINE_D2H, NAME_D2H},     [MR_SHAPE_D2D] = {MR_ENGINE_OTHER, NAME_D2D},
     [MR_SHAPE_COPY] = {MR_ENGINE_OTHER, NAME_COPY}, [MR_SHAPE_SET] = {MR_ENGINE_OTHER, NAME_SET},
+    [MR_SHAPE_COMM] = {MR_ENGINE_COMM, 0},
 };
 
 static int op_add(struct mr_timeline *tl, uint32_t index)
@@ -129,7 +153,7 @@ static int op_add(struct mr_timeline *tl, uint32_t index)
     const struct mr_rec_op *op = &tl->rec->ops[index];
     if (!mr_timeline_shows(tl, op->start_ns, op->end_ns))
         return 0;
-    enum mr_shape shape = shape_of_op(op);
+    enum mr_shape shape = shape_of_op(tl, op);
     struct mr_tl_event event = {
         .start_ns = op->start_ns,
         .end_ns = op->end_ns,
@@ -373,6 +397,10 @@ int mr_timeline_make(struct mr_recording *rec, const struct mr_timeline_opts *op
     out->event_of_api = malloc((rec->n_apis + 1) * sizeof(*out->event_of_api));
     if (!out->event_of_api)
         return mr_error_nomem("timeline: calls", rec->n_apis * sizeof(*out->event_of_api));
+    out->kernel_shape = malloc(rec->n_strings + 1ull);
+    if (!out->kernel_shape)
+        return mr_error_nomem("timeline: names of kernels", rec->n_strings);
+    memset(out->kernel_shape, MR_N_SHAPES, rec->n_strings);
     rc = add_all(out, rec->n_ops, op_add);
     if (rc == 0)
         rc = add_all(out, rec->n_ranges, range_add);
@@ -403,6 +431,7 @@ void mr_timeline_free(struct mr_timeline *tl)
     free(tl->lanes);
     free(tl->order);
     free(tl->use);
+    free(tl->kernel_shape);
     free(tl->event_of_api);
     mr_map_free(&tl->lane_of);
     *tl = (struct mr_timeline){0};

@@ -24,6 +24,7 @@ enum mr_engine {
     MR_ENGINE_COMPUTE,
     MR_ENGINE_D2H,
     MR_ENGINE_OTHER,
+    MR_ENGINE_COMM, /* between ranks; none of it is compute */
     MR_N_ENGINES
 };
 
@@ -44,6 +45,7 @@ enum mr_shape {
     MR_SHAPE_RANGE,
     MR_SHAPE_MARK,
     MR_SHAPE_OS,
+    MR_SHAPE_COMM, /* a kernel of NCCL or RCCL */
     MR_N_SHAPES
 };
 extern const char *const mr_shape_names[MR_N_SHAPES];
@@ -86,6 +88,7 @@ struct mr_tl_counter {
 /* Shares of the steps' time (of all the time that was looked at, without steps). */
 enum mr_tl_share {
     MR_SHARE_COMPUTE,
+    MR_SHARE_COMM, /* communication that no compute hides */
     MR_SHARE_COPY,
     MR_SHARE_OTHERS, /* other processes on the device */
     MR_SHARE_LOADER,
@@ -123,6 +126,7 @@ struct mr_timeline {
     uint32_t *order;     /* lanes as they are shown */
     struct mr_map lane_of;
     uint8_t *use;           /* of threads: enum mr_thread_use */
+    uint8_t *kernel_shape;  /* of strings, as kernels; MR_N_SHAPES: not looked at yet */
     uint32_t *event_of_api; /* its number in its lane; MR_NONE: outside of the picture */
     uint64_t n_events;      /* without engines', which are made of others */
     uint64_t n_hidden;      /* too many at once to show */

@@ -131,14 +131,14 @@ function element(tag, attributes, ...inside) {
 
 /* ---- colours ---- */
 
-const light = { shapes: ["#4b7fb3", "#4f9d69", "#dd8b3a", "#a076b0", "#9a7b62", "#8b97a3", "#5d7890", "#86abcf", "#8fc3a0", "#4fa9a6", "#c694bd", "#b3bdc8", "#8f9fe0", "#6b78c4", "#cdb57c"],
+const light = { shapes: ["#4b7fb3", "#4f9d69", "#dd8b3a", "#a076b0", "#9a7b62", "#8b97a3", "#5d7890", "#86abcf", "#8fc3a0", "#4fa9a6", "#c694bd", "#b3bdc8", "#8f9fe0", "#6b78c4", "#cdb57c", "#b5651d"],
   kernels: ["#4b7fb3", "#3f719f", "#5f93c2", "#497a9c", "#5a84bd", "#447fa8"],
   ranges: ["#9aa7e0", "#8fc1cf", "#c7a6d8", "#d9a8c8", "#b3b8f0", "#a3cfe0", "#d6bde8", "#aab4c8"],
-  parts: { wait: "#d0473f", copies: "#8a9a2f", others: "#7a5ea8" }, idle: ["#b5651d", "#55606b", "#c9a7a0", "#c3cad1"], memory: "#96703c" };
-const dark = { shapes: ["#5b92c9", "#5fb37c", "#e59a4e", "#b389c4", "#ad8d72", "#8793a0", "#6b89a4", "#5579a0", "#4d8a62", "#3f8f8c", "#a9769f", "#5b6774", "#7684c8", "#8f9de6", "#9c8853"],
+  parts: { wait: "#d0473f", copies: "#8a9a2f", others: "#7a5ea8" }, idle: ["#55606b", "#c9a7a0", "#c3cad1"], memory: "#96703c" };
+const dark = { shapes: ["#5b92c9", "#5fb37c", "#e59a4e", "#b389c4", "#ad8d72", "#8793a0", "#6b89a4", "#5579a0", "#4d8a62", "#3f8f8c", "#a9769f", "#5b6774", "#7684c8", "#8f9de6", "#9c8853", "#c9772c"],
   kernels: ["#5b92c9", "#4c82b6", "#6fa3d6", "#568fb3", "#6694d1", "#4f93bf"],
   ranges: ["#5f6cae", "#4e8795", "#8a679d", "#945a86", "#6f78c0", "#47748c", "#775a90", "#5f6c84"],
-  parts: { wait: "#e0574e", copies: "#9aab3c", others: "#9479c4" }, idle: ["#c9772c", "#6b7783", "#8f716b", "#4a545e"], memory: "#b98d52" };
+  parts: { wait: "#e0574e", copies: "#9aab3c", others: "#9479c4" }, idle: ["#6b7783", "#8f716b", "#4a545e"], memory: "#b98d52" };
 const media = matchMedia("(prefers-color-scheme: dark)");
 let theme, css = {};
 /* Black or white, whichever can be read better: one of them always has 4.5:1. */
@@ -600,8 +600,8 @@ function showRange() {
   for (const row of rows) {
     const { lane } = row, s = rowSum(row, from, to);
     if (lane.kind === "engine") {
-      const label = (new Set(lanes.filter((l) => l.kind === "engine").map((l) => l.device)).size > 1 ? "GPU " + lane.device + " " : "") + lane.label;
-      const c = theme.shapes[[6, 1, 0, 2, 3][lane.engine]];
+      const label = (new Set(lanes.filter((l) => l.kind === "engine").map((l) => l.device)).size > 1 ? lane.group.match(/^GPU \d+( . [AB](?=:))?/)[0] + " " : "") + lane.label;
+      const c = theme.shapes[[6, 1, 0, 2, 3, 15][lane.engine]];
       engines.push([[swatch(c), label], [share(s.busy / wide), meter(s.busy / wide, c)], span(s.busy), span(wide - s.busy)]);
     } else {
       for (let i = s.a; i < s.b; i++) {

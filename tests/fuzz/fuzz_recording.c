@@ -1,37 +1,6 @@
 /* Databases: any bytes open and load as a recording, or are refused with a reason; all numbers in
  * the arrays are in range. */
-#include "recording/recording.h"
-
-#include <stdio.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* SQLite wants a file with a real name, which a descriptor's is not. */
-static char path[64];
-
-static void remove_file(void)
-{
-    unlink(path);
-}
-
-static void write_file(const uint8_t *data, size_t size)
-{
-    if (!path[0]) {
-        snprintf(path, sizeof(path), "%s/millrace-fuzz-recording-%d",
-                 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int)getpid());
-        atexit(remove_file);
-    }
-    FILE *file = fopen(path, "wb");
-    if (!file || fwrite(data, 1, size, file) != size || fclose(file) != 0)
-        abort();
-}
-
-static void check(int ok)
-{
-    if (!ok)
-        abort();
-}
+#include "recording_file.h"
 
 static void check_ops(const struct mr_recording *r)
 {

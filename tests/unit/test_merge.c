@@ -1,5 +1,5 @@
 /* Parts into recordings: whole ones, cut ones, damaged ones. */
-#include "recording_make.h"
+#include "part_bytes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,61 +29,10 @@ static int remove_folder(void **state)
     return system(command);
 }
 
-/* A part in memory. */
-struct bytes {
-    char *data;
-    size_t n, room;
-};
-
-static void add(struct bytes *b, const void *data, size_t n)
+static void add_records(struct bytes *b, enum mr_part_type type, const void *records, uint32_t n,
+                        size_t record_bytes)
 {
-    if (b->n + n > b->room) {
-        b->room = (b->n + n) * 2;
-        b->data = realloc(b->data, b->room);
-        assert_non_null(b->data);
-    }
-    memcpy(b->data + b->n, data, n);
-    b->n += n;
-}
-
-static void add_header(struct bytes *b, uint32_t pid, uint64_t start_ns)
-{
-    struct mr_part_header header = {.version = MR_PART_VERSION,
-                                    .header_bytes = sizeof(header),
-                                    .pid = pid,
-                                    .ppid = 1,
-                                    .start_ns = start_ns,
-                                    .start_unix_ns = MAKE_UNIX,
-                                    .traced = MR_TRACE_CUDA};
-    memcpy(header.magic, MR_PART_MAGIC, sizeof(header.magic));
-    add(b, &header, sizeof(header));
-}
-
-static void add_chunk(struct bytes *b, enum mr_part_type type, const void *records, uint32_t n,
-                      size_t record_bytes)
-{
-    struct mr_part_chunk chunk = {.magic = MR_PART_CHUNK,
-                                  .type = (uint16_t)type,
-                                  .record_bytes = (uint16_t)record_bytes,
-                                  .n = n,
-                                  .bytes = (uint32_t)(n * record_bytes)};
-    add(b, &chunk, sizeof(chunk));
-    add(b, records, n * record_bytes);
-}
-
-static void add_string(struct bytes *b, uint32_t id, const char *text)
-{
-    static const char zeros[8];
-    struct mr_part_string string = {.id = id, .bytes = (uint32_t)strlen(text)};
-    size_t padding = (8 - string.bytes % 8) % 8;
-    struct mr_part_chunk chunk = {.magic = MR_PART_CHUNK,
-                                  .type = MR_PART_STRING,
-                                  .n = 1,
-                                  .bytes = (uint32_t)(sizeof(string) + string.bytes + padding)};
-    add(b, &chunk, sizeof(chunk));
-    add(b, &string, sizeof(string));
-    add(b, text, string.bytes);
-    add(b, zeros, padding);
+    add_chunk(b, type, record_bytes, n, records, n * record_bytes);
 }
 
 static void add_api(struct bytes *b, uint32_t correlation, uint32_t name, uint64_t start,
@@ -91,7 +40,7 @@ static void add_api(struct bytes *b, uint32_t correlation, uint32_t name, uint64
 {
     struct mr_part_api api = {
         .start_ns = start, .end_ns = end, .correlation = correlation, .tid = 5, .name = name};
-    add_chunk(b, MR_PART_API, &api, 1, sizeof(api));
+    add_records(b, MR_PART_API, &api, 1, sizeof(api));
 }
 
 static void add_kernel(struct bytes *b, uint32_t correlation, uint32_t name, uint64_t start,
@@ -99,14 +48,14 @@ static void add_kernel(struct bytes *b, uint32_t correlation, uint32_t name, uin
 {
     struct mr_part_kernel kernel = {
         .start_ns = start, .end_ns = end, .correlation = correlation, .name = name};
-    add_chunk(b, MR_PART_KERNEL, &kernel, 1, sizeof(kernel));
+    add_records(b, MR_PART_KERNEL, &kernel, 1, sizeof(kernel));
 }
 
 /* The names stand after their use, as they may. */
 static struct bytes whole_part(uint32_t pid, uint64_t start_ns)
 {
     struct bytes b = {0};
-    add_header(&b, pid, start_ns);
+    add_header(&b, pid, start_ns, MR_TRACE_CUDA);
     add_api(&b, 1, 9, start_ns + 10, start_ns + 20);
     add_kernel(&b, 1, 8, start_ns + 30, start_ns + 50);
     add_string(&b, 8, "_Z6kernelv");
@@ -265,10 +214,10 @@ static void test_stack_again(void **state)
     const struct mr_part_stack stacks[] = {
         {1, 0, 1, 1, 10}, {2, 1, 1, 1, 11}, {0x1000001, 0, 1, 1, 12}, {3, 1, 1, 1, 13}};
     const struct mr_part_sample sample = {1500, 1600, 0, 3, 70, 1, 0};
-    add_header(&b, 70, 1000);
+    add_header(&b, 70, 1000, MR_TRACE_CUDA);
     add_string(&b, 1, "f");
-    add_chunk(&b, MR_PART_STACK, stacks, 4, sizeof(stacks[0]));
-    add_chunk(&b, MR_PART_SAMPLE, &sample, 1, sizeof(sample));
+    add_records(&b, MR_PART_STACK, stacks, 4, sizeof(stacks[0]));
+    add_records(&b, MR_PART_SAMPLE, &sample, 1, sizeof(sample));
     write_part("a.part", &b);
     struct mr_recording *r = merged(NULL);
     assert_int_equal(r->n_notes, 1);
@@ -293,23 +242,23 @@ static void test_strange(void **state)
 {
     (void)state;
     struct bytes b = {0};
-    add_header(&b, 70, 1000);
+    add_header(&b, 70, 1000, MR_TRACE_CUDA);
     add_string(&b, 1, "half\xe2\x82");
     add_string(&b, 2, "cudaEventQuery");
-    add_api(&b, 1, 99, 1500, 1600);                          /* no such name */
-    add_api(&b, 2, 1, 1700, 1650);                           /* ends before it starts */
-    add_api(&b, 3, 2, 400, 1650);                            /* before the recording */
-    add_kernel(&b, 2, 0, 0, 0);                              /* lost */
-    add_chunk(&b, (enum mr_part_type)200, "12345678", 1, 8); /* of a newer recorder */
-    struct {                                                 /* of an older one: shorter */
+    add_api(&b, 1, 99, 1500, 1600);                            /* no such name */
+    add_api(&b, 2, 1, 1700, 1650);                             /* ends before it starts */
+    add_api(&b, 3, 2, 400, 1650);                              /* before the recording */
+    add_kernel(&b, 2, 0, 0, 0);                                /* lost */
+    add_records(&b, (enum mr_part_type)200, "12345678", 1, 8); /* of a newer recorder */
+    struct {                                                   /* of an older one: shorter */
         uint64_t start_ns, end_ns;
     } old = {1800, 1900};
-    add_chunk(&b, MR_PART_OVERHEAD, &old, 1, sizeof(old));
+    add_records(&b, MR_PART_OVERHEAD, &old, 1, sizeof(old));
     struct { /* and a newer one: longer */
         struct mr_part_os os;
         uint64_t more;
     } newer = {{.start_ns = 1810, .end_ns = 1820, .name = 1, .tid = 7}, 3};
-    add_chunk(&b, MR_PART_OS, &newer, 1, sizeof(newer));
+    add_records(&b, MR_PART_OS, &newer, 1, sizeof(newer));
     write_part("a.part", &b);
     struct mr_merge_stats stats = {.size = sizeof stats};
     struct mr_recording *r = merged(&stats);
@@ -355,7 +304,7 @@ static void test_many_names(void **state)
     const uint32_t n = 20000;
     struct bytes b = {0};
     char text[32];
-    add_header(&b, 70, 1000);
+    add_header(&b, 70, 1000, MR_TRACE_CUDA);
     for (uint32_t i = 1; i <= n; i++) {
         snprintf(text, sizeof(text), "name %u", i);
         add_string(&b, i, text);

@@ -3,8 +3,8 @@
  * afterwards, whatever the order of records, the moments of the steps, and where a process was
  * killed.
  */
+#include "part_bytes.h"
 #include "recording/part_read.h"
-#include "recording_make.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,48 +48,12 @@ static int remove_folder(void **state)
 
 /* ---- parts of any records, in memory ---- */
 
-struct bytes {
-    char *data;
-    size_t n, room;
-};
-
-static void add(struct bytes *b, const void *data, size_t n)
-{
-    if (b->n + n > b->room) {
-        b->room = (b->n + n) * 2;
-        b->data = realloc(b->data, b->room);
-        assert_non_null(b->data);
-    }
-    memcpy(b->data + b->n, data, n);
-    b->n += n;
-}
-
-static void add_text(struct bytes *b, const char *text, uint32_t bytes)
-{
-    add(b, text, bytes);
-    add(b, "\0\0\0\0\0\0\0", (8 - bytes % 8) % 8);
-}
-
-static void add_chunk(struct bytes *b, enum mr_part_type type, uint16_t record_bytes, uint32_t n,
-                      const struct bytes *records)
-{
-    struct mr_part_chunk chunk = {MR_PART_CHUNK, (uint16_t)type, record_bytes, n,
-                                  (uint32_t)records->n};
-    add(b, &chunk, sizeof(chunk));
-    add(b, records->data, records->n);
-}
-
 static void add_name(struct bytes *b, uint32_t id)
 {
     static const char *const notes[] = {"exit", "dropped", "warning"};
-    struct bytes records = {0};
     char text[32];
     snprintf(text, sizeof(text), id <= 3 ? "%s" : "%s name %u", notes[(id - 1) % 3], id);
-    struct mr_part_string head = {id, (uint32_t)strlen(text)};
-    add(&records, &head, sizeof(head));
-    add_text(&records, text, head.bytes);
-    add_chunk(b, MR_PART_STRING, 0, 1, &records);
-    free(records.data);
+    add_string(b, id, text);
 }
 
 static void add_range_text(struct bytes *records, uint64_t time_ns)
@@ -168,7 +132,8 @@ static void add_records(struct bytes *b, uint64_t time_ns)
         else
             add_record(&records, type, time_ns + i);
     }
-    add_chunk(b, type, type == MR_PART_RANGE_TEXT ? 0 : mr_part_bytes(type), n, &records);
+    add_chunk(b, type, type == MR_PART_RANGE_TEXT ? 0 : mr_part_bytes(type), n, records.data,
+              records.n);
     free(records.data);
 }
 
@@ -176,24 +141,17 @@ static void add_records(struct bytes *b, uint64_t time_ns)
 static struct bytes part_of(uint32_t i)
 {
     struct bytes b = {0};
-    struct mr_part_header header = {.version = MR_PART_VERSION,
-                                    .header_bytes = sizeof(header),
-                                    .pid = 70 +
-                                           i / 2, /* pairs: one process, before an exec and after */
-                                    .ppid = 1,
-                                    .start_ns = 2000 + 500ull * i,
-                                    .start_unix_ns = MAKE_UNIX,
-                                    .traced = MR_TRACE_NVTX};
-    memcpy(header.magic, MR_PART_MAGIC, sizeof(header.magic));
-    add(&b, &header, sizeof(header));
+    uint64_t start_ns = 2000 + 500ull * i;
+    /* pairs: one process, before an exec and after */
+    add_header(&b, 70 + i / 2, start_ns, MR_TRACE_NVTX);
     uint32_t id = 1;
     for (uint32_t k = 0; k < N_CHUNKS; k++) {
         while (id < N_NAMES && chance(3))
             add_name(&b, id++);
-        add_records(&b, header.start_ns + 10ull * k);
+        add_records(&b, start_ns + 10ull * k);
     }
     if (chance(3) == 0)
-        b.n -= chance((uint32_t)(b.n - sizeof(header)));
+        b.n -= chance((uint32_t)(b.n - sizeof(struct mr_part_header)));
     return b;
 }
 
@@ -374,9 +332,7 @@ static void test_texts(void **state)
     (void)state;
     struct bytes part = {0}, records = {0};
     seed = 1;
-    struct mr_part_header header = {.version = MR_PART_VERSION, .header_bytes = sizeof(header)};
-    memcpy(header.magic, MR_PART_MAGIC, sizeof(header.magic));
-    add(&part, &header, sizeof(header));
+    add_header(&part, 70, 0, 0);
     static const char *const texts[] = {"op 1", "op 2", "op 1", "op 1", "\xffop 3"};
     for (uint32_t i = 0; i < MR_COUNT(texts); i++) {
         struct mr_part_range_text head = {
@@ -385,7 +341,7 @@ static void test_texts(void **state)
         add(&records, &head, sizeof(head));
         add_text(&records, texts[i], head.bytes);
     }
-    add_chunk(&part, MR_PART_RANGE_TEXT, 0, MR_COUNT(texts), &records);
+    add_chunk(&part, MR_PART_RANGE_TEXT, 0, MR_COUNT(texts), records.data, records.n);
     size_t at = 0;
     grow(0, &part, &at, part.n);
     ok(mr_recording_merge(folder, after, 1, NULL));

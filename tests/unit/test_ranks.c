@@ -104,6 +104,64 @@ static void slow_rank_is_named(void **state)
     }
 }
 
+/* Two ranks whose programs never wait for their devices, which have 0.4 ms of work a step; rank r's
+ * takes host_ns[r] for a step. */
+static void record_ahead(const uint64_t host_ns[2], uint32_t n_steps, bool ranges)
+{
+    struct make m = {.context = 1};
+    uint64_t entry[2][JOB_STEPS], last[JOB_STEPS] = {0}, is_free[2] = {0};
+    for (uint32_t s = 0; s < n_steps; s++) {
+        for (uint32_t r = 0; r < 2; r++) {
+            entry[r][s] = MR_MAX(MS + s * host_ns[r] + 20000, is_free[r]) + 400000;
+            last[s] = MR_MAX(last[s], entry[r][s]);
+        }
+        is_free[0] = is_free[1] = last[s] + 50000;
+    }
+    if (mr_store_create(PATH, true, &m.store) < 0)
+        fail_msg("%s", mr_last_error());
+    for (uint32_t r = 0; r < 2; r++) {
+        make_process(&m, 100 + r, "python3 train.py");
+        m.device = r;
+        make_device(&m, r, "Some GPU");
+        for (uint32_t s = 0; s < n_steps; s++) {
+            uint64_t at = MS + s * host_ns[r];
+            if (ranges)
+                make_range(&m, "step", at, at + host_ns[r]);
+            make_kernel_of(&m, make_call(&m, "cudaLaunchKernel_v7000", at + 10000, at + 13000), 7,
+                           "gemm", entry[r][s] - 400000, entry[r][s]);
+            make_kernel_of(&m, make_call(&m, "cudaLaunchKernelExC_v11060", at + 14000, at + 17000),
+                           17, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)", entry[r][s],
+                           last[s] + 50000);
+        }
+    }
+    make_end(&m);
+}
+
+/* Devices starved of launches wait for whoever is a little behind, but the job loses no more than
+ * that little. */
+static void what_a_rank_costs_the_job(void **state)
+{
+    (void)state;
+    for (uint64_t more = 0; more <= 1600000; more += 80000) {
+        const uint64_t host_ns[] = {4 * MS, 4 * MS + more};
+        struct mr_ranks ranks;
+        record_ahead(host_ns, 30, more % 160000 == 0);
+        struct mr_recording *rec = make_load(PATH);
+        find(rec, &ranks);
+        assert_true(ranks.n_steps > 20);
+        for (uint64_t s = 0; s < ranks.n_steps; s++)
+            assert_true(ranks.steps[s].cost_ns <= ranks.steps[s].end_ns - ranks.steps[s].start_ns);
+        if (more * 20 < host_ns[1]) {
+            assert_int_equal(ranks.slow, MR_NONE);
+            assert_true(more == 0 || strstr(ranks.why, "rank 1 comes last, but"));
+        } else if (more * 19 > host_ns[1]) {
+            assert_int_equal(ranks.slow, 1);
+            assert_float_equal(ranks.gain_ns, (double)more, 1000);
+        }
+        done(rec, &ranks);
+    }
+}
+
 static void nobody_is_named_without_one(void **state)
 {
     (void)state;
@@ -665,6 +723,40 @@ static void real_communication(void **state)
 
 /* ---- parts ---- */
 
+/* A device that waits in a collective does not compute. */
+static void pictures_show_communication(void **state)
+{
+    (void)state;
+    struct mr_ranks ranks;
+    struct mr_timeline tl;
+    struct mr_tl_story story;
+    struct mr_timeline_opts opts;
+    struct job job = job_plain(3);
+    double sum = 0;
+    job.compute_ns[1] = 9 * MS;
+    struct mr_recording *rec = record(&job, &ranks);
+    mr_timeline_opts_init(&opts);
+    assert_int_equal(mr_timeline_make(rec, &opts, &tl), 0);
+    for (uint32_t r = 0; r < ranks.n; r++) {
+        uint16_t device = ranks.at[r].place.device;
+        const struct mr_lane *all = mr_timeline_engine(&tl, device, MR_ENGINE_ALL),
+                             *comm = mr_timeline_engine(&tl, device, MR_ENGINE_COMM),
+                             *compute = mr_timeline_engine(&tl, device, MR_ENGINE_COMPUTE);
+        assert_true(all && comm && compute);
+        assert_int_equal(comm->busy_ns, ranks.at[r].comm_ns);
+        assert_int_equal(compute->busy_ns, all->busy_ns - comm->busy_ns);
+        assert_int_equal(comm->n, job.n_steps);
+    }
+    assert_int_equal(mr_timeline_story(rec, &story), 0);
+    for (int i = 0; i < MR_N_SHARES; i++)
+        sum += story.part[i];
+    assert_float_equal(sum, 1, 1e-9);
+    assert_true(story.part[MR_SHARE_COMM] > 0 && story.part[MR_SHARE_COMM] < 0.01); /* rank 1's */
+    mr_timeline_story_free(&story);
+    mr_timeline_free(&tl);
+    done(rec, &ranks);
+}
+
 static void parts(void **state)
 {
     struct job job = job_plain(3);
@@ -756,6 +848,7 @@ int main(void)
         cmocka_unit_test(slowest_of_loaders),
         cmocka_unit_test(slow_rank_is_named),
         cmocka_unit_test(nobody_is_named_without_one),
+        cmocka_unit_test(what_a_rank_costs_the_job),
         cmocka_unit_test(slow_now_and_then),
         cmocka_unit_test(sums),
         cmocka_unit_test(hidden_communication),
@@ -773,6 +866,7 @@ int main(void)
         cmocka_unit_test(missing_ranks_are_told),
         cmocka_unit_test(real_ranks),
         cmocka_unit_test(real_communication),
+        cmocka_unit_test(pictures_show_communication),
         cmocka_unit_test(parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,7 +147,7 @@ extern pthread_mutex_t mr_sim_lock;
 int mr_sim_engines_start(struct mr_device *dev);
 void mr_sim_engines_stop(struct mr_device *dev);
 
-/* sim_engine.c: the hooks of streams, events and launches. */
+/* stream.c: the hooks of streams, events and launches. */
 int mr_sim_stream_open(struct mr_stream *stream);
 void mr_sim_stream_close(struct mr_stream *stream);
 int mr_sim_stream_synchronize(struct mr_stream *stream);
@@ -226,7 +226,7 @@ int mr_sim_graph_end(struct mr_stream *stream, struct mr_graph *graph);
 int mr_sim_graph_launch(struct mr_graph *graph, struct mr_stream *stream);
 void mr_sim_graph_close(struct mr_graph *graph);
 
-/* sim_file.c: hooks. */
+/* file.c: hooks. */
 int mr_sim_files_open(struct mr_device *dev, char *note, size_t note_bytes);
 void mr_sim_files_close(struct mr_device *dev);
 int mr_sim_file_open(struct mr_device *dev, int fd, const char *name, void **out);
