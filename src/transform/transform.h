@@ -192,8 +192,8 @@ int mr_op_error(const struct mr_op *op, int code, const char *fmt, ...)
 /* The error of an op of the user's, whose apply returned rc, not 0: see mr_callback_error(). */
 int mr_op_callback_error(const struct mr_op *op, const struct mr_at *at, int rc, uint64_t errors);
 
-/* As mr_op_error(), with the spec at the end: "transform 3: crop(32,32): does not fit image u8[28,28]".
- * Returns MR_ESHAPE. */
+/* As mr_op_error(), with the spec at the end: "transform 3: crop(32,32): does not fit image
+ * u8[28,28]". Returns MR_ESHAPE. */
 int mr_op_misfit(const struct mr_op *op, const struct mr_spec *spec, const char *what);
 
 /* Fills n bytes, a multiple of the element's size, with copies of an element. Returns their end. */
