@@ -16,8 +16,10 @@ struct mr_loader;
 struct mr_net;
 struct mr_net_batch;
 struct mr_stream;
+#pragma GCC visibility push(default)
 int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream);
 int mr_loader_next(struct mr_loader *loader, struct mr_stream *stream, struct mr_batch *out);
+#pragma GCC visibility pop
 
 static double number(const char *name)
 {
