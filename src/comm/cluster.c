@@ -128,7 +128,7 @@ static void run_step(struct sim *s, uint64_t i, double sum_ns)
     }
     const double waited = fmin(begin - s->now, fmax(end - s->now - o->step_ns, 0));
     s->data += waited;
-    s->spread += end - s->now - o->step_ns - waited;
+    s->spread += end - s->now - o->step_ns - waited; /* below 0 where all were fast */
     s->now = end + sum_ns;
     s->ends[i % o->prefetch] = s->now;
 }
@@ -155,7 +155,7 @@ static int simulate(const struct mr_cluster_opts *o, uint32_t ranks, double sum_
     }
     out->step_ns = (s.now - s.at) / o->steps;
     out->data_ns = s.data / o->steps;
-    out->spread_ns = s.spread / o->steps;
+    out->spread_ns = o->step_sigma > 0 ? s.spread / o->steps : 0; /* else rounding */
     free(s.free);
     free(s.ends);
     return 0;
