@@ -44,7 +44,7 @@ static double number(const cJSON *at, const char *path)
         at = cJSON_GetObjectItemCaseSensitive(at, key);
         path += n + (path[n] == '.');
     }
-    return cJSON_IsNumber(at) && isfinite(at->valuedouble) ? at->valuedouble : NAN;
+    return at && cJSON_IsNumber(at) && isfinite(at->valuedouble) ? at->valuedouble : NAN;
 }
 
 static bool is(const cJSON *root, const char *key, const char *text)
@@ -136,11 +136,13 @@ static int parse_rate(const char *option, const char *text, size_t n, double *ou
     char word[64], *end;
     snprintf(word, sizeof word, "%.*s", (int)n, text);
     double v = strtod(word, &end), unit = 1;
-    for (size_t i = 0; i < CLI_COUNT(units); i++, unit *= 1000)
+    for (size_t i = 0; i < CLI_COUNT(units); i++) {
         if (end != word && strcmp(end, units[i]) == 0 && v > 0 && v * unit < 1e18) {
             *out = v * unit;
             return CLI_OK;
         }
+        unit *= 1000;
+    }
     return cli_misuse("%s: %s: expected a rate, such as 45GB/s", option, word);
 }
 

@@ -98,6 +98,11 @@ int ranks_dir_write(const char *dir, struct ranks_own *own, const struct mr_load
 {
     struct cli_output out = {0};
     char *path = path_of(dir, own), *text = ranks_own_text(own, stats, false);
+    if (!path || !text) {
+        free(path);
+        free(text);
+        return cli_fail("out of memory");
+    }
     int code =
         path && text ? cli_output_open(&out, path, CLI_RANK, force) : cli_fail("out of memory");
     if (code == CLI_OK)

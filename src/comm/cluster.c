@@ -102,14 +102,24 @@ struct sim {
     struct mr_rng rng;
 };
 
+/* The store has no work before the first rank asks. Where others ask later, it serves what was
+ * asked for ahead. */
+static double first_start(const struct sim *s, double slot_ns)
+{
+    double first = s->free[0];
+    for (uint32_t r = 1; r < s->ranks; r++)
+        first = fmin(first, s->free[r]);
+    return fmax(first, slot_ns);
+}
+
 /* When the rank's batch is ready. slot_ns: since when its slot is free. */
 static double make(struct sim *s, uint32_t r, double slot_ns)
 {
     const double start = fmax(s->free[r], slot_ns);
     double ready = start + draw(&s->rng, s->o->make_ns, s->o->make_sigma);
     if (s->store_ns > 0) {
-        s->store = fmax(s->store, start) + s->store_ns;
-        ready = fmax(ready, s->store);
+        s->store += s->store_ns;
+        ready = fmax(ready, fmax(s->store, start + s->store_ns));
     }
     s->free[r] = ready;
     return ready;
@@ -120,6 +130,8 @@ static void run_step(struct sim *s, uint64_t i, double sum_ns)
     const struct mr_cluster_opts *o = s->o;
     const double slot_ns = s->ends[i % o->prefetch];
     double begin = s->now, end = s->now;
+    if (s->store_ns > 0)
+        s->store = fmax(s->store, first_start(s, slot_ns));
     for (uint32_t k = 0; k < s->ranks; k++) {
         const uint32_t r = (uint32_t)((k + i) % s->ranks); /* nobody is always first at the store */
         const double from = fmax(s->now, make(s, r, slot_ns));
