@@ -1,14 +1,13 @@
 """What millrace plan predicts for 2 and 4 ranks from 1, beside what they do: mpirun on this machine.
 
 Steps and loaders sleep (tests/support/slow_step.c), so that few processors are enough; waiting for
-each other, and the sums, are real. Runs are repeated in turn, and the median counts. Exit status 1
-if a prediction is off by more than 10%.
+each other, and the sums, are real. Runs are repeated in turn; the shortest step counts, since other
+programs only lengthen it. Exit status 1 if a prediction is off by more than 10%.
 
 usage: plan.py PROGRAM SLOW_STEP_MODULE [REPEATS]
 """
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -58,7 +57,8 @@ def plan(one, ranks, words):
 
 def main():
     off = False
-    print("| case | ranks | predicted, ms | measured, ms | off |\n| --- | ---: | ---: | ---: | ---: |")
+    print("| case | ranks | predicted, ms | measured, ms | off |")
+    print("| --- | ---: | ---: | ---: | ---: |")
     for name, slow, words in CASES:
         measured = {1: [], 2: [], 4: []}
         predicted = {1: [], 2: [], 4: []}
@@ -69,10 +69,10 @@ def main():
                 measured[ranks].append(found["ranks"]["step_ms"])
                 predicted[ranks].append(plan(one, ranks, words))
         for ranks in measured:
-            want, have = statistics.median(predicted[ranks]), statistics.median(measured[ranks])
+            want, have = min(predicted[ranks]), min(measured[ranks])
             off |= abs(want / have - 1) > LIMIT
-            print(f"| {name} | {ranks} | {want:.1f} | {have:.1f} | {100 * (want / have - 1):+.1f}% |",
-                  flush=True)
+            row = f"{want:.1f} | {have:.1f} | {100 * (want / have - 1):+.1f}%"
+            print(f"| {name} | {ranks} | {row} |", flush=True)
     return off
 
 

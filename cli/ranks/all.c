@@ -112,7 +112,7 @@ static int add_steps(struct ranks_all *all, struct text *t)
         from = t[i].first > from ? t[i].first : from;
         to = t[i].first + t[i].n < to ? t[i].first + t[i].n : to;
     }
-    struct mr_rank_step *step = calloc(all->world, sizeof *step);
+    struct mr_rank_step *step = calloc(all->world ? all->world : 1, sizeof *step);
     if (!step)
         return mr_error_set(MR_ELIMIT, "ranks: no memory for a step of %" PRIu32, all->world);
     for (uint32_t i = 0; i < all->world; i++)

@@ -38,7 +38,8 @@ static int read_file(const char *path, char **out)
 
 static int load(struct ranks_all *all, const char *dir, struct dirent **entries, int n)
 {
-    char **texts = calloc((size_t)n, sizeof *texts), **names = calloc((size_t)n, sizeof *names);
+    const size_t room = n > 0 ? (size_t)n : 1;
+    char **texts = calloc(room, sizeof *texts), **names = calloc(room, sizeof *names);
     int rc = texts && names ? 0 : mr_error_set(-ENOMEM, "%s: no memory", dir);
     for (int i = 0; i < n && rc == 0; i++) {
         if (asprintf(&names[i], "%s/%s", dir, entries[i]->d_name) < 0) {

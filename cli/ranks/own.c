@@ -103,8 +103,7 @@ int ranks_dir_write(const char *dir, struct ranks_own *own, const struct mr_load
         free(text);
         return cli_fail("out of memory");
     }
-    int code =
-        path && text ? cli_output_open(&out, path, CLI_RANK, force) : cli_fail("out of memory");
+    int code = cli_output_open(&out, path, CLI_RANK, force);
     if (code == CLI_OK)
         code = cli_output_write(&out, text, strlen(text));
     if (code == CLI_OK)
