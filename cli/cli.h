@@ -22,6 +22,7 @@
     X(tune)                                                                                        \
     X(pack)                                                                                        \
     X(synth)                                                                                       \
+    X(plan)                                                                                        \
     X(bench_loader)                                                                                \
     X(bench_transfer)                                                                              \
     X(bench_streams)                                                                               \

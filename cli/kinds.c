@@ -68,6 +68,16 @@ static bool is_tuned(const struct head *h)
     return begins(h, "--workers ") && has(h, " --prefetch ");
 }
 
+static bool is_rank(const struct head *h)
+{
+    return begins(h, "{\"millrace_rank\":");
+}
+
+static bool is_metrics(const struct head *h)
+{
+    return begins(h, "# HELP millrace_");
+}
+
 static const struct {
     const char *name;
     bool (*ours)(const struct head *head); /* NULL: an existing file is never taken for ours */
@@ -84,6 +94,8 @@ static const struct {
     [CLI_CHART] = {"chart", is_chart},
     [CLI_MAN_PAGE] = {"man page", is_man_page},
     [CLI_TUNED] = {"file of tuned options", is_tuned},
+    [CLI_RANK] = {"rank's report", is_rank},
+    [CLI_METRICS] = {"file of metrics", is_metrics},
 };
 
 const char *cli_kind_name(enum cli_kind kind)

@@ -30,6 +30,8 @@ enum cli_kind {
     CLI_CHART,
     CLI_MAN_PAGE,
     CLI_TUNED,
+    CLI_RANK,
+    CLI_METRICS,
 };
 
 enum cli_whose { CLI_FOREIGN, CLI_EMPTY, CLI_OURS };

@@ -92,8 +92,13 @@ const struct mr_option feed_options[] = {
     OPT("save", 0, MR_OPT_STRING, save, .meta = "FILE",
         .help = "With --tune: write what it found as options, for later runs: $(cat FILE)",
         .group = "Run"),
+    OPT("report-dir", 0, MR_OPT_STRING, report_dir, .meta = "DIR",
+        .help = "Write what this rank's latest steps did to a file of this folder, for millrace "
+                "report --ranks DIR",
+        .group = "Run"),
     OPT("force", 'f', MR_OPT_FLAG, force,
-        .help = "Let --quarantine, --state-out, --save and --trace replace any file that the run "
+        .help = "Let --quarantine, --state-out, --save, --report-dir and --trace replace any file "
+                "that the run "
                 "does not read",
         .group = "Run"),
     CLI_COMMON_OPTIONS,
@@ -141,6 +146,8 @@ static int feed_and_report(struct feed *feed, const char *dataset, const struct 
         failed = feed_write_state(feed);
     if (failed == CLI_OK && opts->save)
         failed = feed_save_tuning(feed);
+    if (failed == CLI_OK && opts->report_dir)
+        failed = ranks_dir_write(opts->report_dir, &feed->own, &feed->result.stats, opts->force);
     if (failed != CLI_OK)
         return failed;
     feed->result.finished =

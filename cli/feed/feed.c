@@ -69,9 +69,14 @@ static int read_options(struct feed *feed, struct mr_loader_opts *lo)
 int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *opts)
 {
     *feed = (struct feed){.opts = opts};
+    feed->own = (struct ranks_own){
+        .command = "feed", .rank = opts->loader.rank, .world = opts->loader.world};
     struct mr_loader_opts lo;
     const char *order = opts->sampler ? opts->sampler : opts->shuffle ? "random" : "sequential";
-    int rc = read_options(feed, &lo);
+    int rc = opts->report_dir ? ranks_own_open(&feed->own) : 0;
+    if (rc < 0)
+        return rc;
+    rc = read_options(feed, &lo);
     if (rc < 0)
         return rc;
     rc = cli_pipeline_open(&feed->pipe, opts->device, dataset, opts->transform);
@@ -97,6 +102,7 @@ void feed_close(struct feed *feed)
     mr_event_destroy(feed->first_step);
     mr_event_destroy(feed->last_step);
     cli_pipeline_close(&feed->pipe);
+    ranks_own_close(&feed->own);
     free(feed->state_text);
     free(feed->back);
 }
@@ -217,17 +223,33 @@ static bool is_tuned(const struct feed *feed)
     return feed->opts->until_tuned && mr_loader_tuning(feed->pipe.loader, &t) == 0 && t.done;
 }
 
+/* A step for --report-dir. A device computes while the host waits for the next batch: what exceeds
+ * its step is waiting for data. Returns the step's end. */
+static uint64_t note_step(struct feed *feed, uint64_t start, uint64_t got)
+{
+    const uint64_t now = mr_time_ns();
+    const double all = (double)(now - start), step = (double)feed->result.step_ns;
+    const double busy = feed->pipe.info.unified ? (double)(now - got) : step < all ? step : all;
+    if (feed->own.step)
+        ranks_own_add(&feed->own,
+                      &(struct mr_rank_step){.data_ns = all - busy, .compute_ns = busy});
+    return now;
+}
+
 static int run_batches(struct feed *feed, void (*tick)(void *, uint64_t), void *user)
 {
     struct mr_batch b = {.size = sizeof b};
     uint64_t samples = 0, batches = 0;
     int rc;
+    uint64_t start = mr_time_ns();
     while ((rc = mr_loader_next(feed->pipe.loader, feed->pipe.stream, &b)) > 0) {
+        const uint64_t got = mr_time_ns();
         samples += b.n;
         batches++;
         rc = take_batch(feed, &b);
         if (rc < 0)
             break;
+        start = note_step(feed, start, got);
         if (tick)
             tick(user, samples);
         feed->result.stopped = feed->opts->batches && batches >= feed->opts->batches;

@@ -6,6 +6,7 @@
 #define CLI_FEED_FEED_H
 
 #include "pipeline.h"
+#include "ranks/ranks.h"
 
 struct feed_opts {
     struct cli_common common;
@@ -23,7 +24,7 @@ struct feed_opts {
     uint64_t time_ns, batches;
     double sink_ms;
     int digest;
-    char *digest_from, *state_in, *state_out, *trace, *save;
+    char *digest_from, *state_in, *state_out, *trace, *save, *report_dir;
     bool until_tuned; /* ends when tuning has */
 };
 
@@ -58,6 +59,7 @@ struct feed {
     unsigned char *back;
     uint64_t back_bytes;
     struct mr_event *first_step, *last_step;
+    struct ranks_own own; /* with --report-dir */
     uint64_t n_steps;
     struct feed_result result;
 };

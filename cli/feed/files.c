@@ -73,5 +73,8 @@ int feed_check_files(const struct feed_opts *opts)
         code = cli_misuse("--save %s: there is nothing to save without --tune", opts->save);
     if (code == CLI_OK)
         code = cli_output_claim(opts->save, CLI_TUNED, opts->force);
+    const struct ranks_own own = {.rank = opts->loader.rank, .world = opts->loader.world};
+    if (code == CLI_OK && opts->report_dir)
+        code = ranks_dir_check(opts->report_dir, &own, opts->force);
     return code == CLI_OK ? cli_output_claim(opts->quarantine, CLI_QUARANTINE, opts->force) : code;
 }

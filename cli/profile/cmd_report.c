@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "output.h"
 #include "profile/choice.h"
+#include "ranks/ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 struct options {
     struct cli_common common;
     struct profile_choice choice;
-    char *report, *sort, *range, *step, *loader, *output;
+    char *report, *sort, *range, *step, *loader, *output, *ranks, *metrics;
     uint64_t limit, from, to;
     double link_gbps, threshold;
     int format, list, full_names, diff, by, time_unit, force;
@@ -46,7 +47,12 @@ static const struct mr_option table[] = {
              "characters are shown as ? on a terminal only"},
     {"output", 'o', MR_OPT_STRING, AT(output), .meta = "FILE",
      .help = "Write to this file; default: standard output"},
-    {"force", 0, MR_OPT_FLAG, AT(force), .help = "Replace the file of --output when it exists"},
+    {"force", 0, MR_OPT_FLAG, AT(force), .help = "Let --output and --metrics replace any file"},
+    {"ranks", 0, MR_OPT_STRING, AT(ranks), .meta = "DIR",
+     .help = "Print one report of all ranks, from the files that train or feed --report-dir DIR "
+             "wrote: waiting for data, computing, sums, which rank came last, and why"},
+    {"metrics", 0, MR_OPT_STRING, AT(metrics), .meta = "FILE",
+     .help = "With --ranks: also write it as OpenMetrics text, as millrace train --metrics does"},
     {"timeunit", 0, MR_OPT_ENUM, AT(time_unit), "auto", .choices = time_units,
      .help = "Unit of all times; auto: one that fits in text and markdown, ns in csv and json. "
              "--json always has ns"},
@@ -480,6 +486,12 @@ static int run(void *options, int n_args, char **args)
 {
     struct options *o = options;
     o->out = stdout;
+    if (o->ranks && n_args > 0)
+        return cli_misuse("--ranks %s: expected no recording beside it", o->ranks);
+    if (o->metrics && !o->ranks)
+        return cli_misuse("--metrics: expected --ranks DIR, too");
+    if (o->ranks)
+        return ranks_report(o->ranks, o->metrics, o->force);
     if (o->list)
         return o->common.json ? list_json() : list_reports();
     if (o->diff && n_args != 2)
@@ -502,6 +514,9 @@ static const struct cli_note json[] = {
              "(steps), before_ns and after_ns (the mean step), p (of the test of noise, 0 to 1). "
              "The reports are then steps, copies, longest_copy and findings"},
     {"threshold_percent", "With --diff -r: --threshold"},
+    {"of, world, steps, step_ms, ranks, straggler, sentence",
+     "With --ranks, and nothing else: the command, how many ranks, and the rest as in millrace "
+     "train"},
     {"slower", "With --diff -r: how many kernels, kinds of copies, calls and NVTX ranges got "
                "slower by more than that"},
     {"config", "The options, defaults included"},
@@ -520,6 +535,8 @@ static const struct cli_note examples[] = {
      "The summaries as Markdown, with times in ms"},
     {"millrace report -r rank_breakdown job/",
      "Which rank of a job the others wait for, from the recordings of all ranks"},
+    {"millrace report --ranks reports/",
+     "Who holds the others up, from what the ranks of millrace train --report-dir reports/ wrote"},
     {"millrace report --diff before.sqlite after.sqlite",
      "For CI: exit status 1 when the step got slower beyond noise"},
     {"millrace report --diff before.sqlite after.sqlite -r cuda_gpu_kern_sum --threshold 5",
@@ -530,7 +547,7 @@ static const struct cli_note examples[] = {
 const struct cli_command cli_report = {
     .name = "report",
     .summary = "Print sums and traces of a recording",
-    .synopsis = "FILE... | FOLDER [options] | --diff BEFORE AFTER | --list",
+    .synopsis = "FILE... | FOLDER [options] | --diff BEFORE AFTER | --ranks DIR | --list",
     .text = "Summarizes a recording, or lists its events in order. FILE is a recording of "
             "`millrace profile`, a file made by `nsys export --type sqlite`, a Kineto trace of "
             "torch.profiler (.json, .json.gz), a rocpd database of rocprofv3 (.db), or a .nsys-rep "

@@ -111,6 +111,16 @@ const struct mr_option train_options[] = {
     OPT("comm-timeout", 0, MR_OPT_DURATION, comm_timeout, ranks_group, .initial = "5min",
         .meta = "TIME", .unit = "s",
         .help = "End all ranks, with exit status 4, if one lets the others wait for this long"),
+    OPT("report-every", 0, MR_OPT_DURATION, report_every, ranks_group, .initial = "0",
+        .meta = "TIME", .unit = "s",
+        .help = "Say this often which rank holds the others up, and why; 0: at the end alone"),
+    OPT("report-dir", 0, MR_OPT_STRING, report_dir, ranks_group, .meta = "DIR",
+        .help = "Write what each rank's latest steps did to a file of this folder, for millrace "
+                "report --ranks DIR"),
+    OPT("metrics", 0, MR_OPT_STRING, metrics, ranks_group, .meta = "FILE",
+        .help = "Rewrite this file every 10 s, or as --report-every says, with what the ranks do, "
+                "as OpenMetrics text: FILE.prom in the folder of node_exporter's textfile "
+                "collector"),
 
     OPT("checkpoint", 'c', MR_OPT_STRING, checkpoint, files, .meta = "FILE",
         .help = "Write a checkpoint (safetensors) after each epoch and at the end"),
@@ -196,6 +206,9 @@ static int open_all(struct train *t, struct train_data *d, const char *dataset,
     rc = train_open(t, d, o, from);
     if (rc < 0)
         return cli_error(rc);
+    rc = train_steps_open(t);
+    if (rc < 0)
+        return cli_error(rc);
     t->saved = from != NULL;
     t->opening = (double)(mr_time_ns() - d->start_ns) * 1e-9;
     if (cli_interrupted()) /* before a log or a checkpoint exists */
@@ -230,6 +243,8 @@ static int run(void *values, int n_args, char **args)
     o = &own;
     if (code == CLI_OK) {
         code = check_files(o, ranks.place.rank, &claims, &from);
+        if (code == CLI_OK)
+            code = train_steps_check(o, &ranks);
         if (code == CLI_OK)
             code = open_all(&t, &d, args[0], o, from, &ranks);
         code = train_ranks_agree(&ranks, code, t.trainer ? &t : NULL);
@@ -270,6 +285,12 @@ static const struct cli_note json_notes[] = {
      "ranks, and what started them (null: nothing); mpi, nccl or alone; parts of a batch; comm: "
      "library, sums, bytes that this rank added up, seconds in sums, waiting for other ranks "
      "included"},
+    {"ranks",
+     "null where this process is alone; steps (without the first ones and those behind tests), "
+     "step_ms; ranks: for each rank, host, data_seconds, compute_seconds, sum_seconds, came_last "
+     "(steps), bottleneck; straggler: null, or rank, cause (data, compute), came_last (share), and "
+     "means of the steps in which it did: cost_ms, data_ms, others_data_ms, compute_ms, "
+     "others_compute_ms; sentence"},
     {"config", "every option, and in resolved the values that were chosen"},
     {NULL, NULL},
 };

@@ -163,5 +163,6 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
 void train_close(struct train *t)
 {
     mr_trainer_destroy(t->trainer);
+    train_steps_close(t);
     *t = (struct train){0};
 }

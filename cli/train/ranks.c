@@ -13,9 +13,9 @@ enum { COMM_AUTO, COMM_NONE, COMM_MPI, COMM_NCCL };
 /* Options that ranks may have of their own: they change no result. */
 static bool is_own(const char *name, size_t bytes)
 {
-    static const char *const own[] = {"workers", "threads",   "json",      "quiet",     "progress",
-                                      "log",     "log_every", "plot",      "log_level", "prefetch",
-                                      "force",   "resume",    "checkpoint"};
+    static const char *const own[] = {"workers", "threads",   "json",       "quiet",     "progress",
+                                      "log",     "log_every", "plot",       "log_level", "prefetch",
+                                      "force",   "resume",    "checkpoint", "report_dir"};
     for (size_t i = 0; i < CLI_COUNT(own); i++)
         if (strlen(own[i]) == bytes && strncmp(own[i], name, bytes) == 0)
             return true;

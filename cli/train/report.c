@@ -161,6 +161,7 @@ int train_print_end(const struct train *t)
     print_result(t);
     printf("\n");
     print_times(t, seconds);
+    train_steps_print(t);
     printf("\nloader's bottleneck: %s: %s\n", t->stats.bottleneck, t->stats.reason);
     if (t->opts->plot && t->info.n_epochs)
         printf("curves: %s\n", t->opts->plot);
@@ -285,6 +286,7 @@ int train_print_json(const struct train *t)
     mr_json_uint(json, "parameters", n_params(t));
     mr_json_uint(json, "activation_bytes", mr_net_memory(mr_trainer_get_net(t->trainer)));
     train_ranks_json(t, json);
+    train_steps_json(t, json);
     json_layers(json, t);
     json_times(json, t);
     json_config(json, t);

@@ -52,6 +52,9 @@ static int after_step(struct train *t, bool last)
         rc = last ? end_epoch(t) : train_log_steps(t);
     if (rc < 0)
         return rc;
+    rc = train_steps_add(t, last);
+    if (rc < 0)
+        return rc;
     bool together = t->ranks && t->ranks->place.world > 1; /* all ranks end after the same step */
     if (cli_interrupted() && together)
         mr_trainer_ask_stop(t->trainer);
@@ -92,6 +95,8 @@ int train_run(struct train *t)
         t->end = TRAIN_FAILED;
     if (rc >= 0 && t->end != TRAIN_EPOCHS)
         rc = end_unfinished(t);
+    if (rc >= 0 && t->end != TRAIN_FAILED)
+        rc = train_steps_end(t);
     t->stats.size = sizeof t->stats;
     mr_loader_stats(mr_trainer_get_loader(t->trainer), &t->stats);
     return rc < 0 ? rc : mr_trainer_query_times(t->trainer, &t->times);

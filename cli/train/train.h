@@ -32,7 +32,8 @@ struct train_opts {
     int on_nan;
     /* ranks */
     int comm, wire;
-    uint64_t leaves, comm_timeout;
+    uint64_t leaves, comm_timeout, report_every;
+    char *metrics, *report_dir;
     char *checkpoint, *checkpoint_every;
     int resume, force;
     char *log, *plot;
@@ -79,6 +80,7 @@ struct train_ranks {
     int errors; /* standard error, of ranks that print nothing; -1: it is where it was */
 };
 
+struct train_steps;
 struct train {
     struct train_data *data;
     const struct train_ranks *ranks; /* NULL: alone */
@@ -94,10 +96,11 @@ struct train {
     uint64_t start_ns, saved_ns;
     uint64_t every_steps, every_ns; /* checkpoints */
     struct cli_progress progress;
-    void *log;   /* struct log */
-    bool broken; /* it ended before its end, on this rank alone perhaps */
-    bool saved;  /* the checkpoint is as --checkpoint's file has it */
-    int code;    /* of files that could not be written */
+    struct train_steps *steps; /* of lockstep.c; NULL: nobody asks */
+    void *log;                 /* struct log */
+    bool broken;               /* it ended before its end, on this rank alone perhaps */
+    bool saved;                /* the checkpoint is as --checkpoint's file has it */
+    int code;                  /* of files that could not be written */
 };
 
 /* data.c. dataset: URI. device: one that is open, and becomes the data's; NULL, or of NULL: by
@@ -116,6 +119,17 @@ int train_ranks_close(struct train_ranks *r, int code, bool running);
 int train_ranks_agree(struct train_ranks *r, int code, const struct train *t);
 void train_ranks_print(const struct train *t);
 void train_ranks_json(const struct train *t, struct mr_json *json);
+
+/* lockstep.c: what the ranks do in each step, and who holds the others up. check: --metrics and
+ * --report-dir, before the run; an exit code. add: after each step; end: after the last; all ranks
+ * call both. Return 0 or an error. */
+int train_steps_check(const struct train_opts *o, const struct train_ranks *ranks);
+int train_steps_open(struct train *t);
+int train_steps_add(struct train *t, bool last);
+int train_steps_end(struct train *t);
+void train_steps_close(struct train *t);
+void train_steps_print(const struct train *t);
+void train_steps_json(const struct train *t, struct mr_json *json);
 
 /* open.c: one net on the data. from: the checkpoint to go on from, or NULL. The data's options must
  * stay. */

@@ -60,6 +60,7 @@
 #include <millrace/budget.h>
 #include <millrace/callback.h>
 #include <millrace/checkpoint.h>
+#include <millrace/cluster.h>
 #include <millrace/collate.h>
 #include <millrace/comm.h>
 #include <millrace/dataset.h>
@@ -80,6 +81,7 @@
 #include <millrace/serve.h>
 #include <millrace/shm.h>
 #include <millrace/storage.h>
+#include <millrace/straggler.h>
 #include <millrace/system.h>
 #include <millrace/tensor.h>
 #include <millrace/text.h>

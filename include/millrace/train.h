@@ -215,6 +215,20 @@ struct mr_trainer_times {
 /* Reads these times. [out] out: on success, all but size. Returns 0, MR_EMISUSE (a wrong size). */
 MR_API int mr_trainer_query_times(const struct mr_trainer *t, struct mr_trainer_times *out);
 
+/* Of the last step, in ns, by the host's clock. On a GPU steps are only enqueued, and sums that
+ * graphs hold (mr_comm_stats.graphs) are no time of the host's: sum_ns is then 0. */
+struct mr_trainer_step_times {
+    size_t size;      /* set it to sizeof; no more is written */
+    uint64_t data_ns; /* waiting for the batch */
+    uint64_t compute_ns;
+    uint64_t sum_ns; /* in sums over the ranks, waiting for other ranks included */
+};
+
+/* Reads these times: zeroes before the first step. [out] out: on success, all but size. Returns 0,
+ * MR_EMISUSE (NULL, a wrong size). */
+MR_API int mr_trainer_query_step_times(const struct mr_trainer *t,
+                                       struct mr_trainer_step_times *out);
+
 /* Reads the sums of the current epoch, including its part before a resume. Blocks. [out] out: on
  * success. Returns 0, or an error as mr_trainer_step(). */
 MR_API int mr_trainer_sums(struct mr_trainer *t, struct mr_train_sums *out);

@@ -285,15 +285,18 @@ static int one_step(struct mr_trainer *t, int *last)
 {
     struct mr_batch b = {.size = sizeof b};
     mr_train_phase(t, "waits for data");
+    mr_train_time_begin(t);
     int rc = mr_loader_next(t->ld, t->stream, &b);
     if (rc <= 0)
         return rc;
+    mr_train_time_batch(t);
     t->epoch = b.epoch;
     *last = b.last;
     rc = step_on(t, &b);
     int released = mr_loader_release(t->ld, &b, t->stream);
     if (rc < 0 || released < 0)
         return rc < 0 ? rc : released;
+    mr_train_time_end(t);
     t->step++;
     t->stepped = true;
     if (++t->pass_steps == WARM_STEPS) {

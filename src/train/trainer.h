@@ -89,6 +89,9 @@ struct mr_trainer {
     double seconds_to_target;                  /* NaN: not reached */
     double earlier_seconds;                    /* of the runs before a resume */
     double waiting, stepping, testing, saving; /* seconds, of this process */
+    uint64_t step_ns, batch_ns;        /* of times.c: this step's begin; its batch was there */
+    double sum_seconds;                /* the communicator's count at the step's begin */
+    struct mr_trainer_step_times last; /* of the last step */
 };
 
 /* leaves.c. open: as options and device say; prepare: with the net. */
@@ -157,6 +160,11 @@ double mr_train_stretch_waited(const struct mr_trainer *t, struct mr_train_stret
                                double seconds);
 /* Once an epoch is warm: what the loader's clocks have said so far. */
 void mr_train_stretch_look(const struct mr_trainer *t, struct mr_train_stretch *s);
+
+/* times.c: of one step: before its batch is asked for, when it is there, at the step's end. */
+void mr_train_time_begin(struct mr_trainer *t);
+void mr_train_time_batch(struct mr_trainer *t);
+void mr_train_time_end(struct mr_trainer *t);
 
 /* epochs.c. What the history says of the run's end. */
 void mr_train_judge_history(struct mr_trainer *t);

@@ -5,6 +5,7 @@ millrace-analyze.1
 millrace-doctor.1
 millrace-inspect.1
 millrace-pack.1
+millrace-plan.1
 millrace-predict.1
 millrace-profile.1
 millrace-report.1

@@ -1,0 +1,223 @@
+/* What was measured: the JSON of feed and train, then options, which go first. */
+#include "plan/plan.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_MOST (16 << 20)
+#define P95       1.6449 /* standard deviations above the mean */
+
+static cJSON *load(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    if (!file) {
+        cli_fail("%s: %s", path, strerror(errno));
+        return NULL;
+    }
+    char *text = malloc(FILE_MOST);
+    size_t n = text ? fread(text, 1, FILE_MOST - 1, file) : 0;
+    fclose(file);
+    cJSON *root = NULL;
+    if (text) {
+        text[n] = 0;
+        root = cJSON_Parse(text);
+    }
+    free(text);
+    if (!cJSON_IsObject(root)) {
+        cJSON_Delete(root);
+        cli_fail("%s: expected what millrace feed or train prints with --json", path);
+        return NULL;
+    }
+    return root;
+}
+
+/* path: "config.resolved.prefetch". NaN: no such number. */
+static double number(const cJSON *at, const char *path)
+{
+    char key[64];
+    while (at && *path) {
+        size_t n = strcspn(path, ".");
+        snprintf(key, sizeof key, "%.*s", (int)n, path);
+        at = cJSON_GetObjectItemCaseSensitive(at, key);
+        path += n + (path[n] == '.');
+    }
+    return at && cJSON_IsNumber(at) && isfinite(at->valuedouble) ? at->valuedouble : NAN;
+}
+
+static bool is(const cJSON *root, const char *key, const char *text)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(root, key);
+    return cJSON_IsString(v) && strcmp(v->valuestring, text) == 0;
+}
+
+static int missing(const char *path, const char *what)
+{
+    return cli_fail("%s: %s: expected the whole object of a run that was not interrupted", path,
+                    what);
+}
+
+static int take_feed(struct plan_input *in, const char *path, const cJSON *root)
+{
+    const double batches = number(root, "batches"), samples = number(root, "samples");
+    double rate = number(root, "warm_samples_per_s");
+    const double p50 = number(root, "batch_interval.p50_ms");
+    const double p95 = number(root, "batch_interval.p95_ms");
+    const double prefetch = number(root, "config.resolved.prefetch");
+    if (!(rate > 0))
+        rate = number(root, "samples_per_s");
+    if (!(batches > 0) || !(samples > 0) || !(rate > 0))
+        return missing(path, "no batches");
+    in->samples = samples / batches;
+    in->model.make_ns = in->samples / rate * 1e9;
+    if (p50 > 0 && p95 > p50)
+        in->model.make_sigma = fmin(log(p95 / p50) / P95, 3);
+    in->model.batch_bytes = fmax(number(root, "read_bytes"), 0) / batches;
+    in->requests = fmax(number(root, "reads"), 0) / batches;
+    if (prefetch >= 1 && prefetch <= 1024)
+        in->model.prefetch = (uint32_t)prefetch;
+    if (is(root, "bottleneck", "consumer"))
+        in->slow_feed = path;
+    return CLI_OK;
+}
+
+/* The first rank's, or of one process all its steps. */
+static double step_seconds(const cJSON *root)
+{
+    const cJSON *ranks =
+        cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(root, "ranks"), "ranks");
+    const double n = number(root, "ranks.steps");
+    const double s = number(cJSON_GetArrayItem(ranks, 0), "compute_seconds") / n;
+    return n > 0 && s > 0 ? s : number(root, "times.steps") / number(root, "steps");
+}
+
+static int take_train(struct plan_input *in, const char *path, const cJSON *root)
+{
+    const double seconds = step_seconds(root), params = number(root, "parameters");
+    const double batch = number(root, "config.batch_size"), world = number(root, "world");
+    const double prefetch = number(root, "config.resolved.prefetch");
+    if (!(seconds > 0) || !(params > 0) || !(batch > 0) || !(world > 0))
+        return missing(path, "no steps");
+    in->model.step_ns = seconds * 1e9;
+    in->model.grad_bytes = 4 * params;
+    if (in->samples > 0 && fabs(in->samples * world - batch) > 0.02 * batch)
+        return cli_fail("%s: %.0f samples a rank, but %.0f in feed's batches: measure both with "
+                        "the same batch",
+                        path, batch / world, in->samples);
+    in->samples = batch / world;
+    if (prefetch >= 1 && prefetch <= 1024)
+        in->model.prefetch = (uint32_t)prefetch;
+    /* By MPI the sum begins when the backward pass has ended. */
+    if (is(root, "engine", "mpi"))
+        in->model.backward_share = 0;
+    return CLI_OK;
+}
+
+static int take_file(struct plan_input *in, const char *path)
+{
+    cJSON *root = load(path);
+    if (!root)
+        return CLI_FAILED;
+    int code = is(root, "command", "feed")    ? take_feed(in, path, root)
+               : is(root, "command", "train") ? take_train(in, path, root)
+                                              : cli_fail("%s: expected what millrace feed or "
+                                                         "train prints with --json",
+                                                         path);
+    cJSON_Delete(root);
+    return code;
+}
+
+/* "45GB/s": bytes a second. */
+static int parse_rate(const char *option, const char *text, size_t n, double *out)
+{
+    static const char *const units[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
+    char word[64], *end;
+    snprintf(word, sizeof word, "%.*s", (int)n, text);
+    double v = strtod(word, &end), unit = 1;
+    for (size_t i = 0; i < CLI_COUNT(units); i++) {
+        if (end != word && strcmp(end, units[i]) == 0 && v > 0 && v * unit < 1e18) {
+            *out = v * unit;
+            return CLI_OK;
+        }
+        unit *= 1000;
+    }
+    return cli_misuse("%s: %s: expected a rate, such as 45GB/s", option, word);
+}
+
+/* "8us/25us": within a machine, between machines; one for both. */
+static int parse_alpha(const char *text, size_t n, struct mr_cluster_opts *m)
+{
+    char word[64];
+    uint64_t node, net;
+    snprintf(word, sizeof word, "%.*s", (int)n, text);
+    char *slash = strchr(word, '/');
+    if (slash)
+        *slash++ = 0;
+    if (mr_duration_parse(word, "us", &node) < 0 ||
+        mr_duration_parse(slash ? slash : word, "us", &net) < 0)
+        return cli_misuse("--link alpha: expected one or two times, such as 8us/25us");
+    m->node_alpha_ns = (double)node;
+    m->net_alpha_ns = (double)net;
+    return CLI_OK;
+}
+
+static int parse_link(const char *text, struct mr_cluster_opts *m)
+{
+    int code = CLI_OK;
+    while (text && *text && code == CLI_OK) {
+        size_t n = strcspn(text, ",");
+        if (strncmp(text, "node=", 5) == 0)
+            code = parse_rate("--link node", text + 5, n - 5, &m->node_bytes_per_s);
+        else if (strncmp(text, "net=", 4) == 0)
+            code = parse_rate("--link net", text + 4, n - 4, &m->net_bytes_per_s);
+        else if (strncmp(text, "alpha=", 6) == 0)
+            code = parse_alpha(text + 6, n - 6, m);
+        else
+            code = cli_misuse("--link %s: expected node=RATE, net=RATE, alpha=TIME/TIME", text);
+        text += n + (text[n] == ',');
+    }
+    return code;
+}
+
+static void take_options(struct plan_input *in, const struct plan_opts *o)
+{
+    struct mr_cluster_opts *m = &in->model;
+    m->per_node = (uint32_t)o->per_node;
+    m->prefetch = o->prefetch ? (uint32_t)o->prefetch : m->prefetch;
+    m->step_ns = o->step_ns ? (double)o->step_ns : m->step_ns;
+    m->make_ns = o->make_ns ? (double)o->make_ns : m->make_ns;
+    m->make_sigma = o->make_sigma >= 0 ? o->make_sigma : m->make_sigma;
+    m->step_sigma = o->step_sigma;
+    m->batch_bytes = o->batch_bytes >= 0 ? o->batch_bytes : m->batch_bytes;
+    m->grad_bytes = o->params ? 4 * (double)o->params : m->grad_bytes;
+    if (o->wire)
+        m->grad_bytes /= 2;
+    if (!o->overlap)
+        m->backward_share = 0;
+    if (m->backward_share == 0) /* then buckets hide nothing */
+        m->bucket_bytes = 1e18;
+    in->samples = o->batch ? (double)o->batch : in->samples;
+    in->requests = o->requests >= 0 ? o->requests * in->samples : in->requests;
+    in->epoch = o->samples;
+}
+
+int plan_read(struct plan_input *in, const struct plan_opts *o, int n, char **files)
+{
+    int code = CLI_OK;
+    *in = (struct plan_input){0};
+    mr_cluster_opts_init(&in->model);
+    for (int i = 0; i < n && code == CLI_OK; i++)
+        code = take_file(in, files[i]);
+    if (code == CLI_OK)
+        code = parse_link(o->link, &in->model);
+    if (code == CLI_OK && o->store)
+        code = parse_rate("--store", o->store, strlen(o->store), &in->model.store_bytes_per_s);
+    if (code != CLI_OK)
+        return code;
+    take_options(in, o);
+    if (in->model.step_ns + in->model.make_ns <= 0)
+        return cli_misuse("expected what feed or train printed with --json, or --step and --make");
+    return CLI_OK;
+}
