@@ -204,8 +204,8 @@ def wrong_mpi(mpi):
 def full_disk(mpi):
     """Rank 0 has space for one checkpoint and not for the next: all ranks end, the first stays.
 
-    A file system of its own is limited, not the size of files: MPI libraries have large files in
-    shared memory, and a rank that cannot have them does not get as far."""
+    A small file system, and no limit on file sizes around the launcher: that one also hits Open
+    MPI's own files, so MPI_Init fails and mpirun does not end."""
     mount = ("mkdir -p small && mount -t tmpfs -o size=400k none small || exit 77; "
              '"$@"; code=$?; cp small/k.st after.st; exit $code')
     limited = ["unshare", "-rm", "sh", "-c", mount, "sh"]
