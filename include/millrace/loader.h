@@ -108,7 +108,7 @@ struct mr_loader_opts {
     uint32_t world;
     enum mr_remainder remainder; /* default DROP */
     uint32_t workers;     /* threads; 0 (default): mr_cpu_count(), or as many as the budget has */
-    uint32_t prefetch;    /* batches prepared ahead; 0 (default): 4 to 64, by their size */
+    uint32_t prefetch;    /* batches prepared ahead; 0 (default): 4 to 64, by size and `world` */
     uint64_t read_ahead;  /* samples read ahead of decoding; 0 (default): automatic */
     uint32_t queue_depth; /* reads in flight, of all workers; 0 (default): automatic */
     /* Bytes of slots, read buffers and caches; 0 (default): no limit. Slots of held batches that

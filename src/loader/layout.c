@@ -1,11 +1,13 @@
 /* What each field is, which part of its chain runs where, and where it is in a slot. */
 #include "loader/engine.h"
+#include "loader/slots.h"
 
 #define MIN_PREFETCH        4
 #define MAX_CHOSEN_PREFETCH 64
-#define PREFETCH_BYTES      (4u << 20) /* for each worker */
-#define DIRECT_ALIGNMENT    4096       /* cuFile reads into such places without a detour */
-#define GUESSED_ROW         1024       /* bytes of a varying row, before one has been made */
+#define RANKS_BYTES         (1ull << 30) /* of the slots that many ranks want */
+#define PREFETCH_BYTES      (4u << 20)   /* for each worker */
+#define DIRECT_ALIGNMENT    4096         /* cuFile reads into such places without a detour */
+#define GUESSED_ROW         1024         /* bytes of a varying row, before one has been made */
 #define GUESSED_PICTURE     (224 * 224 * 3)
 
 /* What makes samples of a field one size. */
@@ -237,6 +239,20 @@ static int lay_out_fixed(struct mr_loader *ld)
     return 0;
 }
 
+/* Batches to prepare ahead where the option leaves it open. Small batches come in larger numbers,
+ * so that threads hand over many at a time; ranks in lock step want more of any size. */
+static uint32_t choose_prefetch(struct mr_loader *ld)
+{
+    uint64_t workers = mr_knobs_workers(ld);
+    uint64_t fit = PREFETCH_BYTES * workers / ld->layout.bound_bytes;
+    uint64_t least = MR_MAX(MIN_PREFETCH, MR_MIN(workers / 2, 8));
+    uint64_t ranks = MR_MIN(mr_slots_for_ranks(ld->opts.world, MR_SLOTS_SPREAD),
+                            RANKS_BYTES / ld->layout.bound_bytes);
+    uint64_t chosen = MR_MAX(least, MR_MIN(fit, MAX_CHOSEN_PREFETCH));
+    chosen <<= ld->backends.deep && chosen < MAX_CHOSEN_PREFETCH;
+    return (uint32_t)MR_MAX(chosen, ranks);
+}
+
 int mr_layout_make(struct mr_loader *ld)
 {
     int rc = lay_out_fixed(ld);
@@ -247,14 +263,8 @@ int mr_layout_make(struct mr_loader *ld)
         return rc;
     if (ld->layout.host_bytes == 0)
         ld->layout.host_bytes = ld->layout.slot_bytes;
-    /* Small batches come in larger numbers, so that threads hand over many at a time. */
-    uint64_t workers = mr_knobs_workers(ld);
-    uint64_t fit = PREFETCH_BYTES * workers / ld->layout.bound_bytes;
-    uint64_t least = MR_MAX(MIN_PREFETCH, MR_MIN(workers / 2, 8));
-    uint64_t chosen = MR_MAX(least, MR_MIN(fit, MAX_CHOSEN_PREFETCH));
-    chosen <<= ld->backends.deep && chosen < MAX_CHOSEN_PREFETCH;
-    ld->ring.n_slots =
-        mr_knobs_most_prefetch(ld, ld->opts.prefetch ? ld->opts.prefetch : (uint32_t)chosen);
+    uint32_t first = ld->opts.prefetch ? ld->opts.prefetch : choose_prefetch(ld);
+    ld->ring.n_slots = mr_knobs_most_prefetch(ld, first);
     uint64_t ring;
     if (!mr_mul(ld->layout.slot_bytes + ld->layout.output_bytes, ld->ring.n_slots, &ring) ||
         ring > 1ull << 62)

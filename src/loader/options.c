@@ -80,7 +80,8 @@ static const struct mr_option table[] = {
         .help = "Worker threads; 0: one per processor that this process may use"),
     OPT("prefetch", 'p', UINT32, prefetch, pipeline, .initial = "0", .max = MAX_PREFETCH,
         .unit = "batches",
-        .help = "Batches to prepare ahead; 0: automatic, 4 to 64 depending on their size"),
+        .help = "Batches to prepare ahead; 0: automatic, 4 to 64 depending on their size and on "
+                "--world"),
     OPT("max-workers", 0, UINT32, max_workers, pipeline, .initial = "0", .max = MR_MAX_WORKERS,
         .unit = "threads", .help = "Most threads that --tune may use; 0: four for each processor"),
     OPT("max-prefetch", 0, UINT32, max_prefetch, pipeline, .initial = "0", .max = MAX_PREFETCH,

@@ -191,6 +191,38 @@ def hangs_before_the_first_step(mpi, rank):
     assert f"rank {rank} (" in done.stderr and "ago: opens its data" in done.stderr, done
 
 
+def wrong_mpi(mpi):
+    """The launcher's MPI is not the one that is loaded, or none is: every rank ends at once."""
+    other = {"openmpi": "libmpich.so.12", "mpich": "libmpi.so.40"}[mpi]
+    for library, says in ((other, "says rank 1 of 2"), ("/nowhere/libmpi.so", "MILLRACE_MPI: ")):
+        words = command(None, 1, "-m", "softmax", "-b", "64")
+        done = finish([*LAUNCHERS[mpi], "-n", "2", "env", f"MILLRACE_MPI={library}", *words])
+        assert done.returncode == 1, done
+        assert says in done.stderr and library in done.stderr, done
+
+
+def full_disk(mpi):
+    """Rank 0 has space for one checkpoint and not for the next: all ranks end, the first stays.
+
+    A small file system, and no limit on file sizes around the launcher: that one also hits Open
+    MPI's own files, so MPI_Init fails and mpirun does not end."""
+    mount = ("mkdir -p small && mount -t tmpfs -o size=400k none small || exit 77; "
+             '"$@"; code=$?; cp small/k.st after.st; exit $code')
+    limited = ["unshare", "-rm", "sh", "-c", mount, "sh"]
+    if subprocess.run([*limited, "touch", "small/k.st"], stderr=subprocess.DEVNULL).returncode:
+        print("full disk: left out: a tmpfs cannot be mounted here")
+        return
+    args = ["-m", "mlp:30s", "-b", "64", "--leaves", "4", "-e", "50"]
+    often = ["-c", "small/k.st", "--checkpoint-every", "3"]
+    done = finish([*limited, *command(mpi, 2, *args, *often)])
+    assert done.returncode == 1, done
+    assert "small/k.st: checkpoint not written: No space left on device" in done.stderr, done
+    run(None, 1, *args, "--max-steps", "3", "-c", "three.st", "-f")
+    assert tensors("after.st") == tensors("three.st")
+    text = run(None, 1, *args[:-1], "2", "-c", "after.st", "--resume").stdout
+    assert "goes on from after.st" in text, text
+
+
 def interrupted_alone(mpi, variable):
     """One rank by MPI is interrupted as without."""
     args = ["-m", "softmax", "-b", "64", "-e", "1000000", "--comm", "mpi", "--json", "-c",
@@ -255,6 +287,9 @@ def main():
         print(f"{mpi}: a rank that stood still ended the run after {seconds:.1f} s (limit 4 s)")
         hangs_before_the_first_step(mpi, 1)
         interrupted_alone(mpi, variables[mpi])
+        full_disk(mpi)
+        if len(found) == len(LAUNCHERS):
+            wrong_mpi(mpi)
     hangs_before_the_first_step(found[0], 0)
     bad_loss_elsewhere(found[-1])
     resumed_without_leaves(found[0])
