@@ -166,14 +166,16 @@ static int enqueue(struct mr_comm *c, void *data, const struct mr_comm_array *a,
                                         "communicator's device");
     if (a->n == 0)
         return 0;
-    bool direct = a->order == MR_SUM_FAST && a->wire == a->dtype;
-    int rc = direct ? 0 : make_room(c, a->n * mr_dtype_size(a->dtype));
+    /* of two ranks there is one order: a + b is b + a */
+    bool plain = a->wire == a->dtype;
+    bool any_order = a->order == MR_SUM_FAST || (plain && c->world == 2);
+    int rc = any_order && plain ? 0 : make_room(c, a->n * mr_dtype_size(a->dtype));
     if (rc < 0)
         return rc;
     rc = mr_device_enter(stream->dev);
     if (rc < 0)
         return rc;
-    rc = a->order == MR_SUM_TREE ? tree(c, data, a, stream) : fast(c, data, a, stream);
+    rc = any_order ? fast(c, data, a, stream) : tree(c, data, a, stream);
     mr_device_leave(stream->dev);
     return rc;
 }

@@ -250,16 +250,33 @@ static void add(const struct mr_train_leaves *l, float *to, const float *from)
     mr_comm_add(to + l->n_params, from + l->n_params, l->length - l->n_params, MR_F32, MR_F32);
 }
 
-int mr_train_sum_vector(struct mr_train_leaves *l, struct mr_stream *stream)
+static int sum(struct mr_train_leaves *l, struct mr_train_range part, enum mr_dtype wire,
+               struct mr_stream *stream)
 {
-    uint64_t first = l->wire == MR_F32 ? l->length : l->n_params, rest = l->length - first;
-    float *v = l->vector;
+    float *v = l->vector + part.first;
+    if (part.first >= part.end)
+        return 0;
+    return mr_comm_sum(l->comm, v, v, part.end - part.first, MR_F32, wire, l->order, stream);
+}
+
+int mr_train_sum_range(struct mr_train_leaves *l, struct mr_train_range part,
+                       struct mr_stream *stream)
+{
     if (!l->comm)
         return 0;
-    int rc = mr_comm_sum(l->comm, v, v, first, MR_F32, l->wire, l->order, stream);
-    if (rc < 0 || !rest)
+    if (l->wire == MR_F32)
+        return sum(l, part, MR_F32, stream);
+    int rc =
+        sum(l, (struct mr_train_range){part.first, MR_MIN(part.end, l->n_params)}, l->wire, stream);
+    if (rc < 0)
         return rc;
-    return mr_comm_sum(l->comm, v + first, v + first, rest, MR_F32, MR_F32, l->order, stream);
+    return sum(l, (struct mr_train_range){MR_MAX(part.first, l->n_params), part.end}, MR_F32,
+               stream);
+}
+
+int mr_train_sum_vector(struct mr_train_leaves *l, struct mr_stream *stream)
+{
+    return mr_train_sum_range(l, (struct mr_train_range){0, l->length}, stream);
 }
 
 /* This rank's leaves, added up into l->vector. A leaf's vector goes on a stack, and is added to

@@ -24,7 +24,25 @@ struct mr_train_leaves {
     struct mr_sum_run *run;
     uint64_t run_step; /* that it counts to, or UINT64_MAX */
     bool stop_told, stop_heard;
+    struct mr_train_overlap *overlap; /* NULL: one sum, behind the passes */
 };
+
+/*
+ * leaves_overlap.c: sums that run beside the backward pass. The vector is cut into the same parts on
+ * all ranks. A part is taken, added to this rank's other leaves and summed over the ranks in a
+ * stream of its own, as soon as the last leaf's pass has its gradients.
+ */
+struct mr_train_last {
+    struct mr_sum_take take; /* of the last leaf's whole vector; to NULL: it is 0 already */
+    uint32_t i, height;      /* which leaf; vectors below its own */
+};
+int mr_train_overlap_open(struct mr_trainer *t);
+void mr_train_overlap_close(struct mr_trainer *t);
+/* The pass that comes is of the last leaf. */
+void mr_train_overlap_begin(struct mr_trainer *t, const struct mr_train_last *last);
+/* What the pass has left; rc: the pass's, whose error it returns. The stream then waits for all
+ * parts. */
+int mr_train_overlap_end(struct mr_trainer *t, int rc);
 
 /* What a rank's batch is of the whole one. */
 struct mr_train_part {
@@ -46,7 +64,16 @@ int mr_train_take_leaf(struct mr_trainer *t, const struct mr_train_part *p, uint
 uint64_t mr_train_room(const struct mr_batch_field *field, uint64_t rows_in_batch, uint64_t rows);
 /* The i-th of k in the order of the tree's leaves, from left to right. */
 uint32_t mr_train_tree_order(uint32_t i, uint32_t k);
-/* This rank's vector becomes that of all. stream: NULL: in host memory. */
+/* Elements first to end of a vector. */
+struct mr_train_range {
+    uint64_t first, end;
+};
+/* This part of the rank's vector becomes that of all. stream: NULL: in host memory. */
+int mr_train_sum_range(struct mr_train_leaves *l, struct mr_train_range part,
+                       struct mr_stream *stream);
 int mr_train_sum_vector(struct mr_train_leaves *l, struct mr_stream *stream);
+/* leaves_device.c: to += from. */
+int mr_train_add_range(const struct mr_train_leaves *l, float *to, const float *from,
+                       struct mr_train_range part, struct mr_stream *stream);
 
 #endif

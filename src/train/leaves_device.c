@@ -48,12 +48,16 @@ static int device_prepare(struct mr_trainer *t, uint32_t levels)
     if (rc < 0)
         return rc;
     rc = mr_copy_async(t->stream, l->run, MR_DEVICE, &first, MR_PAGEABLE, sizeof first);
+    if (rc < 0)
+        return rc;
+    rc = mr_train_overlap_open(t);
     return rc < 0 ? rc : mr_stream_synchronize(t->stream);
 }
 
 static void device_destroy(struct mr_trainer *t)
 {
     struct mr_train_leaves *l = t->leaves;
+    mr_train_overlap_close(t);
     void *const all[] = {l->vector, l->buffers, l->run, l->input, l->labels};
     for (size_t i = 0; i < MR_COUNT(all); i++)
         mr_memory_release(t->dev, MR_DEVICE, all[i], NULL);
@@ -106,17 +110,31 @@ static int copy_buffers(struct mr_trainer *t, void *to, const void *from)
     return bytes ? mr_copy_async(t->stream, to, MR_DEVICE, from, MR_DEVICE, bytes) : 0;
 }
 
-/* A pass over one leaf. [out] v: its vector. */
-static int run_leaf(struct mr_trainer *t, const struct mr_train_part *p, uint32_t a,
-                    struct mr_net_batch batch, float *v)
+/* The i-th pass, over the leaf a; the vectors of `height` others are below its own. */
+struct leaf {
+    uint32_t i, a, height;
+    bool last;
+};
+
+/* A pass over one leaf, and its vector; or of the last one what the overlap leaves. */
+static int run_leaf(struct mr_trainer *t, const struct mr_train_part *p, struct leaf which,
+                    struct mr_net_batch batch)
 {
     struct mr_train_leaves *l = t->leaves;
     struct mr_nn_gpu_state *state = mr_net_gpu_state(t->net);
     void *grads, *buffers;
-    uint32_t n = mr_train_rows_of(l, p, a);
+    float *v = l->vector + which.height * l->length;
+    const uint32_t a = which.a, n = mr_train_rows_of(l, p, a);
     const float share = (float)n / (float)p->total;
-    if (n == 0)
-        return mr_memset_async(t->stream, v, MR_DEVICE, 0, l->length * sizeof *v);
+    const bool overlaps = l->overlap && which.last;
+    struct mr_train_last last = {.i = which.i, .height = which.height};
+    if (n == 0) {
+        int rc = mr_memset_async(t->stream, v, MR_DEVICE, 0, l->length * sizeof *v);
+        if (rc < 0 || !overlaps)
+            return rc;
+        mr_train_overlap_begin(t, &last);
+        return mr_train_overlap_end(t, 0);
+    }
     mr_net_flat(t->net, NULL, &grads, NULL);
     mr_net_buffers(t->net, &buffers, NULL);
     const struct mr_sum_begin begin = {.run = l->run,
@@ -126,7 +144,7 @@ static int run_leaf(struct mr_trainer *t, const struct mr_train_part *p, uint32_
                                        .leaves = l->n,
                                        .leaf = l->rank + (uint64_t)a * l->world,
                                        .share = share};
-    const struct mr_sum_take take = {.to = v,
+    last.take = (struct mr_sum_take){.to = v,
                                      .grads = grads,
                                      .buffers = buffers,
                                      .totals = (struct mr_sum_totals *)(void *)&state->totals,
@@ -146,26 +164,33 @@ static int run_leaf(struct mr_trainer *t, const struct mr_train_part *p, uint32_
     if (rc < 0)
         return rc;
     batch.loss_scale = &l->run->loss_scale;
+    if (overlaps)
+        mr_train_overlap_begin(t, &last);
     rc = mr_net_train(t->net, &batch, t->stream);
-    return rc < 0 ? rc : launch(t, MR_SUM_KERNEL_take, &take);
+    if (overlaps)
+        return mr_train_overlap_end(t, rc);
+    return rc < 0 ? rc : launch(t, MR_SUM_KERNEL_take, &last.take);
 }
 
-static int add(struct mr_trainer *t, float *to, const float *from)
+int mr_train_add_range(const struct mr_train_leaves *l, float *to, const float *from,
+                       struct mr_train_range part, struct mr_stream *stream)
 {
-    const struct mr_train_leaves *l = t->leaves;
-    const struct mr_sum_add grads = {.to = to,
-                                     .from = from,
-                                     .count = l->n_params,
-                                     .dtype = MR_F32,
-                                     .from_dtype = MR_F32,
-                                     .round = l->wire == MR_BF16};
-    struct mr_sum_add rest = grads;
-    rest.to = to + l->n_params;
-    rest.from = from + l->n_params;
-    rest.count = l->length - l->n_params;
-    rest.round = 0;
-    int rc = launch(t, MR_SUM_KERNEL_add, &grads);
-    return rc < 0 ? rc : launch(t, MR_SUM_KERNEL_add, &rest);
+    const uint64_t middle = MR_MIN(MR_MAX(part.first, l->n_params), part.end);
+    const struct mr_train_range half[] = {{part.first, middle}, {middle, part.end}};
+    for (int i = 0; i < 2; i++) {
+        const struct mr_sum_add args = {.to = to + half[i].first,
+                                        .from = from + half[i].first,
+                                        .count = half[i].end - half[i].first,
+                                        .dtype = MR_F32,
+                                        .from_dtype = MR_F32,
+                                        .round = i == 0 && l->wire == MR_BF16};
+        int rc = args.count
+                     ? mr_launch_kernel(stream, &mr_sum_kernel[MR_SUM_KERNEL_add], &args, NULL)
+                     : 0;
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
 }
 
 struct job {
@@ -173,22 +198,33 @@ struct job {
     const struct mr_net_batch *batch;
 };
 
-/* This rank's leaves, added up into l->vector: as run_leaves() of leaves.c. */
+/* This rank's leaves, added up into l->vector: as run_leaves() of leaves.c. With an overlap, those
+ * of all ranks. */
 static int run_leaves(struct mr_trainer *t, const struct job *j)
 {
     struct mr_train_leaves *l = t->leaves;
+    const struct mr_train_range all = {0, l->length};
     uint32_t height = 0;
     void *buffers;
     mr_net_buffers(t->net, &buffers, NULL);
     int rc = copy_buffers(t, l->buffers, buffers);
     for (uint32_t i = 0; i < l->mine && rc >= 0; i++) {
-        float *v = l->vector + height * l->length;
-        rc = run_leaf(t, j->p, mr_train_tree_order(i, l->mine), *j->batch, v);
-        height++;
+        const struct leaf which = {i, mr_train_tree_order(i, l->mine), height++, i + 1 == l->mine};
+        rc = run_leaf(t, j->p, which, *j->batch);
+        if (l->overlap && which.last)
+            return rc;
         for (uint32_t carry = i; rc >= 0 && (carry & 1); carry /= 2, height--)
-            rc = add(t, l->vector + (height - 2) * l->length, l->vector + (height - 1) * l->length);
+            rc = mr_train_add_range(l, l->vector + (height - 2) * l->length,
+                                    l->vector + (height - 1) * l->length, all, t->stream);
     }
     return rc;
+}
+
+/* The same, of all ranks. */
+static int run_all(struct mr_trainer *t, const struct job *j)
+{
+    int rc = run_leaves(t, j);
+    return rc < 0 || t->leaves->overlap ? rc : mr_train_sum_vector(t->leaves, t->stream);
 }
 
 static int give(struct mr_trainer *t)
@@ -221,10 +257,7 @@ static int before_sum(struct mr_trainer *t, const void *job)
 
 static int whole_step(struct mr_trainer *t, const void *job)
 {
-    int rc = run_leaves(t, job);
-    if (rc < 0)
-        return rc;
-    rc = mr_train_sum_vector(t->leaves, t->stream);
+    int rc = run_all(t, job);
     if (rc < 0)
         return rc;
     rc = give(t);
@@ -252,10 +285,7 @@ static int tell(struct mr_trainer *t)
 /* Looks at the loss before the parameters change. */
 static int careful_step(struct mr_trainer *t, const struct job *j)
 {
-    int rc = run_leaves(t, j);
-    if (rc < 0)
-        return rc;
-    rc = mr_train_sum_vector(t->leaves, t->stream);
+    int rc = run_all(t, j);
     if (rc < 0)
         return rc;
     rc = give(t);

@@ -73,7 +73,8 @@ static const char *check_take(const void *args, struct mr_kernel_range out[MR_KE
     out[2] = RANGE(a->buffers, a->n_buffers * 4);
     out[3] = RANGE(a->totals, sizeof *a->totals);
     out[4] = RANGE(a->run, sizeof *a->run);
-    return a->count == a->n_params + a->n_buffers + 1 ? NULL : "count";
+    uint64_t all = a->n_params + a->n_buffers + 1;
+    return a->begin <= all && a->count <= all - a->begin ? NULL : "begin or count";
 }
 
 static const char *check_give(const void *args, struct mr_kernel_range out[MR_KERNEL_RANGES])

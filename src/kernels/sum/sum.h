@@ -90,13 +90,14 @@ struct mr_sum_begin {
     float share; /* of the batch */
 };
 
-/* After it: its vector from gradients, running statistics and the net's totals, which become 0. */
+/* After it: elements of its vector from gradients, running statistics and, as the last one, all of
+ * the net's totals, which become 0. */
 struct mr_sum_take {
     float *to;
     const float *grads, *buffers;
     struct mr_sum_totals *totals;
     const struct mr_sum_run *run;
-    uint64_t count, n_params, n_buffers;
+    uint64_t count, begin, n_params, n_buffers; /* begin: the first element */
     float share;
     uint32_t first; /* of this rank's leaves: it says what the rank asks for */
 };
@@ -150,8 +151,9 @@ MR_HOST_DEVICE void mr_sum_begin_at(const struct mr_sum_begin *a, uint64_t i)
     a->run->loss_scale = a->loss_scale ? *a->loss_scale * a->share : a->share;
 }
 
-MR_HOST_DEVICE void mr_sum_take_at(const struct mr_sum_take *a, uint64_t i)
+MR_HOST_DEVICE void mr_sum_take_at(const struct mr_sum_take *a, uint64_t nth)
 {
+    const uint64_t i = a->begin + nth;
     if (i < a->n_params) {
         a->to[i] = a->grads[i];
     } else if (i < a->n_params + a->n_buffers) {

@@ -81,6 +81,9 @@ int mr_nn_cuda_aside(struct mr_nn_backend *b);
 void mr_nn_cuda_back(struct mr_nn_backend *b);
 /* What is enqueued from here on waits for all that runs beside. */
 int mr_nn_cuda_join(struct mr_nn_backend *b);
+/* See mr_nn_ops. */
+int mr_nn_cuda_fork_to(struct mr_nn_backend *b, struct mr_stream *side);
+int mr_nn_cuda_join_from(struct mr_nn_backend *b, struct mr_stream *side);
 
 /* Rows in strips whose sums are added up. Returns how many; [out] strip: rows of one. */
 uint32_t mr_nn_cuda_strips(uint32_t rows, uint32_t cols, uint32_t *out_strip);

@@ -77,3 +77,24 @@ int mr_nn_cuda_join(struct mr_nn_backend *b)
     b->forked = false;
     return wait_for(b, b->join, b->other.raw, b->current.raw);
 }
+
+static struct CUstream_st *raw_of(const struct mr_stream *stream)
+{
+    const struct cuda_stream *s = stream->state;
+    return s->handle;
+}
+
+int mr_nn_cuda_fork_to(struct mr_nn_backend *b, struct mr_stream *side)
+{
+    int rc = wait_for(b, b->fork, b->current.raw, raw_of(side));
+    if (rc < 0)
+        return rc;
+    atomic_store(&side->recording, atomic_load(&b->current.stream->recording));
+    return b->forked ? wait_for(b, b->join, b->other.raw, raw_of(side)) : 0;
+}
+
+int mr_nn_cuda_join_from(struct mr_nn_backend *b, struct mr_stream *side)
+{
+    atomic_store(&side->recording, false);
+    return wait_for(b, b->join, raw_of(side), b->current.raw);
+}
