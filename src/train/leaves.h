@@ -26,6 +26,9 @@ struct mr_train_leaves {
     bool stop_told, stop_heard;
 };
 
+/* What the parts of a test batch are. */
+struct mr_train_leaves *mr_train_parts(const struct mr_trainer *t);
+
 /* What a rank's batch is of the whole one. */
 struct mr_train_part {
     const struct mr_batch *b;
