@@ -31,6 +31,7 @@
     X(bench_optimizers)                                                                            \
     X(bench_batch_size)                                                                            \
     X(bench_story)                                                                                 \
+    X(bench_split)                                                                                 \
     X(profile)                                                                                     \
     X(report)                                                                                      \
     X(analyze)                                                                                     \

@@ -322,8 +322,8 @@ static int back_pass(struct pass *p, const struct mr_net_batch *batch)
     int rc = !batch->labels
                  ? 0
                  : net->ops->loss(net->backend, net->opts.loss, p->n, (uint32_t)last->count,
-                                  last->value, batch->labels, batch->label_dtype,
-                                  batch->loss_scale, last->grad, NULL);
+                                  last->value, batch->labels, batch->label_dtype, batch->loss_scale,
+                                  last->grad, NULL);
     p->has_grad[net->node[net->n_nodes - 1].out] = true;
     if (!rc)
         rc = backward(p);

@@ -20,7 +20,7 @@ static uint64_t flops(const void *args)
 {
     const struct mr_net_job *job = args;
     static const uint64_t passes[] = {
-        [MR_NET_TRAIN] = 3, [MR_NET_FORWARD] = 1,   [MR_NET_BACKWARD] = 2,   [MR_NET_EVAL] = 1,
+        [MR_NET_TRAIN] = 3,   [MR_NET_FORWARD] = 1,  [MR_NET_BACKWARD] = 2,   [MR_NET_EVAL] = 1,
         [MR_NET_OUTPUTS] = 1, [MR_NET_SET_STEP] = 0, [MR_NET_ZERO_TOTALS] = 0};
     uint64_t sum = 0;
     for (uint32_t i = 0; i < job->net->n_nodes; i++)
@@ -42,7 +42,6 @@ int mr_net_enqueue(const struct mr_net_job *job, struct mr_stream *stream)
         return mr_net_run(job, NULL);
     int failed = atomic_exchange(&job->net->failed, 0);
     if (failed < 0)
-        return mr_error_set(failed, "net: a pass on %s failed",
-                            job->net->device->ops->name);
+        return mr_error_set(failed, "net: a pass on %s failed", job->net->device->ops->name);
     return mr_launch_kernel(stream, &kernel, job, NULL);
 }

@@ -48,8 +48,8 @@ static int measure(struct mr_net *net, struct mr_event *const *marks, uint64_t *
         int rc = mr_net_use_stream(net, stream, "mr_net_time");
         if (rc < 0)
             return rc;
-        rc = mr_memset_async(stream, net->scratch, MR_DEVICE, 0,
-                             job.batch.n * net->tensor[0].count);
+        rc =
+            mr_memset_async(stream, net->scratch, MR_DEVICE, 0, job.batch.n * net->tensor[0].count);
         if (rc < 0)
             return rc;
         rc = mr_memset_async(stream, net->outputs, MR_DEVICE, 0,

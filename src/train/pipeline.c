@@ -17,9 +17,9 @@ struct step {
     struct mr_trainer *t;
     struct mr_train_pipeline *p;
     const struct mr_train_part *part;
-    struct mr_net_batch batch;           /* the whole one */
-    uint32_t n[MR_TRAIN_STAGES][2];      /* passes that were enqueued: forward, backward */
-    uint32_t height[MR_TRAIN_STAGES];    /* of the tree's stack of vectors */
+    struct mr_net_batch batch;        /* the whole one */
+    uint32_t n[MR_TRAIN_STAGES][2];   /* passes that were enqueued: forward, backward */
+    uint32_t height[MR_TRAIN_STAGES]; /* of the tree's stack of vectors */
 };
 
 static int launch(struct mr_stream *stream, enum mr_sum_kernel which, const void *args)
@@ -95,8 +95,8 @@ static int take_room(struct mr_trainer *t, const struct mr_train_part *part)
     rc = mr_memory_acquire(t->dev, MR_DEVICE, p->label_bytes * p->leaves.n, (void **)&p->labels);
     if (rc < 0)
         return rc;
-    return mr_memory_acquire(t->stage[t->n_stages - 1].dev, MR_DEVICE,
-                             p->label_bytes * p->leaves.n, (void **)&p->last_labels);
+    return mr_memory_acquire(t->stage[t->n_stages - 1].dev, MR_DEVICE, p->label_bytes * p->leaves.n,
+                             (void **)&p->last_labels);
 }
 
 /* Labels go to the last stage at once: behind the step before, which reads its own there. */
@@ -465,9 +465,8 @@ int mr_train_pipeline_take(struct mr_trainer *t, bool good, struct mr_net_totals
     struct mr_sum_totals now;
     int rc = mr_copy_async(t->stage[last].stream, &now, MR_PAGEABLE,
                            &t->pipeline->stage[last].run->totals, MR_DEVICE, sizeof now);
-    if (rc < 0)
-        return rc;
-    rc = mr_stream_synchronize(t->stage[last].stream);
+    for (uint32_t s = 0; s <= last && rc >= 0; s++)
+        rc = mr_stream_synchronize(t->stage[s].stream);
     if (rc < 0)
         return rc;
     if (good && (now.n_not_finite || now.n_bad_labels)) {
@@ -515,8 +514,7 @@ int mr_train_pipeline_test(struct mr_trainer *t, const struct mr_batch *b,
                            const struct mr_net_batch *batch, uint64_t index)
 {
     struct mr_train_leaves *l = &t->pipeline->leaves;
-    const struct mr_train_part part =
-        mr_train_part_of(t, b, index, mr_dataset_length(t->test));
+    const struct mr_train_part part = mr_train_part_of(t, b, index, mr_dataset_length(t->test));
     struct step st = {.t = t, .p = t->pipeline, .part = &part, .batch = *batch};
     int rc = send_labels(t, &part);
     for (uint32_t a = 0; a < l->mine && rc >= 0; a++) {

@@ -109,10 +109,9 @@ static int load_optim(struct mr_trainer *t, const struct mr_checkpoint *c)
         enum mr_dtype dtype;
         const uint64_t n = mr_train_state_length(t, i, &dtype);
         if (s->bytes != n * mr_dtype_size(dtype))
-            return mr_error_set(MR_ESTATE,
-                                "%s: tensor %s has %llu bytes: expected %llu elements of %s",
-                                c->path, name, (unsigned long long)s->bytes, (unsigned long long)n,
-                                mr_dtype_name(dtype));
+            return mr_error_set(
+                MR_ESTATE, "%s: tensor %s has %llu bytes: expected %llu elements of %s", c->path,
+                name, (unsigned long long)s->bytes, (unsigned long long)n, mr_dtype_name(dtype));
         int rc = mr_train_state_each(t, i, (char *)(uintptr_t)s->data, write_state);
         if (rc < 0)
             return rc;

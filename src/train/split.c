@@ -13,8 +13,8 @@ struct plan {
 static uint32_t find_layer(const struct mr_net *net, const char *name, size_t bytes)
 {
     uint32_t i = 0;
-    while (i < net->n_nodes && (strlen(net->layer[i].name) != bytes ||
-                                memcmp(net->layer[i].name, name, bytes) != 0))
+    while (i < net->n_nodes &&
+           (strlen(net->layer[i].name) != bytes || memcmp(net->layer[i].name, name, bytes) != 0))
         i++;
     return i;
 }
@@ -28,9 +28,8 @@ static int unknown_layer(const struct mr_net *net, const char *name, size_t byte
         if (mr_net_can_cut(net, i))
             used += (size_t)snprintf(found + used, sizeof found - used, "%s%s", used ? ", " : "",
                                      net->layer[i].name);
-    return mr_error_set(MR_EOPTION,
-                        "split: the net has no layer '%s'; a stage can begin with %s%s", text,
-                        found, used < sizeof found - 32 ? "" : ", ...");
+    return mr_error_set(MR_EOPTION, "split: the net has no layer '%s'; a stage can begin with %s%s",
+                        text, found, used < sizeof found - 32 ? "" : ", ...");
 }
 
 /* "conv3,fc1": a layer for each stage but the first. */

@@ -26,9 +26,8 @@ static int check(const struct mr_trainer *t, uint32_t micro)
                             "trainer: a split net in fp16: expected f32, tf32 or bf16, which scale "
                             "no loss");
     if (!mr_comm_is_power_of_two(micro) || micro > MICRO_MOST)
-        return mr_error_set(MR_EOPTION,
-                            "trainer: %u micro-batches: expected a power of two, 1..%d", micro,
-                            MICRO_MOST);
+        return mr_error_set(MR_EOPTION, "trainer: %u micro-batches: expected a power of two, 1..%d",
+                            micro, MICRO_MOST);
     if (o->leaves && o->leaves != micro)
         return mr_error_set(MR_EOPTION,
                             "trainer: %u leaves and %u micro-batches: these are the same; expected "

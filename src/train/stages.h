@@ -16,9 +16,9 @@
 
 /* What a micro-batch on its way has in a stage. Events are of the stage's device. */
 struct mr_train_slot {
-    struct mr_net *net;              /* that of slot 0 is the stage's */
-    struct mr_event *there, *back;   /* its pass is done: forward, backward */
-    struct mr_event *value, *grad;   /* its output was sent on; its input's gradient was sent back */
+    struct mr_net *net;            /* that of slot 0 is the stage's */
+    struct mr_event *there, *back; /* its pass is done: forward, backward */
+    struct mr_event *value, *grad; /* its output was sent on; its input's gradient was sent back */
 };
 
 /* What stages have beside trainer.h's. */
@@ -35,13 +35,13 @@ struct mr_train_pipeline {
     struct mr_train_leaves leaves; /* n, mine: micro-batches, of this process alone */
     uint32_t n_slots;
     struct mr_train_pipe stage[MR_TRAIN_STAGES];
-    char *input;                /* of a micro-batch, on the first device */
-    char *labels, *last_labels; /* of all of them, on the first and on the last */
-    uint64_t label_bytes;       /* of a micro-batch's */
+    char *input;                        /* of a micro-batch, on the first device */
+    char *labels, *last_labels;         /* of all of them, on the first and on the last */
+    uint64_t label_bytes;               /* of a micro-batch's */
     struct mr_event *packed, *labelled; /* the labels on the first device; on the last */
-    float *share;               /* of each micro-batch in the batch, on the last device */
-    uint64_t share_of;          /* batches of so many samples; 0: of none yet */
-    uint64_t run_step;          /* that the devices count to; UINT64_MAX: none */
+    float *share;                       /* of each micro-batch in the batch, on the last device */
+    uint64_t share_of;                  /* batches of so many samples; 0: of none yet */
+    uint64_t run_step;                  /* that the devices count to; UINT64_MAX: none */
 };
 
 /* split.c. [out] first: of each stage, its first node, and behind them the number of nodes. no: of

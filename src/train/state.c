@@ -32,8 +32,8 @@ static int copy_stage(const struct mr_train_stage *stage, char **params, char **
     uint64_t n_buffers;
     mr_net_flat(stage->net, &on_device, NULL, NULL);
     mr_net_buffers(stage->net, &statistics, &n_buffers);
-    int rc = copy_down(stage->stream, on_device, mr_net_n_params(stage->net) * sizeof(float),
-                       params);
+    int rc =
+        copy_down(stage->stream, on_device, mr_net_n_params(stage->net) * sizeof(float), params);
     return rc < 0 ? rc : copy_down(stage->stream, statistics, n_buffers * sizeof(float), buffers);
 }
 

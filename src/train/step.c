@@ -339,7 +339,7 @@ static int test_sums(struct mr_trainer *t, struct mr_train_sums *out)
     struct mr_net_totals totals = {.size = sizeof totals};
     bool parts = t->leaves || t->pipeline;
     int rc = parts ? mr_train_leaves_test_end(t, &totals)
-                       : mr_net_query_totals(t->net, t->stream, &totals);
+                   : mr_net_query_totals(t->net, t->stream, &totals);
     if (rc < 0)
         return rc;
     rc = parts ? 0 : mr_net_zero_totals(t->net, t->stream);

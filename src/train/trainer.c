@@ -36,8 +36,8 @@ static int open_net(struct mr_trainer *t)
     no.max_batch = (uint32_t)mr_train_batch_size(t) / t->n_leaves;
     no.seed = t->opts.seed;
     no.threads = t->opts.threads;
-    int rc = t->pipeline ? mr_train_pipeline_nets(t, &no)
-                         : mr_net_create(t->dev, &no, &t->stage[0].net);
+    int rc =
+        t->pipeline ? mr_train_pipeline_nets(t, &no) : mr_net_create(t->dev, &no, &t->stage[0].net);
     t->net = t->stage[0].net;
     if (rc < 0)
         return rc;
@@ -180,9 +180,14 @@ static int open_device(struct mr_trainer *t)
 
 static int open_parts(struct mr_trainer *t)
 {
-    int (*const parts[])(struct mr_trainer *) = {
-        open_device,   mr_train_pipeline_open, mr_train_leaves_open,    mr_train_open_data,
-        open_schedule, open_net,               mr_train_leaves_prepare, open_optim};
+    int (*const parts[])(struct mr_trainer *) = {open_device,
+                                                 mr_train_pipeline_open,
+                                                 mr_train_leaves_open,
+                                                 mr_train_open_data,
+                                                 open_schedule,
+                                                 open_net,
+                                                 mr_train_leaves_prepare,
+                                                 open_optim};
     for (size_t i = 0; i < MR_COUNT(parts); i++) {
         int rc = parts[i](t);
         if (rc < 0)
@@ -225,9 +230,8 @@ static int copy_text(const char **text)
 /* Copies the caller's texts. Those not copied yet are NULL when it fails: all can be freed. */
 static int keep_texts(struct mr_trainer_opts *o)
 {
-    const char **const texts[] = {&o->model,     &o->optimizer,      &o->schedule,
-                                  &o->transform, &o->test_transform, &o->config,
-                                  &o->split};
+    const char **const texts[] = {&o->model,          &o->optimizer, &o->schedule, &o->transform,
+                                  &o->test_transform, &o->config,    &o->split};
     int rc = 0;
     for (size_t i = 0; i < MR_COUNT(texts); i++) {
         if (rc < 0)

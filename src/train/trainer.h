@@ -82,10 +82,10 @@ struct mr_trainer {
     uint64_t skipped;                     /* steps left out for a loss that was not finite */
     uint32_t skipped_in_row;
     struct mr_train_pipeline *pipeline; /* of stages.h; NULL: one stage, without micro-batches */
-    struct mr_train_leaves *leaves; /* of leaves.c; NULL: a batch is one pass of this process */
-    uint32_t rank, world, n_leaves; /* 0 of 1, and 1, without */
-    bool stopping;                  /* mr_trainer_ask_stop(), as all ranks have heard */
-    bool looked;                    /* of the loss that was not finite: bad_layer was looked for */
+    struct mr_train_leaves *leaves;     /* of leaves.c; NULL: a batch is one pass of this process */
+    uint32_t rank, world, n_leaves;     /* 0 of 1, and 1, without */
+    bool stopping;                      /* mr_trainer_ask_stop(), as all ranks have heard */
+    bool looked; /* of the loss that was not finite: bad_layer was looked for */
     const struct mr_net_layer *bad_layer; /* NULL: none here */
     const char *bad_what;
     bool started;

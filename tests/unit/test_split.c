@@ -81,9 +81,8 @@ static struct mr_checkpoint *saved(struct mr_trainer *t)
 /* Both ways: neither has a tensor that the other lacks. */
 static void same(const struct mr_checkpoint *a, const struct mr_checkpoint *b)
 {
-    static const char *const keys[] = {"model",  "data",  "optimizer",  "loader",
-                                       "leaves", "step",  "epoch_loss", "epoch_right",
-                                       "world",  "sample"};
+    static const char *const keys[] = {"model", "data",       "optimizer",   "loader", "leaves",
+                                       "step",  "epoch_loss", "epoch_right", "world",  "sample"};
     const struct mr_checkpoint_tensor *s, *t;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const char *x = mr_checkpoint_get(a, keys[i]), *y = mr_checkpoint_get(b, keys[i]);
@@ -116,7 +115,8 @@ static struct mr_checkpoint *run(struct mr_trainer *t)
 static void same_history(struct mr_trainer *a, struct mr_trainer *b)
 {
     for (uint32_t i = 0; i < 2; i++) {
-        const struct mr_train_epoch *x = mr_trainer_epoch_get(a, i), *y = mr_trainer_epoch_get(b, i);
+        const struct mr_train_epoch *x = mr_trainer_epoch_get(a, i),
+                                    *y = mr_trainer_epoch_get(b, i);
         assert_true(x && y && x->loss == y->loss && x->test_loss == y->test_loss);
         assert_true(x->accuracy == y->accuracy && x->test_accuracy == y->test_accuracy);
     }
