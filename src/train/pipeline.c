@@ -424,8 +424,8 @@ static struct mr_train_part part_of(const struct mr_trainer *t, const struct mr_
     return mr_train_part_of(t, b, t->step % ((length + size - 1) / size), length);
 }
 
-int mr_train_pipeline_step(struct mr_trainer *t, const struct mr_batch *b,
-                           const struct mr_net_batch *batch)
+static int pipeline_step(struct mr_trainer *t, const struct mr_batch *b,
+                         const struct mr_net_batch *batch)
 {
     const struct mr_train_part part = part_of(t, b);
     struct step st = {.t = t, .p = t->pipeline, .part = &part, .batch = *batch};
@@ -458,7 +458,7 @@ int mr_train_pipeline_step(struct mr_trainer *t, const struct mr_batch *b,
 
 /* All stages hold the totals, so that steps behind a bad loss change nothing; the last one's are
  * read, and all begin again. */
-int mr_train_pipeline_take(struct mr_trainer *t, bool good, struct mr_net_totals *out)
+static int pipeline_take(struct mr_trainer *t, bool good, struct mr_net_totals *out)
 {
     const struct mr_sum_totals none = {.first_not_finite = UINT64_MAX};
     const uint32_t last = t->n_stages - 1;
@@ -510,8 +510,8 @@ static int test_one(struct step *st, uint32_t a, uint32_t n, struct mr_net_total
     return rc < 0 ? rc : mr_net_zero_totals(last->net, last->stream);
 }
 
-int mr_train_pipeline_test(struct mr_trainer *t, const struct mr_batch *b,
-                           const struct mr_net_batch *batch, uint64_t index)
+static int pipeline_test(struct mr_trainer *t, const struct mr_batch *b,
+                         const struct mr_net_batch *batch, uint64_t index)
 {
     struct mr_train_leaves *l = &t->pipeline->leaves;
     const struct mr_train_part part = mr_train_part_of(t, b, index, mr_dataset_length(t->test));
@@ -529,3 +529,9 @@ int mr_train_pipeline_test(struct mr_trainer *t, const struct mr_batch *b,
     }
     return rc;
 }
+
+const struct mr_train_pipeline_ops mr_train_in_stages = {
+    .step = pipeline_step,
+    .take = pipeline_take,
+    .test = pipeline_test,
+};

@@ -87,7 +87,7 @@ int mr_train_take_totals(struct mr_trainer *t)
     if (t->leaves) /* each step has them */
         return 0;
     if (t->pipeline) {
-        int taken = mr_train_pipeline_take(t, false, &now);
+        int taken = mr_train_in_stages.take(t, false, &now);
         return taken < 0 ? taken : mr_train_judge_totals(t, &now);
     }
     int rc = mr_net_query_totals(t->net, t->stream, &now);
@@ -103,7 +103,7 @@ static int take_good_totals(struct mr_trainer *t)
     struct mr_net_totals now = {.size = sizeof now};
     if (!mr_train_leaves_on_device(t) && !t->pipeline)
         return mr_train_take_totals(t);
-    int rc = t->pipeline ? mr_train_pipeline_take(t, true, &now)
+    int rc = t->pipeline ? mr_train_in_stages.take(t, true, &now)
                          : mr_train_on_device.take(t, true, &now);
     return rc < 0 ? rc : mr_train_judge_totals(t, &now);
 }
@@ -233,7 +233,7 @@ static int step_on(struct mr_trainer *t, const struct mr_batch *b)
     if (rc < 0)
         return rc;
     if (t->pipeline) {
-        rc = mr_train_pipeline_step(t, b, &batch);
+        rc = mr_train_in_stages.step(t, b, &batch);
         return rc < 0 || (t->step + 1) % LOOK_EVERY ? rc : mr_train_take_totals(t);
     }
     if (t->leaves) {
@@ -374,7 +374,7 @@ int mr_trainer_test(struct mr_trainer *t, struct mr_train_sums *out)
         if (rc <= 0)
             break;
         struct mr_net_batch batch = net_batch(t, &b);
-        rc = t->pipeline ? mr_train_pipeline_test(t, &b, &batch, i)
+        rc = t->pipeline ? mr_train_in_stages.test(t, &b, &batch, i)
              : t->leaves ? mr_train_leaves_test(t, &b, &batch, i)
                          : mr_net_eval(t->net, &batch, NULL, t->stream);
         int released = mr_loader_release(t->test_loader, &b, t->stream);

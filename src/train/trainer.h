@@ -148,12 +148,15 @@ int mr_train_pipeline_nets(struct mr_trainer *t, const struct mr_net_opts *no);
 void mr_train_pipeline_destroy(struct mr_trainer *t);
 const uint32_t *mr_train_pipeline_bad_loss(const struct mr_trainer *t, uint32_t stage);
 void mr_train_pipeline_find_bad(struct mr_trainer *t);
-/* pipeline.c: as those of leaves.c. */
-int mr_train_pipeline_step(struct mr_trainer *t, const struct mr_batch *b,
-                           const struct mr_net_batch *batch);
-int mr_train_pipeline_take(struct mr_trainer *t, bool good, struct mr_net_totals *out);
-int mr_train_pipeline_test(struct mr_trainer *t, const struct mr_batch *b,
-                           const struct mr_net_batch *batch, uint64_t index);
+/* What step.c wants of pipeline.c: step and test as those of leaves.c, take as that of struct
+ * mr_train_leaves_ops. */
+struct mr_train_pipeline_ops {
+    int (*step)(struct mr_trainer *t, const struct mr_batch *b, const struct mr_net_batch *batch);
+    int (*take)(struct mr_trainer *t, bool good, struct mr_net_totals *out);
+    int (*test)(struct mr_trainer *t, const struct mr_batch *b, const struct mr_net_batch *batch,
+                uint64_t index);
+};
+extern const struct mr_train_pipeline_ops mr_train_in_stages;
 
 static inline struct mr_net *mr_train_last_net(const struct mr_trainer *t)
 {
