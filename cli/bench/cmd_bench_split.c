@@ -284,7 +284,7 @@ static void above(const struct bench *b)
            train_pipelines[o->pipeline], s->device);
     if (b->info.model[0])
         printf(" (%s)", b->info.model);
-    printf("\nstages: %s\n\n", s->stages);
+    printf("\nstages: %s\n", s->stages);
 }
 
 static const struct bench_row *best_row(const struct bench *b)

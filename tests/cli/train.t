@@ -226,13 +226,13 @@ $ millrace train d --device sim
 millrace train: device sim computes nothing: nets run on cpu and cuda
 [1]
 $ millrace train d --device cpu+cpu --split fc2 --micro-batches 4 --model mlp:20r -e 1 --max-steps 3 --threads 1 | grep stages
-  stages: flatten to relu on cpu; fc2 to fc2 on cpu; 4 micro-batches, 1f1b
+  stages: flatten to fc1 on cpu; fc2 to fc2 on cpu; 4 micro-batches, 1f1b
 $ millrace train d --device cpu+cpu --split conv9
 millrace train: split: the net has no layer 'conv9'; a stage can begin with .*fc2.* (re)
-[1]
+[2]
 $ millrace train d --device cpu+cpu+cpu --model softmax
 millrace train: split: the net can't be cut into 3 stages that have parameters each; residuals and layers that run as one stay together
-[1]
+[2]
 $ millrace train d --device cpu+sim
 millrace train: mr_device_reach: there are no copies between devices cpu and sim: copy to host memory, and on from there
 [1]
