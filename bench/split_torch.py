@@ -49,13 +49,13 @@ def resnet50():
 
 def wide():
     layers = []
-    for i in range(8):
+    for i in range(9):
         layers += [nn.Conv2d(256 if i else 3, 256, 3, padding=1), nn.ReLU(True)]
     layers += [nn.AvgPool2d(4), nn.Flatten(), nn.Linear(256 * 64, 10)]
-    return nn.Sequential(*layers[:8]), nn.Sequential(*layers[8:])
+    return nn.Sequential(*layers[:10]), nn.Sequential(*layers[10:])
 
 
-NETS = {"resnet50": (resnet50, (120, 3, 128, 128), 1000, [1, 2, 3, 4, 6, 8, 10]),
+NETS = {"resnet50": (resnet50, (120, 3, 128, 128), 1000, [1, 2, 4, 6, 10]),
         "wide": (wide, (256, 3, 32, 32), 10, [1, 2, 4, 8, 16])}
 
 

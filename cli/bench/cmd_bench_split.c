@@ -16,11 +16,12 @@ struct opts {
 };
 
 #define DEFAULT_COUNTS "1,2,4,8,16"
-/* Layers of one width, so that stages of equal time exist. */
+/* Behind the first, short one, eight layers of one width: two, four and eight stages of equal time
+ * exist. */
 #define LAYERS(width)                                                                              \
     "conv:" width ",p=1,relu,conv:" width ",p=1,relu,conv:" width ",p=1,relu,conv:" width          \
     ",p=1,relu,conv:" width ",p=1,relu,conv:" width ",p=1,relu,conv:" width ",p=1,relu,"           \
-    "conv:" width ",p=1,relu,avgpool:4,flatten,linear:10"
+    "conv:" width ",p=1,relu,conv:" width ",p=1,relu,avgpool:4,flatten,linear:10"
 static const char wide[] = LAYERS("256"), narrow[] = LAYERS("8");
 /* A device so slow that this machine computes the narrow net in less than its time: 0.4 Gflop/s at
  * 64 samples of 8x8 are a step of 0.3 s. */
@@ -31,7 +32,7 @@ static const char simulated[] = "sim:tflops=0.0004,peer=1,latency=50us+"
 
 static const struct mr_option options[] = {
     OPT("model", MR_OPT_STRING, model, .key = 'm', .meta = "MODEL",
-        .help = "The net; by default 8 convolutions of 256 channels, on sim and cpu of 8"),
+        .help = "The net; by default 9 convolutions of 256 channels, on sim and cpu of 8"),
     OPT("shape", MR_OPT_STRING, shape, .meta = "HxWxC",
         .help = "The samples; by default 32x32x3, on sim and cpu 8x8x3"),
     OPT("batch-size", MR_OPT_UINT, batch_size, .key = 'b', .initial = "0", .max = 1 << 16,
@@ -263,7 +264,6 @@ static void conclude(struct bench *b)
 {
     const struct split *s = b->user;
     const double whole = b->rows[0].v[STEP], p = s->n_stages;
-    b->rows[0].v[SPEEDUP] = 1;
     for (int i = 1; i < b->n_rows; i++) {
         struct bench_row *row = &b->rows[i];
         const double m = row->v[MICRO];
@@ -271,8 +271,9 @@ static void conclude(struct bench *b)
         row->v[BOUND] = p * m / (m + p - 1);
         row->v[OF_BOUND] = row->v[SPEEDUP] / row->v[BOUND];
     }
-    snprintf(b->subtitle, sizeof b->subtitle, "%d stages on %.80s, batches of %" PRIu64,
-             s->n_stages, s->device, s->batch_size);
+    const char *where = b->info.model[0] ? b->info.model : b->info.name;
+    snprintf(b->subtitle, sizeof b->subtitle, "%d stages, each on one %.80s; batches of %" PRIu64,
+             s->n_stages, where, s->batch_size);
 }
 
 static void above(const struct bench *b)
