@@ -72,7 +72,7 @@ def pipelined(first, second, x, micro):
 
 
 def measure(forward, params, x, labels, steps, amp):
-    """ms a step: as the tutorial, with cross entropy instead of a squared error of one-hot labels."""
+    """ms a step: as the tutorial, with cross entropy instead of squared errors of one-hot labels."""
     optimizer = torch.optim.SGD(params, lr=0.001)
 
     def step():

@@ -121,8 +121,8 @@ struct mr_net_edge {
     uint64_t bytes;
 };
 void mr_net_edges(const struct mr_net *net, struct mr_net_edge *in, struct mr_net_edge *out);
-/* time.c: the time of each node's passes, forward and back, over a batch of max_batch samples; [out] ns: of
- * net->n_nodes. The net is of no more use. Blocks. */
+/* time.c: the time of each node's passes, forward and back, over a batch of max_batch samples.
+ * [out] ns: of net->n_nodes. The net is of no more use. Blocks. */
 int mr_net_time(struct mr_net *net, uint64_t *ns);
 
 /* queue.c: what a call does, at once or as work of the queue of a device that computes by the host.
