@@ -32,6 +32,7 @@
     X(bench_optimizers)                                                                            \
     X(bench_batch_size)                                                                            \
     X(bench_story)                                                                                 \
+    X(bench_split)                                                                                 \
     X(profile)                                                                                     \
     X(report)                                                                                      \
     X(analyze)                                                                                     \

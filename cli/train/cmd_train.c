@@ -9,9 +9,10 @@ const char *const train_losses[] = {"cross-entropy", "nll", "mse", NULL};
 const char *const train_amps[] = {"off", "tf32", "bf16", "fp16", NULL};
 static const char *const wires[] = {"f32", "bf16", NULL};
 const char *const train_comms[] = {"auto", "none", "mpi", "nccl", NULL};
-static const char *const policies[] = {"stop", "skip", NULL}; /* as enum mr_on_nan */
+const char *const train_pipelines[] = {"1f1b", "gpipe", NULL}; /* as enum mr_pipeline */
+static const char *const policies[] = {"stop", "skip", NULL};  /* as enum mr_on_nan */
 static const char model[] = "Model", data[] = "Data", machine[] = "Machine", run_group[] = "Run",
-                  files[] = "Files", ranks_group[] = "Ranks";
+                  files[] = "Files", ranks_group[] = "Ranks", stages[] = "Stages";
 
 #define OPT(option, letter, kind, member, heading, ...)                                            \
     {                                                                                              \
@@ -71,7 +72,7 @@ const struct mr_option train_options[] = {
     LOADER("cache", .group = data),
 
     OPT("device", 'd', MR_OPT_STRING, device, machine, .initial = "auto", .meta = "DEVICE",
-        .help = "auto, cpu, cuda, cuda:1"),
+        .help = "auto, cpu, cuda, cuda:1; cuda:0+cuda:1: the net over several, see --split"),
     LOADER("workers", .group = machine),
     LOADER("prefetch", .group = machine),
     OPT("threads", 0, MR_OPT_UINT, threads, machine, .initial = "0", .max = 512, .unit = "threads",
@@ -97,6 +98,19 @@ const struct mr_option train_options[] = {
     OPT("on-nan", 0, MR_OPT_ENUM, on_nan, run_group, .initial = "stop", .choices = policies,
         .help = "If the loss is not finite: stop and name step and layer, or skip the step (on "
                 "GPUs every step then waits for its loss)"),
+
+    OPT("split", 0, MR_OPT_STRING, split, stages, .initial = "auto", .meta = "LAYERS",
+        .help = "With several devices: the layer that begins each stage but the first (conv3,fc1); "
+                "auto: stages that take the same time, as measured on the first device"),
+    OPT("micro-batches", 0, MR_OPT_UINT, micro_batches, stages, .initial = "0", .max = 1024,
+        .unit = "parts",
+        .help = "Parts of a batch that follow one another through the stages, a power of two. They "
+                "are leaves: parameters are those of one device with --leaves N. 0: --leaves, or "
+                "up to 4 for each stage"),
+    OPT("pipeline", 0, MR_OPT_ENUM, pipeline, stages, .initial = "1f1b", .choices = train_pipelines,
+        .help = "1f1b: begin backward passes as soon as possible, with activations of one "
+                "micro-batch for each stage; gpipe: all forward passes first, with those of all. "
+                "The results are the same"),
 
     OPT("comm", 0, MR_OPT_ENUM, comm, ranks_group, .initial = "auto", .choices = train_comms,
         .help = "How ranks that a launcher started train together, if there are several: auto: by "
@@ -279,6 +293,9 @@ static const struct cli_note json_notes[] = {
     {"model, parameters, activation_bytes, layers",
      "activation_bytes: activations, workspace, 16-bit copy and running statistics; for each "
      "layer: name, text, output, parameters, runs_on"},
+    {"stages, micro_batches",
+     "of each: device, first and last layer; parts of a batch that follow one another through "
+     "them, 0: none"},
     {"times", "seconds: opening, waiting (for data), steps, tests, checkpoints"},
     {"bottleneck, bottleneck_reason", "of the loader, as in millrace feed"},
     {"world, launcher, engine, leaves, comm",
@@ -304,6 +321,8 @@ static const struct cli_note examples[] = {
      "a perceptron, up to a test accuracy"},
     {"millrace train mnist/ --checkpoint run.safetensors --checkpoint-every 30s --resume",
      "starts, or continues after it was killed"},
+    {"millrace train pictures/ --model resnet20 --device cuda:0+cuda:1 --micro-batches 8",
+     "the net over two GPUs, as a pipeline"},
     {"mpirun -n 4 millrace train mnist/ --batch-size 256 --leaves 8 --device cpu",
      "on four processes; the same parameters as on one, two or eight"},
     {NULL, NULL},

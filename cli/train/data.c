@@ -106,7 +106,8 @@ int train_data_open(struct train_data *d, const char *dataset, const struct trai
 {
     *d = (struct train_data){.opts = opts, .start_ns = mr_time_ns()};
     bool given = device && *device;
-    int rc = cli_pipeline_open(&d->pipe, given ? NULL : opts->device, NULL, NULL);
+    int rc =
+        given ? cli_pipeline_open(&d->pipe, NULL, NULL, NULL) : train_devices_open(d, opts->device);
     if (rc == 0 && given) {
         d->pipe.dev = *device;
         *device = NULL;
@@ -115,7 +116,7 @@ int train_data_open(struct train_data *d, const char *dataset, const struct trai
     }
     if (rc < 0)
         return rc;
-    if (d->pipe.info.simulated)
+    if (d->pipe.info.simulated && !d->n_more && !opts->micro_batches)
         return mr_error_set(MR_EUNSUPPORTED, "device %s computes nothing: nets run on cpu and cuda",
                             d->pipe.info.name);
     rc = mr_dataset_open(dataset, &d->pipe.ds);
@@ -139,6 +140,7 @@ int train_data_open(struct train_data *d, const char *dataset, const struct trai
 void train_data_close(struct train_data *d)
 {
     mr_dataset_close(d->test);
+    train_devices_close(d);
     cli_pipeline_close(&d->pipe);
     free(d->own_test_uri);
 }

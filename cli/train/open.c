@@ -76,9 +76,8 @@ static void trainer_opts(const struct train_data *d, const struct train_opts *o,
 /* It learns all the same, but slowly. */
 static void warn_of_softmax(const struct train *t)
 {
-    const struct mr_net *net = mr_trainer_get_net(t->trainer);
     const struct mr_net_layer *l, *last = NULL;
-    for (uint32_t i = 0; (l = mr_net_layer_get(net, i)); i++)
+    for (uint32_t i = 0; (l = train_layer(t, i)); i++)
         last = l;
     if (t->opts->loss == MR_CROSS_ENTROPY && last && strcmp(last->name, "softmax") == 0)
         cli_warn("--loss cross-entropy takes the softmax itself: leave it out of the model, or "
@@ -124,6 +123,21 @@ static void warn_of_world(const struct train *t, const struct mr_checkpoint *fro
             t->opts->checkpoint, was, strcmp(was, "1") == 0 ? "" : "s", world);
 }
 
+/* Without --micro-batches and --leaves as many as keep most stages busy most of the time. */
+static uint64_t micro_batches(const struct train *t)
+{
+    enum { FOR_EACH_STAGE = 4 };
+    const struct train_opts *o = t->opts;
+    uint64_t n = 1, most = FOR_EACH_STAGE * (t->data->n_more + 1);
+    if (o->micro_batches || !t->data->n_more)
+        return o->micro_batches;
+    if (o->leaves)
+        return o->leaves;
+    while (2 * n <= most && o->loader.batch_size % (2 * n) == 0)
+        n *= 2;
+    return n;
+}
+
 int train_open(struct train *t, struct train_data *data, const struct train_opts *opts,
                const struct mr_checkpoint *from)
 {
@@ -148,6 +162,11 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
     to.config = config;
     to.leaves = (uint32_t)opts->leaves;
     to.wire = opts->wire ? MR_BF16 : MR_F32;
+    to.devices = data->more;
+    to.n_devices = data->n_more;
+    to.split = opts->split;
+    to.micro_batches = t->micro = micro_batches(t);
+    to.pipeline = (enum mr_pipeline)opts->pipeline;
     if (t->ranks)
         share_machine(t->ranks, &to, &loader);
     to.loader = &loader;

@@ -13,7 +13,7 @@ static const char *const ends[] = {
 static bool tensor_cores(const struct train *t)
 {
     const struct mr_net_layer *l;
-    for (uint32_t i = 0; (l = mr_net_layer_get(mr_trainer_get_net(t->trainer), i)); i++)
+    for (uint32_t i = 0; (l = train_layer(t, i)); i++)
         if (strstr(l->runs_on, "tensor cores"))
             return true;
     return false;
@@ -24,7 +24,7 @@ static uint64_t n_params(const struct train *t)
 {
     const struct mr_net_layer *l;
     uint64_t n = 0;
-    for (uint32_t i = 0; (l = mr_net_layer_get(mr_trainer_get_net(t->trainer), i)); i++)
+    for (uint32_t i = 0; (l = train_layer(t, i)); i++)
         n += l->n_params;
     return n;
 }
@@ -41,7 +41,7 @@ static void print_layers(const struct train *t)
     const struct mr_net_layer *l;
     char count[CLI_HUMAN];
     struct cli_table *table = cli_table_create("layer\t\tinput\toutput\t>parameters\truns on");
-    for (uint32_t i = 0; (l = mr_net_layer_get(mr_trainer_get_net(t->trainer), i)); i++)
+    for (uint32_t i = 0; (l = train_layer(t, i)); i++)
         cli_table_row(table, "%s\t%s\t%ux%ux%u\t%ux%ux%u\t%s\t%s", l->name,
                       strcmp(l->name, l->text) == 0 ? "" : l->text, l->in[0], l->in[1], l->in[2],
                       l->out[0], l->out[1], l->out[2],
@@ -78,6 +78,7 @@ void train_print_head(const struct train *t)
            d->pipe.info.name, d->pipe.info.model[0] ? ": " : "", d->pipe.info.model, precision(t),
            tensor_cores(t) ? "used" : "not used",
            cli_bytes(mr_net_memory(mr_trainer_get_net(t->trainer)), bytes), st.workers);
+    train_stages_print(t);
     train_ranks_print(t);
     if (t->info.resumed_step)
         printf("  goes on from %s: after step %" PRIu64 ", in epoch %" PRIu64 "\n",
@@ -285,6 +286,7 @@ int train_print_json(const struct train *t)
     mr_json_string(json, "model", t->opts->model);
     mr_json_uint(json, "parameters", n_params(t));
     mr_json_uint(json, "activation_bytes", mr_net_memory(mr_trainer_get_net(t->trainer)));
+    train_stages_json(t, json);
     train_ranks_json(t, json);
     train_steps_json(t, json);
     json_layers(json, t);

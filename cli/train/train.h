@@ -26,6 +26,10 @@ struct train_opts {
     char *device;
     uint64_t threads;
     int graph;
+    /* stages */
+    char *split;
+    uint64_t micro_batches;
+    int pipeline;
     /* the run */
     double target;
     uint64_t patience, max_steps;
@@ -41,15 +45,20 @@ struct train_opts {
 };
 
 extern const struct mr_option train_options[];
-extern const char *const train_comms[]; /* "auto", "none", "mpi", "nccl" */
+extern const char *const train_pipelines[]; /* by enum mr_pipeline */
+extern const char *const train_comms[];     /* "auto", "none", "mpi", "nccl" */
 extern const char *const train_losses[],
     *const train_amps[]; /* by enum mr_loss, enum mr_precision; end with NULL */
+
+enum { TRAIN_DEVICES = 7 }; /* besides the first */
 
 struct train_ranks;
 struct train_data {
     const struct train_opts *opts;
     const struct train_ranks *ranks; /* set behind train_data_open(); NULL: alone */
     struct cli_pipeline pipe;        /* the device and the training set; the trainer has the rest */
+    struct mr_device *more[TRAIN_DEVICES]; /* of the stages behind the first */
+    uint32_t n_more;
     struct mr_dataset *test;
     const char *chain_text, *test_chain_text; /* "": none */
     char *test_uri, *own_test_uri;            /* NULL: none; the second is freed */
@@ -86,6 +95,7 @@ struct train {
     const struct train_ranks *ranks; /* NULL: alone */
     const struct train_opts *opts;
     struct mr_trainer *trainer;
+    uint64_t micro;              /* micro-batches; 0: it is no pipeline */
     struct mr_trainer_info info; /* as of the last step */
     struct mr_train_epoch
         unfinished;                /* the steps of an epoch that the run ended in; epoch 0: none */
@@ -130,6 +140,14 @@ int train_steps_end(struct train *t);
 void train_steps_close(struct train *t);
 void train_steps_print(const struct train *t);
 void train_steps_json(const struct train *t, struct mr_json *json);
+
+/* devices.c: text: "cuda:0+cuda:1". Returns 0 or an error; close in either case. */
+int train_devices_open(struct train_data *d, const char *text);
+void train_devices_close(struct train_data *d);
+/* The i-th layer of the net, over all stages. NULL behind the last. */
+const struct mr_net_layer *train_layer(const struct train *t, uint32_t i);
+void train_stages_print(const struct train *t);
+void train_stages_json(const struct train *t, struct mr_json *json);
 
 /* open.c: one net on the data. from: the checkpoint to go on from, or NULL. The data's options must
  * stay. */

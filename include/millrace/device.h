@@ -347,7 +347,7 @@ MR_API int mr_copy_batch_async(struct mr_stream *stream, const struct mr_copy *c
  * enables that: from then on each GPU can access the other's memory, for all libraries in the
  * process. It may block for milliseconds.
  * Returns 1 (yes, also for a device and itself), 0 (the driver stages copies in host memory),
- * MR_EUNSUPPORTED ("cpu", or devices of different kinds), MR_EMISUSE, MR_EDEVICE.
+ * MR_EUNSUPPORTED (devices of different kinds), MR_EMISUSE, MR_EDEVICE.
  */
 MR_API int mr_device_reach(struct mr_device *one, struct mr_device *other);
 

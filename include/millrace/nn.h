@@ -73,7 +73,8 @@ static inline void mr_net_opts_init(struct mr_net_opts *opts)
 
 /*
  * Creates a net and initializes its parameters. Blocks.
- * device: "cpu" or "cuda"; it must outlive the net. opts: used only during this call.
+ * device: "cpu", "cuda", or "sim" (the host computes, in the time of the products at the device's
+ * tflops=); it must outlive the net. opts: used only during this call.
  * [out] out: on success; free it with mr_net_destroy().
  * Returns 0, MR_EOPTION, MR_ESHAPE, MR_ELIMIT (too many layers, parameters or activations),
  * MR_EMISUSE (NULL, or a wrong opts.size), MR_EUNSUPPORTED, MR_EDEVICE, MR_EDEVICEMEM, -ENOMEM.

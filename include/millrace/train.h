@@ -41,6 +41,11 @@ enum mr_precision { MR_PRECISION_F32, MR_PRECISION_TF32, MR_PRECISION_BF16, MR_P
 /* What to do when a loss is not finite: fail with an error that names step and layer, or skip the
  * step (then every step waits for its loss). */
 enum mr_on_nan { MR_ON_NAN_STOP, MR_ON_NAN_SKIP };
+/* The order of a pipeline's passes. One forward, one backward: a stage begins backward passes as
+ * soon as it can, and keeps the activations of at most as many micro-batches as there are stages.
+ * GPipe: all forward, then all backward; it keeps those of all micro-batches. Both take the same
+ * time, and give the same bits. */
+enum mr_pipeline { MR_PIPELINE_1F1B, MR_PIPELINE_GPIPE };
 
 struct mr_trainer_opts {
     size_t size;
@@ -91,6 +96,20 @@ struct mr_trainer_opts {
     /* How gradients travel: MR_F32 (default), or MR_BF16, which halves the bytes. They are then
      * rounded in each addition, also of a rank's own parts. */
     enum mr_dtype wire;
+    /* The net over several devices: the first stage of layers is on the device of
+     * mr_trainer_create(), the next ones on these, of the same kind ("cpu", "cuda", or "sim": host
+     * arithmetic at simulated speed). They must outlive the trainer. At most 7; default 0: none.
+     * Not with comm, clip_norm or MR_PRECISION_FP16. */
+    struct mr_device *const *devices;
+    uint32_t n_devices;
+    /* The layer that begins each stage but the first, "conv3,fc1", by the names of
+     * mr_net_layer.name; "auto" (default): the stages of least longest time, as measured on the
+     * first device (by the products alone, if the net doesn't fit into it). */
+    const char *split;
+    /* Parts of a batch that follow one another through the stages. They are leaves: the parameters
+     * have the same bits as on one device with as many leaves. 0 (default): `leaves`, or 1. */
+    uint32_t micro_batches;
+    enum mr_pipeline pipeline; /* default MR_PIPELINE_1F1B */
 };
 
 /* Sets opts to the defaults. C and C++ call mr_trainer_opts_init(); see millrace.h. */
@@ -248,8 +267,10 @@ struct mr_train_window {
 MR_API int mr_trainer_window_begin(struct mr_trainer *t);
 MR_API int mr_trainer_window_end(struct mr_trainer *t, struct mr_train_window *out);
 
-/* The trainer's parts. Owned by the trainer. */
+/* The trainer's parts. Owned by the trainer. Of a split net, net and optimizer are the first
+ * stage's; get_stage gives the net of any, from 0, and NULL behind the last. */
 MR_API struct mr_net *mr_trainer_get_net(struct mr_trainer *t);
+MR_API struct mr_net *mr_trainer_get_stage(struct mr_trainer *t, uint32_t stage);
 MR_API struct mr_optim *mr_trainer_get_optim(struct mr_trainer *t);
 MR_API struct mr_loader *mr_trainer_get_loader(struct mr_trainer *t);
 

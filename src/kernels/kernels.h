@@ -57,6 +57,8 @@ struct mr_kernel {
      * rewrite. NULL: the launcher's caller gives the grid.
      */
     void (*grid)(void *args, unsigned grid[2]);
+    /* For "sim", which takes so long for it; NULL: as long as `run` takes. */
+    uint64_t (*flops)(const void *args);
 };
 
 /* Kernels that are loaded together. */

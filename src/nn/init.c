@@ -22,13 +22,13 @@ static void fill(const struct mr_net *net, void *to, const struct mr_net_param *
         put(net, to, p->offset + i, value);
 }
 
-/* which: the parameter's number, so that each has draws of its own. */
+/* which: the parameter's number: with that in the whole net each has draws of its own. */
 static void draw_uniform(const struct mr_net *net, void *to, uint32_t which, double bound)
 {
     const struct mr_net_param *p = &net->param[which];
     for (uint64_t i = 0; i < p->count; i += 2) {
         uint32_t r[4];
-        mr_draw4(net->opts.seed, MR_DRAW_INIT, i / 2, which, 0, r);
+        mr_draw4(net->opts.seed, MR_DRAW_INIT, i / 2, net->first_param + which, 0, r);
         put(net, to, p->offset + i, (2 * mr_unit_f64(r[0], r[1]) - 1) * bound);
         if (i + 1 < p->count)
             put(net, to, p->offset + i + 1, (2 * mr_unit_f64(r[2], r[3]) - 1) * bound);

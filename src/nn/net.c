@@ -45,10 +45,8 @@ static int open_backend(struct mr_net *net)
     int rc = mr_device_query(net->device, &info);
     if (rc)
         return rc;
-    if (info.simulated)
-        return mr_error_set(MR_EUNSUPPORTED, "device %s computes nothing: nets run on cpu and cuda",
-                            info.name);
-    if (!info.unified)
+    net->queued = info.simulated;
+    if (!info.unified && !info.simulated)
         net->ops = &mr_nn_cuda;
     else
         net->ops = net->opts.dtype == MR_F64 ? &mr_nn_cpu_f64 : &mr_nn_cpu_f32;
@@ -118,7 +116,7 @@ static int place(struct mr_net *net, uint64_t *out_bytes)
                 "net: activations of %llu elements a sample are too many for batches of %llu",
                 (unsigned long long)net->tensor[t].count, (unsigned long long)n);
         net->tensor[t].value = take(net, &at, bytes);
-        net->tensor[t].grad = t ? take(net, &at, bytes) : NULL;
+        net->tensor[t].grad = t || net->inner ? take(net, &at, bytes) : NULL;
         largest = MR_MAX(largest, bytes);
     }
     net->scratch = take(net, &at, largest);
@@ -139,23 +137,28 @@ static int place(struct mr_net *net, uint64_t *out_bytes)
     return 0;
 }
 
-static int take_memory(struct mr_net *net)
+/* What each user of the same parameters has for itself. */
+static int take_own_memory(struct mr_net *net)
 {
-    uint64_t flat = net->n_flat * net->param_element;
     int rc = place(net, &net->arena_bytes);
-    if (!rc)
-        rc = mr_memory_acquire(net->device, MR_DEVICE, flat, &net->params);
-    if (!rc)
-        rc = mr_memory_acquire(net->device, MR_DEVICE, flat, &net->grads);
-    if (!rc && net->element == 2)
-        rc = mr_memory_acquire(net->device, MR_DEVICE, net->n_flat * 2, &net->low);
     if (!rc && net->n_flat_buffers)
         rc = mr_memory_acquire(net->device, MR_DEVICE, net->n_flat_buffers * net->param_element,
                                &net->buffers);
     if (!rc)
         rc = mr_memory_acquire(net->device, MR_DEVICE, net->arena_bytes, &net->arena);
+    return rc ? rc : place(net, &net->arena_bytes);
+}
+
+static int take_memory(struct mr_net *net)
+{
+    uint64_t flat = net->n_flat * net->param_element;
+    int rc = mr_memory_acquire(net->device, MR_DEVICE, flat, &net->params);
     if (!rc)
-        rc = place(net, &net->arena_bytes);
+        rc = mr_memory_acquire(net->device, MR_DEVICE, flat, &net->grads);
+    if (!rc && net->element == 2)
+        rc = mr_memory_acquire(net->device, MR_DEVICE, net->n_flat * 2, &net->low);
+    if (!rc)
+        rc = take_own_memory(net);
     if (!rc)
         rc = mr_memset_async(net->stream, net->grads, MR_DEVICE, 0, flat);
     return rc;
@@ -171,7 +174,30 @@ static void name_runners(struct mr_net *net)
     }
 }
 
+static int build(struct mr_net *net, const struct mr_net_part *part, bool plan)
+{
+    int rc = mr_model_build(net);
+    if (!rc)
+        rc = check_shapes(net);
+    if (!rc)
+        rc = open_backend(net);
+    if (!rc)
+        rc = mr_net_cut(net, part);
+    if (!rc && !plan)
+        rc = take_memory(net);
+    if (!rc && !plan)
+        rc = mr_net_init(net);
+    return rc || plan ? rc : mr_net_prepare(net);
+}
+
 int mr_net_create(struct mr_device *device, const struct mr_net_opts *opts, struct mr_net **out)
+{
+    const struct mr_net_part whole = {0, 0};
+    return mr_net_create_part(device, opts, &whole, false, out);
+}
+
+int mr_net_create_part(struct mr_device *device, const struct mr_net_opts *opts,
+                       const struct mr_net_part *part, bool plan, struct mr_net **out)
 {
     struct mr_net *net = NULL;
     struct mr_net_opts all;
@@ -190,22 +216,46 @@ int mr_net_create(struct mr_device *device, const struct mr_net_opts *opts, stru
     net->device = device;
     net->opts = all;
     net->opts.model = net->model = strdup(all.model);
-    rc = net->model ? mr_model_build(net) : mr_error_nomem("net", strlen(all.model));
-    if (!rc)
-        rc = check_shapes(net);
-    if (!rc)
-        rc = open_backend(net);
-    if (!rc)
-        rc = take_memory(net);
-    if (!rc)
-        rc = mr_net_init(net);
-    if (!rc)
-        rc = mr_net_prepare(net);
+    rc = net->model ? build(net, part, plan) : mr_error_nomem("net", strlen(all.model));
     if (rc) {
         mr_net_destroy(net);
         return rc;
     }
     name_runners(net);
+    *out = net;
+    return 0;
+}
+
+/* Freed by mr_net_destroy() at any point. */
+static int share(struct mr_net *net, struct mr_net *owner)
+{
+    memcpy(net, owner, sizeof *net);
+    net->owner = owner;
+    net->backend = NULL;
+    net->stream = NULL;
+    net->model = NULL;
+    net->arena = net->buffers = NULL;
+    net->last_n = 0;
+    int rc = net->ops->open(net->device, &net->opts, &net->backend);
+    if (rc < 0)
+        return rc;
+    rc = mr_stream_create(net->device, "net", &net->stream);
+    if (rc < 0)
+        return rc;
+    rc = take_own_memory(net);
+    return rc < 0 ? rc : mr_net_prepare(net);
+}
+
+int mr_net_share(struct mr_net *owner, struct mr_net **out)
+{
+    struct mr_net *net = calloc(1, sizeof *net);
+    if (!net)
+        return mr_error_nomem("net", sizeof *net);
+    int rc = share(net, owner);
+    if (rc < 0) {
+        mr_net_destroy(net);
+        return rc;
+    }
     *out = net;
     return 0;
 }
@@ -225,9 +275,11 @@ void mr_net_destroy(struct mr_net *net)
     mr_stream_destroy(net->stream);
     give(net, net->arena);
     give(net, net->buffers);
-    give(net, net->low);
-    give(net, net->grads);
-    give(net, net->params);
+    if (!net->owner) {
+        give(net, net->low);
+        give(net, net->grads);
+        give(net, net->params);
+    }
     free(net->model);
     free(net);
 }

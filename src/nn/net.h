@@ -2,6 +2,11 @@
  * A net as a list of nodes over tensors, in the order of the forward pass; the backward pass goes
  * the other way.
  *
+ * A net may be a part of one (part.c): a range of its nodes, on a device of its own, with the flat
+ * arrays of that range. Its input is then the output of the part before it, which arrives in the
+ * backend's layout, and whose gradient goes back. Several passes at a time, as a pipeline has,
+ * need an activation memory each: mr_net_share() makes another one over the same parameters.
+ *
  * A tensor has one producer. Where it has several consumers (a residual's input) their gradients
  * are added up: the one whose backward comes first writes, the others add.
  */
@@ -9,6 +14,8 @@
 #define MR_NN_NET_H
 
 #include "nn/ops.h"
+
+#include <stdatomic.h>
 
 #define MR_NN_MAX_NODES  256
 #define MR_NN_MAX_PARAMS 512
@@ -83,7 +90,65 @@ struct mr_net {
     /* mr_net_on_grads() */
     int (*on_grads)(void *user, uint64_t first);
     void *on_grads_user;
+    /* part.c; of a whole net 0 */
+    bool inner, sends;    /* tensor 0 is what another part made; its output goes to another */
+    uint32_t first_param; /* the number in the whole net of param[0] */
+    struct mr_net *owner; /* whose flat arrays these are; NULL: its own */
+    bool queued;          /* queue.c: its passes are work of the device's queue */
+    atomic_int failed;    /* what one of them returned */
 };
+
+/* A part: nodes first .. end - 1 of the whole net; end 0: up to the last. */
+struct mr_net_part {
+    uint32_t first, end;
+};
+
+/* net.c: mr_net_create() of a part. plan: only nodes and backend, no memory: for looking at. */
+int mr_net_create_part(struct mr_device *device, const struct mr_net_opts *opts,
+                       const struct mr_net_part *part, bool plan, struct mr_net **out);
+/* net.c: other activations, running statistics, totals and count of passes over the same parameters
+ * and gradients. owner must outlive it. */
+int mr_net_share(struct mr_net *owner, struct mr_net **out);
+
+/* part.c. May a part begin with this node of a whole net? */
+bool mr_net_can_cut(const struct mr_net *net, uint32_t node);
+/* Leaves only the part. Returns 0 or MR_EOPTION. */
+int mr_net_cut(struct mr_net *net, const struct mr_net_part *part);
+/* The halves of mr_net_train(). Between them the gradient of a part's output has to arrive. The
+ * last part's batch has labels, the others' none. */
+int mr_net_forward(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream);
+int mr_net_backward(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream);
+/* Where values and gradients of a part's input and output are; bytes of a sample. */
+struct mr_net_edge {
+    void *value, *grad;
+    uint64_t bytes;
+};
+void mr_net_edges(const struct mr_net *net, struct mr_net_edge *in, struct mr_net_edge *out);
+/* time.c: the time of each node's passes, forward and back, over a batch of max_batch samples.
+ * [out] ns: of net->n_nodes. The net is of no more use. Blocks. */
+int mr_net_time(struct mr_net *net, uint64_t *ns);
+
+/* queue.c: what a call does, at once or as work of the queue of a device that computes by the host.
+ */
+enum mr_net_what {
+    MR_NET_TRAIN,
+    MR_NET_FORWARD,
+    MR_NET_BACKWARD,
+    MR_NET_EVAL,
+    MR_NET_OUTPUTS, /* MR_NET_EVAL, and its outputs are wanted */
+    MR_NET_SET_STEP,
+    MR_NET_ZERO_TOTALS
+};
+struct mr_net_job {
+    struct mr_net *net;
+    enum mr_net_what what;
+    uint64_t step;
+    struct mr_net_batch batch;
+};
+int mr_net_enqueue(const struct mr_net_job *job, struct mr_stream *stream);
+/* net_run.c. marks: NULL, or events: 0 .. n_nodes around each node's forward pass, then as many
+ * around those back, in the nodes' order. */
+int mr_net_run(const struct mr_net_job *job, struct mr_event *const *marks);
 
 /* model.c: text to layers, and by model_nodes.c to nodes. */
 int mr_model_build(struct mr_net *net);
@@ -99,10 +164,12 @@ struct mr_nn_pool mr_net_pool_of(const struct mr_net *net, const struct mr_node 
 
 /* net_run.c. On a GPU: what it keeps in its memory. */
 struct mr_nn_gpu_state *mr_net_gpu_state(const struct mr_net *net);
-/* During a backward pass: fn(user, first) is called whenever the gradients from `first` on, counted
+/* grads.c. During a backward pass: fn(user, first) is called whenever the gradients from `first` on, counted
  * in the flat array, are enqueued; what it enqueues behind mr_net_fork_to() sees them. An error of
  * its ends the pass. fn NULL: no more. */
 void mr_net_on_grads(struct mr_net *net, int (*fn)(void *user, uint64_t first), void *user);
+/* net_run.c: the nodes from the i-th on are done. */
+int mr_net_tell_grads(struct mr_net *net, uint32_t i);
 /* Begins of parts of the flat gradients, last part first, as mr_net_on_grads() reports them, each of
  * at least `least` elements; 0 is the last. Returns their number, at most `most`. */
 uint32_t mr_net_grad_parts(const struct mr_net *net, uint64_t least, uint64_t *parts,

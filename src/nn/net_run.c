@@ -9,6 +9,7 @@ struct pass {
     bool training, warming; /* warming: for what it makes libraries load alone */
     int accumulate;
     bool has_grad[MR_NN_MAX_NODES + 1]; /* this tensor's gradient has been written in this pass */
+    struct mr_event *const *marks;      /* NULL: none; mr_net_run() */
 };
 
 static const void *weights(const struct mr_net *net, uint32_t which)
@@ -224,76 +225,38 @@ static int backward_node(struct pass *p, const struct mr_node *node, void *dx)
     return MR_EMISUSE;
 }
 
-/* Where the parameters of the nodes before the i-th end: behind lie those of the i-th and later. */
-static uint64_t params_before(const struct mr_net *net, uint32_t i)
+static int mark(const struct pass *p, uint32_t i, struct mr_stream *stream)
 {
-    uint64_t end = 0;
-    for (const struct mr_node *node = net->node; node < net->node + i; node++)
-        for (int k = 0; k < 2; k++) {
-            uint32_t which = k ? node->bias : node->weight;
-            if (which != MR_NN_NONE)
-                end = MR_MAX(end, net->param[which].offset + net->param[which].count);
-        }
-    return end;
+    return p->marks ? mr_event_record(p->marks[i], stream) : 0;
 }
 
-static bool has_params(const struct mr_node *node)
+static int one_back(struct pass *p, const struct mr_node *node)
 {
-    return node->weight != MR_NN_NONE || node->bias != MR_NN_NONE;
-}
-
-void mr_net_on_grads(struct mr_net *net, int (*fn)(void *user, uint64_t first), void *user)
-{
-    net->on_grads = fn;
-    net->on_grads_user = user;
-}
-
-uint32_t mr_net_grad_parts(const struct mr_net *net, uint64_t least, uint64_t *parts, uint32_t most)
-{
-    uint64_t end = net->n_flat;
-    uint32_t n = 0;
-    for (uint32_t i = net->n_nodes; i-- > 0 && n + 1 < most;) {
-        uint64_t first = has_params(&net->node[i]) ? params_before(net, i) : end;
-        if (first > 0 && first + least <= end)
-            end = parts[n++] = first;
-    }
-    parts[n++] = 0;
-    return n;
-}
-
-int mr_net_fork_to(struct mr_net *net, struct mr_stream *stream, struct mr_stream *side)
-{
-    int rc = mr_net_use_stream(net, stream, "mr_net_fork_to");
-    return rc < 0 ? rc : net->ops->fork_to(net->backend, side);
-}
-
-int mr_net_join_from(struct mr_net *net, struct mr_stream *stream, struct mr_stream *side)
-{
-    int rc = mr_net_use_stream(net, stream, "mr_net_join_from");
-    return rc < 0 ? rc : net->ops->join_from(net->backend, side);
+    struct mr_net *net = p->net;
+    if (node->inside || (node->kind == MR_NODE_DROPOUT && node->undone))
+        return 0;
+    void *dx = input_grad(p, node);
+    int rc = backward_node(p, node, dx);
+    if (!rc && dx && dx == net->scratch)
+        rc = net->ops->add(net->backend, p->n * net->tensor[node->in].count, dx,
+                           net->tensor[node->in].grad);
+    p->has_grad[node->in] = true;
+    return rc;
 }
 
 static int backward(struct pass *p)
 {
     struct mr_net *net = p->net;
-    for (uint32_t i = net->n_nodes; i-- > 0;) {
-        const struct mr_node *node = &net->node[i];
-        if (node->inside || (node->kind == MR_NODE_DROPOUT && node->undone))
-            continue;
-        void *dx = input_grad(p, node);
-        int rc = backward_node(p, node, dx);
-        if (!rc && dx && dx == net->scratch)
-            rc = net->ops->add(net->backend, p->n * net->tensor[node->in].count, dx,
-                               net->tensor[node->in].grad);
-        if (rc)
-            return rc;
-        p->has_grad[node->in] = true;
-        if (net->on_grads && has_params(node))
-            rc = net->on_grads(net->on_grads_user, params_before(net, i));
-        if (rc)
-            return rc;
+    const uint32_t n = net->n_nodes;
+    int rc = mark(p, 2 * n + 1, net->stream);
+    for (uint32_t i = n; !rc && i-- > 0;) {
+        rc = one_back(p, &net->node[i]);
+        if (!rc)
+            rc = mr_net_tell_grads(net, i);
+        if (!rc)
+            rc = mark(p, n + 1 + i, net->stream);
     }
-    return 0;
+    return rc;
 }
 
 static int forward(struct pass *p, const struct mr_net_batch *batch)
@@ -304,17 +267,21 @@ static int forward(struct pass *p, const struct mr_net_batch *batch)
     int rc = net->low && !batch->copied
                  ? net->ops->refresh(net->backend, net->n_flat, net->params, net->low)
                  : 0;
-    if (!rc)
+    if (!rc && !net->inner)
         rc = net->ops->input(net->backend, p->n, in->c, in->h * in->w, net->opts.layout,
                              batch->input, batch->input_dtype, in->value);
-    for (uint32_t i = 0; !rc && i < net->n_nodes; i++)
-        rc = net->node[i].inside ? 0 : forward_node(p, &net->node[i]);
-    return rc;
+    for (uint32_t i = 0; !rc && i < net->n_nodes; i++) {
+        rc = mark(p, i, net->stream);
+        if (!rc && !net->node[i].inside)
+            rc = forward_node(p, &net->node[i]);
+    }
+    return rc ? rc : mark(p, net->n_nodes, net->stream);
 }
 
 int mr_net_use_stream(const struct mr_net *net, struct mr_stream *stream, const char *call)
 {
-    if (net->ops == &mr_nn_cuda && (!stream || stream->dev != net->device))
+    bool queue = net->ops == &mr_nn_cuda || net->queued;
+    if (queue && (!stream || stream->dev != net->device))
         return mr_error_set(MR_EMISUSE, "%s: expected a stream of the net's device", call);
     net->ops->use_stream(net->backend, stream);
     return 0;
@@ -327,13 +294,13 @@ static int check_batch(const struct mr_net *net, const struct mr_net_batch *batc
     int rc = mr_info_check_least("net_batch", batch, sizeof *batch, sizeof *batch);
     if (rc < 0)
         return rc;
-    if (!batch->input)
+    if (!batch->input && !net->inner)
         return mr_error_set(MR_EMISUSE, "net: a batch without input");
     if (batch->n == 0 || batch->n > net->opts.max_batch)
         return mr_error_set(MR_ESHAPE, "net: a batch of %u samples: it was made for 1..%u",
                             batch->n, net->opts.max_batch);
     enum mr_dtype t = batch->input_dtype, l = batch->label_dtype;
-    if (t != MR_U8 && t != MR_F32 && t != MR_F64 && t != MR_BF16 && t != MR_F16)
+    if (!net->inner && t != MR_U8 && t != MR_F32 && t != MR_F64 && t != MR_BF16 && t != MR_F16)
         return mr_error_set(MR_ESHAPE, "net: input of %s: expected u8, f32, f64, bf16 or f16",
                             mr_dtype_name(t));
     bool fits = net->opts.loss == MR_MSE ? l == MR_F32 || l == MR_F64
@@ -349,33 +316,97 @@ static struct mr_nn_tensor *last_tensor(struct mr_net *net)
     return &net->tensor[net->node[net->n_nodes - 1].out];
 }
 
-/* The stream is set. */
-static int train_pass(struct pass *p, const struct mr_net_batch *batch)
+/* The loss, and the way back. Without labels the last gradient is there already. */
+static int back_pass(struct pass *p, const struct mr_net_batch *batch)
 {
     struct mr_net *net = p->net;
     struct mr_nn_tensor *last = last_tensor(net);
-    int rc = forward(p, batch);
-    if (!rc)
-        rc = net->ops->loss(net->backend, net->opts.loss, p->n, (uint32_t)last->count, last->value,
-                            batch->labels, batch->label_dtype, batch->loss_scale, last->grad, NULL);
+    int rc = !batch->labels
+                 ? 0
+                 : net->ops->loss(net->backend, net->opts.loss, p->n, (uint32_t)last->count,
+                                  last->value, batch->labels, batch->label_dtype, batch->loss_scale,
+                                  last->grad, NULL);
     p->has_grad[net->node[net->n_nodes - 1].out] = true;
     if (!rc)
         rc = backward(p);
     return rc ? rc : net->ops->step_done(net->backend);
 }
 
-int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream)
+/* The stream is set. */
+static int train_pass(struct pass *p, const struct mr_net_batch *batch)
+{
+    int rc = forward(p, batch);
+    return rc ? rc : back_pass(p, batch);
+}
+
+static int eval_pass(struct pass *p, const struct mr_net_batch *batch, void *outputs)
+{
+    struct mr_net *net = p->net;
+    struct mr_nn_tensor *last = last_tensor(net);
+    int rc = forward(p, batch);
+    if (rc || (!batch->labels && !outputs))
+        return rc;
+    return net->ops->loss(net->backend, net->opts.loss, p->n, (uint32_t)last->count, last->value,
+                          batch->labels, batch->label_dtype, NULL, NULL, outputs);
+}
+
+/* The stream is set. */
+int mr_net_run(const struct mr_net_job *job, struct mr_event *const *marks)
+{
+    struct mr_net *net = job->net;
+    const struct mr_net_batch *batch = &job->batch;
+    const bool outputs = job->what == MR_NET_OUTPUTS;
+    struct pass p = {.net = net,
+                     .n = batch->n,
+                     .training = job->what != MR_NET_EVAL && !outputs,
+                     .accumulate = batch->accumulate,
+                     .marks = marks};
+    switch (job->what) {
+    case MR_NET_TRAIN:
+        return train_pass(&p, batch);
+    case MR_NET_FORWARD:
+        return forward(&p, batch);
+    case MR_NET_BACKWARD:
+        return back_pass(&p, batch);
+    case MR_NET_EVAL:
+    case MR_NET_OUTPUTS:
+        return eval_pass(&p, batch, outputs ? net->outputs : NULL);
+    case MR_NET_SET_STEP:
+        return net->ops->set_step(net->backend, job->step);
+    case MR_NET_ZERO_TOTALS:
+        return net->ops->zero_totals(net->backend);
+    }
+    return MR_EMISUSE;
+}
+
+static int pass(struct mr_net *net, enum mr_net_what what, const struct mr_net_batch *batch,
+                struct mr_stream *stream, const char *call)
 {
     int rc = check_batch(net, batch);
     if (rc < 0)
         return rc;
-    if (!batch->labels)
+    if (what == MR_NET_TRAIN && !batch->labels)
         return mr_error_set(MR_EMISUSE, "net: training needs labels");
-    rc = mr_net_use_stream(net, stream, "mr_net_train");
+    rc = mr_net_use_stream(net, stream, call);
     if (rc < 0)
         return rc;
-    struct pass p = {.net = net, .n = batch->n, .training = true, .accumulate = batch->accumulate};
-    return train_pass(&p, batch);
+    const struct mr_net_job job = {.net = net, .what = what, .batch = *batch};
+    return mr_net_enqueue(&job, stream);
+}
+
+int mr_net_train(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream)
+{
+    return pass(net, MR_NET_TRAIN, batch, stream, "mr_net_train");
+}
+
+int mr_net_forward(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream)
+{
+    return pass(net, MR_NET_FORWARD, batch, stream, "mr_net_forward");
+}
+
+int mr_net_backward(struct mr_net *net, const struct mr_net_batch *batch, struct mr_stream *stream)
+{
+    return pass(net, MR_NET_BACKWARD, batch, stream, "mr_net_backward");
 }
 
 /* The pass writes to the memory of its input and labels only after it has read them. */
@@ -386,11 +417,19 @@ int mr_net_warm_up(struct mr_net *net, struct mr_stream *stream)
     struct pass p = {.net = net, .n = net->opts.max_batch, .training = true, .warming = true};
     struct mr_net_batch zeros = {.size = sizeof zeros,
                                  .input = net->scratch,
-                                 .labels = net->outputs,
+                                 .labels = net->sends ? NULL : net->outputs,
                                  .input_dtype = MR_U8,
                                  .label_dtype = net->opts.loss == MR_MSE ? MR_F32 : MR_U8,
                                  .n = p.n};
+    const struct mr_nn_tensor *first = &net->tensor[0];
     int rc = mr_net_use_stream(net, stream, "mr_net_warm_up");
+    if (rc || net->queued)
+        return rc;
+    if (net->inner)
+        rc = mr_memset_async(stream, first->value, MR_DEVICE, 0, p.n * first->count * net->element);
+    if (!rc && net->sends)
+        rc = mr_memset_async(stream, last_tensor(net)->grad, MR_DEVICE, 0,
+                             p.n * last_tensor(net)->count * net->element);
     if (!rc)
         rc = mr_memset_async(stream, net->scratch, MR_DEVICE, 0, p.n * net->tensor[0].count);
     if (!rc)
@@ -412,18 +451,7 @@ int mr_net_eval(struct mr_net *net, const struct mr_net_batch *batch, const void
 {
     if (!net)
         return mr_error_null("mr_net_eval", "a net");
-    struct mr_nn_tensor *last = last_tensor(net);
-    int rc = check_batch(net, batch);
-    if (rc < 0)
-        return rc;
-    struct pass p = {.net = net, .n = batch->n};
-    rc = mr_net_use_stream(net, stream, "mr_net_eval");
-    if (!rc)
-        rc = forward(&p, batch);
-    if (!rc && (batch->labels || outputs))
-        rc = net->ops->loss(net->backend, net->opts.loss, p.n, (uint32_t)last->count, last->value,
-                            batch->labels, batch->label_dtype, NULL, NULL,
-                            outputs ? net->outputs : NULL);
+    int rc = pass(net, outputs ? MR_NET_OUTPUTS : MR_NET_EVAL, batch, stream, "mr_net_eval");
     if (!rc && outputs)
         *outputs = net->outputs;
     return rc;
@@ -449,7 +477,8 @@ int mr_net_set_step(struct mr_net *net, uint64_t step, struct mr_stream *stream)
     if (!net)
         return mr_error_null("mr_net_set_step", "a net");
     int rc = mr_net_use_stream(net, stream, "mr_net_set_step");
-    return rc ? rc : net->ops->set_step(net->backend, step);
+    const struct mr_net_job job = {.net = net, .what = MR_NET_SET_STEP, .step = step};
+    return rc ? rc : mr_net_enqueue(&job, stream);
 }
 
 int mr_net_zero_totals(struct mr_net *net, struct mr_stream *stream)
@@ -457,7 +486,8 @@ int mr_net_zero_totals(struct mr_net *net, struct mr_stream *stream)
     if (!net)
         return mr_error_null("mr_net_zero_totals", "a net");
     int rc = mr_net_use_stream(net, stream, "mr_net_zero_totals");
-    return rc ? rc : net->ops->zero_totals(net->backend);
+    const struct mr_net_job job = {.net = net, .what = MR_NET_ZERO_TOTALS};
+    return rc ? rc : mr_net_enqueue(&job, stream);
 }
 
 int mr_net_query_totals(struct mr_net *net, struct mr_stream *stream, struct mr_net_totals *out)
@@ -469,6 +499,9 @@ int mr_net_query_totals(struct mr_net *net, struct mr_stream *stream, struct mr_
     if (rc < 0)
         return rc;
     rc = mr_info_check("net_totals", out, sizeof totals);
+    if (rc < 0)
+        return rc;
+    rc = net->queued ? mr_stream_synchronize(stream) : 0;
     if (rc < 0)
         return rc;
     rc = net->ops->get_totals(net->backend, &totals);

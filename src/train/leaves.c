@@ -57,6 +57,8 @@ static int count(const struct mr_trainer *t, struct mr_train_leaves *l)
 int mr_train_leaves_open(struct mr_trainer *t)
 {
     struct mr_train_leaves l = {0};
+    if (t->pipeline) /* its micro-batches are the leaves */
+        return 0;
     int rc = count(t, &l);
     if (rc < 0 || l.n == 1) /* one leaf is a batch as always */
         return rc;
@@ -349,7 +351,8 @@ int mr_train_leaves_step(struct mr_trainer *t, const struct mr_batch *b,
 
 void mr_train_leaves_test_begin(struct mr_trainer *t)
 {
-    memset(t->leaves->tests, 0, 4ull * t->leaves->mine * sizeof(double));
+    struct mr_train_leaves *l = mr_train_parts(t);
+    memset(l->tests, 0, 4ull * l->mine * sizeof(double));
 }
 
 /* A test batch: sums by leaf, which mr_train_leaves_test_end() adds up. */
@@ -385,7 +388,7 @@ int mr_train_leaves_test(struct mr_trainer *t, const struct mr_batch *b,
 
 int mr_train_leaves_test_end(struct mr_trainer *t, struct mr_net_totals *out)
 {
-    struct mr_train_leaves *l = t->leaves;
+    struct mr_train_leaves *l = mr_train_parts(t);
     double *sums = l->tests;
     for (uint32_t h = l->mine / 2; h >= 1; h /= 2)
         mr_comm_add(sums, sums + 4ull * h, 4ull * h, MR_F64, MR_F64);

@@ -44,6 +44,9 @@ void mr_train_overlap_begin(struct mr_trainer *t, const struct mr_train_last *la
  * parts. */
 int mr_train_overlap_end(struct mr_trainer *t, int rc);
 
+/* What the parts of a test batch are. */
+struct mr_train_leaves *mr_train_parts(const struct mr_trainer *t);
+
 /* What a rank's batch is of the whole one. */
 struct mr_train_part {
     const struct mr_batch *b;

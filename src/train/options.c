@@ -15,6 +15,7 @@ void mr_trainer_opts_fill(struct mr_trainer_opts *opts, size_t size)
         .shuffle = 1,
         .graph = 1,
         .wire = MR_F32,
+        .split = "auto",
     };
     mr_opts_copy(opts, size, &full, sizeof full);
 }

@@ -92,6 +92,12 @@ end:
     return rc;
 }
 
+static int write_state(struct mr_optim *optim, uint32_t i, void *data, uint64_t bytes,
+                       struct mr_stream *stream)
+{
+    return mr_optim_state_write(optim, i, data, bytes, stream);
+}
+
 static int load_optim(struct mr_trainer *t, const struct mr_checkpoint *c)
 {
     for (uint32_t i = 0; i < mr_optim_state_count(t->optim); i++) {
@@ -100,7 +106,13 @@ static int load_optim(struct mr_trainer *t, const struct mr_checkpoint *c)
         const struct mr_checkpoint_tensor *s = mr_checkpoint_tensor_find(c, name);
         if (!s)
             return mr_error_set(MR_ESTATE, "%s: tensor %s is not there", c->path, name);
-        int rc = mr_optim_state_write(t->optim, i, s->data, s->bytes, t->stream);
+        enum mr_dtype dtype;
+        const uint64_t n = mr_train_state_length(t, i, &dtype);
+        if (s->bytes != n * mr_dtype_size(dtype))
+            return mr_error_set(
+                MR_ESTATE, "%s: tensor %s has %llu bytes: expected %llu elements of %s", c->path,
+                name, (unsigned long long)s->bytes, (unsigned long long)n, mr_dtype_name(dtype));
+        int rc = mr_train_state_each(t, i, (char *)(uintptr_t)s->data, write_state);
         if (rc < 0)
             return rc;
     }
@@ -209,7 +221,9 @@ int mr_train_restore(struct mr_trainer *t, const struct mr_checkpoint *c)
 {
     int (*const parts[])(struct mr_trainer *, const struct mr_checkpoint *) = {
         load_optim, load_schedule, load_scale, load_place, load_history};
-    int rc = mr_checkpoint_net_load(c, t->net);
+    int rc = 0;
+    for (uint32_t s = 0; s < t->n_stages && rc >= 0; s++)
+        rc = mr_checkpoint_net_load(c, t->stage[s].net);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < MR_COUNT(parts); i++) {

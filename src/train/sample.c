@@ -201,7 +201,7 @@ int mr_train_open_loader(struct mr_trainer *t, bool test, const char *state, str
     lo.batch_size = mr_train_batch_size(t) / t->world;
     lo.rank = t->rank;
     lo.world = t->world;
-    if (t->leaves) /* as many batches on each rank; leaves.c leaves out what was padded */
+    if (t->n_leaves > 1) /* as many batches on each rank; leaves.c leaves out what was padded */
         lo.remainder = MR_REMAINDER_PAD;
     lo.epochs = test ? 0 : o->epochs;
     lo.seed = o->seed;

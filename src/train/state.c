@@ -14,44 +14,94 @@
 
 /* Host copies of everything that a checkpoint writes. */
 struct copies {
-    char *params, *buffers, *state[8];
+    char *params[MR_TRAIN_STAGES], *buffers[MR_TRAIN_STAGES], *state[8];
 };
 
-static int copy_down(struct mr_trainer *t, const void *from, uint64_t bytes, char **out)
+static int copy_down(struct mr_stream *stream, const void *from, uint64_t bytes, char **out)
 {
     *out = malloc(bytes ? bytes : 1);
     if (!*out)
         return mr_error_set(-ENOMEM, "checkpoint: no memory for %" PRIu64 " bytes", bytes);
-    int rc = bytes ? mr_copy_async(t->stream, *out, MR_PAGEABLE, from, MR_DEVICE, bytes) : 0;
-    return rc < 0 ? rc : mr_stream_synchronize(t->stream);
+    int rc = bytes ? mr_copy_async(stream, *out, MR_PAGEABLE, from, MR_DEVICE, bytes) : 0;
+    return rc < 0 ? rc : mr_stream_synchronize(stream);
 }
 
+static int copy_stage(const struct mr_train_stage *stage, char **params, char **buffers)
+{
+    void *on_device, *statistics;
+    uint64_t n_buffers;
+    mr_net_flat(stage->net, &on_device, NULL, NULL);
+    mr_net_buffers(stage->net, &statistics, &n_buffers);
+    int rc =
+        copy_down(stage->stream, on_device, mr_net_n_params(stage->net) * sizeof(float), params);
+    return rc < 0 ? rc : copy_down(stage->stream, statistics, n_buffers * sizeof(float), buffers);
+}
+
+/* Those of one kind: get is mr_net_param_get() or mr_net_buffer_get(); from: of each stage. */
+static int add_tensors(struct mr_checkpoint *c, const struct mr_trainer *t, char *const *from,
+                       const struct mr_net_param *(*get)(const struct mr_net *net, uint32_t i))
+{
+    const struct mr_net_param *p;
+    for (uint32_t s = 0; s < t->n_stages; s++)
+        for (uint32_t i = 0; (p = get(t->stage[s].net, i)); i++) {
+            int rc = mr_checkpoint_add(c, p->name, MR_F32, p->rank, p->dim,
+                                       from[s] + p->offset * sizeof(float));
+            if (rc < 0)
+                return rc;
+        }
+    return 0;
+}
+
+/* In the order of a net that isn't split. */
 static int add_params(struct mr_checkpoint *c, struct mr_trainer *t, struct copies *copies)
 {
-    void *params, *grads, *low, *buffers;
-    uint64_t n_buffers;
-    const struct mr_net_param *p;
-    mr_net_flat(t->net, &params, &grads, &low);
-    mr_net_buffers(t->net, &buffers, &n_buffers);
-    int rc = copy_down(t, params, mr_net_n_params(t->net) * sizeof(float), &copies->params);
+    int rc = 0;
+    for (uint32_t s = 0; s < t->n_stages && rc >= 0; s++)
+        rc = copy_stage(&t->stage[s], &copies->params[s], &copies->buffers[s]);
     if (rc < 0)
         return rc;
-    rc = copy_down(t, buffers, n_buffers * sizeof(float), &copies->buffers);
-    if (rc < 0)
-        return rc;
-    for (uint32_t i = 0; (p = mr_net_param_get(t->net, i)); i++) {
-        rc = mr_checkpoint_add(c, p->name, MR_F32, p->rank, p->dim,
-                               copies->params + p->offset * sizeof(float));
-        if (rc < 0)
-            return rc;
+    rc = add_tensors(c, t, copies->params, mr_net_param_get);
+    return rc < 0 ? rc : add_tensors(c, t, copies->buffers, mr_net_buffer_get);
+}
+
+/* Arrays of an element for each parameter lie one behind the other; others are the same in all
+ * stages. */
+static bool is_per_parameter(const struct mr_train_stage *stage, uint64_t n)
+{
+    return n == mr_net_n_params(stage->net);
+}
+
+uint64_t mr_train_state_length(const struct mr_trainer *t, uint32_t i, enum mr_dtype *dtype)
+{
+    uint64_t sum = 0;
+    for (uint32_t s = 0; s < t->n_stages; s++) {
+        uint64_t n = 0;
+        mr_optim_state_data(t->stage[s].optim, i, dtype, &n);
+        sum += s == 0 || is_per_parameter(&t->stage[s], n) ? n : 0;
     }
-    for (uint32_t i = 0; (p = mr_net_buffer_get(t->net, i)); i++) {
-        rc = mr_checkpoint_add(c, p->name, MR_F32, p->rank, p->dim,
-                               copies->buffers + p->offset * sizeof(float));
+    return sum;
+}
+
+int mr_train_state_each(struct mr_trainer *t, uint32_t i, char *all,
+                        int (*work)(struct mr_optim *optim, uint32_t i, void *data, uint64_t bytes,
+                                    struct mr_stream *stream))
+{
+    for (uint32_t s = 0; s < t->n_stages; s++) {
+        enum mr_dtype dtype;
+        uint64_t n = 0;
+        mr_optim_state_data(t->stage[s].optim, i, &dtype, &n);
+        int rc = work(t->stage[s].optim, i, all, n * mr_dtype_size(dtype), t->stage[s].stream);
         if (rc < 0)
             return rc;
+        all += is_per_parameter(&t->stage[s], n) ? n * mr_dtype_size(dtype) : 0;
     }
     return 0;
+}
+
+static int read_state(struct mr_optim *optim, uint32_t i, void *data, uint64_t bytes,
+                      struct mr_stream *stream)
+{
+    return mr_optim_state_read(optim, i, data, bytes, stream);
 }
 
 static int add_optim(struct mr_checkpoint *c, struct mr_trainer *t, struct copies *copies)
@@ -63,13 +113,13 @@ static int add_optim(struct mr_checkpoint *c, struct mr_trainer *t, struct copie
         if (i == MR_COUNT(copies->state))
             return mr_error_set(MR_ELIMIT, "checkpoint: more than %zu arrays of state",
                                 MR_COUNT(copies->state));
-        mr_optim_state_data(t->optim, i, &dtype, &n);
+        n = mr_train_state_length(t, i, &dtype);
         snprintf(name, sizeof name, "optim.%s", mr_optim_state_name(t->optim, i));
         uint64_t bytes = n * mr_dtype_size(dtype);
         copies->state[i] = malloc(bytes);
         if (!copies->state[i])
             return mr_error_set(-ENOMEM, "checkpoint: no memory for %" PRIu64 " bytes", bytes);
-        int rc = mr_optim_state_read(t->optim, i, copies->state[i], bytes, t->stream);
+        int rc = mr_train_state_each(t, i, copies->state[i], read_state);
         if (rc < 0)
             return rc;
         rc = mr_checkpoint_add(c, name, dtype, 1, &n, copies->state[i]);
@@ -307,8 +357,10 @@ int mr_trainer_save(struct mr_trainer *t, const char *path)
     rc = mr_checkpoint_write(c, path);
 end:
     mr_checkpoint_close(c);
-    free(copies.params);
-    free(copies.buffers);
+    for (size_t s = 0; s < MR_COUNT(copies.params); s++) {
+        free(copies.params[s]);
+        free(copies.buffers[s]);
+    }
     for (size_t i = 0; i < MR_COUNT(copies.state); i++)
         free(copies.state[i]);
     t->saving += mr_train_since(start);

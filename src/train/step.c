@@ -26,7 +26,7 @@ static int bad_labels(struct mr_trainer *t, uint64_t n)
 {
     int64_t low, high;
     uint64_t looked_at;
-    uint32_t most = mr_train_outputs(t->net) - 1;
+    uint32_t most = mr_train_outputs(mr_train_last_net(t)) - 1;
     enum mr_dtype dtype = mr_dataset_field(t->ds, t->label)->dtype;
     if (dtype != MR_U8 && dtype != MR_I32 && dtype != MR_I64)
         return mr_error_set(MR_EFORMAT, "%" PRIu64 " labels are no class of 0..%u", n, most);
@@ -41,9 +41,14 @@ static int bad_labels(struct mr_trainer *t, uint64_t n)
 
 void mr_train_find_bad(struct mr_trainer *t)
 {
+    t->looked = true;
+    t->bad_layer = NULL;
+    if (t->pipeline) {
+        mr_train_pipeline_find_bad(t);
+        return;
+    }
     int layer = mr_net_find_bad(t->net, t->stream, &t->bad_what);
     t->bad_layer = layer >= 0 ? mr_net_layer_get(t->net, (uint32_t)layer) : NULL;
-    t->looked = true;
 }
 
 /* step: the net's count, which is ours. */
@@ -81,6 +86,10 @@ int mr_train_take_totals(struct mr_trainer *t)
     }
     if (t->leaves) /* each step has them */
         return 0;
+    if (t->pipeline) {
+        int taken = mr_train_in_stages.take(t, false, &now);
+        return taken < 0 ? taken : mr_train_judge_totals(t, &now);
+    }
     int rc = mr_net_query_totals(t->net, t->stream, &now);
     if (rc < 0)
         return rc;
@@ -92,9 +101,10 @@ int mr_train_take_totals(struct mr_trainer *t)
 static int take_good_totals(struct mr_trainer *t)
 {
     struct mr_net_totals now = {.size = sizeof now};
-    if (!mr_train_leaves_on_device(t))
+    if (!mr_train_leaves_on_device(t) && !t->pipeline)
         return mr_train_take_totals(t);
-    int rc = mr_train_on_device.take(t, true, &now);
+    int rc = t->pipeline ? mr_train_in_stages.take(t, true, &now)
+                         : mr_train_on_device.take(t, true, &now);
     return rc < 0 ? rc : mr_train_judge_totals(t, &now);
 }
 
@@ -217,9 +227,15 @@ static int step_on(struct mr_trainer *t, const struct mr_batch *b)
     mr_net_flat(t->net, &params, &grads, NULL);
     batch.copied = t->stepped;
     mr_net_scaling(t->net, &batch.loss_scale, &grad_scale, &skip);
-    int rc = mr_optim_follow(t->optim, t->schedule, t->step, b->epoch);
+    int rc = 0;
+    for (uint32_t s = 0; s < t->n_stages && rc >= 0; s++)
+        rc = mr_optim_follow(t->stage[s].optim, t->schedule, t->step, b->epoch);
     if (rc < 0)
         return rc;
+    if (t->pipeline) {
+        rc = mr_train_in_stages.step(t, b, &batch);
+        return rc < 0 || (t->step + 1) % LOOK_EVERY ? rc : mr_train_take_totals(t);
+    }
     if (t->leaves) {
         rc = mr_train_leaves_step(t, b, &batch);
         if (rc < 0 || !mr_train_leaves_on_device(t) || (t->step + 1) % LOOK_EVERY)
@@ -324,18 +340,19 @@ int mr_trainer_step(struct mr_trainer *t, int *last)
 static int test_sums(struct mr_trainer *t, struct mr_train_sums *out)
 {
     struct mr_net_totals totals = {.size = sizeof totals};
-    int rc = t->leaves ? mr_train_leaves_test_end(t, &totals)
-                       : mr_net_query_totals(t->net, t->stream, &totals);
+    bool parts = t->leaves || t->pipeline;
+    int rc = parts ? mr_train_leaves_test_end(t, &totals)
+                   : mr_net_query_totals(t->net, t->stream, &totals);
     if (rc < 0)
         return rc;
-    rc = t->leaves ? 0 : mr_net_zero_totals(t->net, t->stream);
+    rc = parts ? 0 : mr_net_zero_totals(t->net, t->stream);
     if (rc < 0)
         return rc;
     if (totals.n_bad_labels)
         return mr_error_set(MR_EFORMAT,
                             "test set: %" PRIu64 " of %" PRIu64 " labels are outside 0..%u",
                             totals.n_bad_labels, totals.n_samples + totals.n_bad_labels,
-                            mr_train_outputs(t->net) - 1);
+                            mr_train_outputs(mr_train_last_net(t)) - 1);
     const struct mr_train_sums sums = {
         .loss = totals.loss, .n_right = totals.n_right, .n_samples = totals.n_samples};
     return mr_info_give("train_sums", out, &sums, sizeof sums);
@@ -351,7 +368,7 @@ int mr_trainer_test(struct mr_trainer *t, struct mr_train_sums *out)
     int rc = mr_info_check("train_sums", out, sizeof *out);
     if (rc < 0)
         return rc;
-    if (t->leaves)
+    if (t->leaves || t->pipeline)
         mr_train_leaves_test_begin(t);
     rc = mr_train_take_totals(t);
     mr_train_phase(t, "tests");
@@ -360,8 +377,9 @@ int mr_trainer_test(struct mr_trainer *t, struct mr_train_sums *out)
         if (rc <= 0)
             break;
         struct mr_net_batch batch = net_batch(t, &b);
-        rc = t->leaves ? mr_train_leaves_test(t, &b, &batch, i)
-                       : mr_net_eval(t->net, &batch, NULL, t->stream);
+        rc = t->pipeline ? mr_train_in_stages.test(t, &b, &batch, i)
+             : t->leaves ? mr_train_leaves_test(t, &b, &batch, i)
+                         : mr_net_eval(t->net, &batch, NULL, t->stream);
         int released = mr_loader_release(t->test_loader, &b, t->stream);
         rc = rc < 0 ? rc : released;
     }

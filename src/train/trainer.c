@@ -10,7 +10,7 @@
 /* A loss over what the last layer does not give trains to nonsense without an error. */
 static int check_loss(const struct mr_trainer *t)
 {
-    const struct mr_net_layer *last = mr_train_last_layer(t->net);
+    const struct mr_net_layer *last = mr_train_last_layer(mr_train_last_net(t));
     if (t->opts.loss != MR_NLL || (last && strcmp(last->name, "log-softmax") == 0))
         return 0;
     return mr_error_set(
@@ -36,11 +36,13 @@ static int open_net(struct mr_trainer *t)
     no.max_batch = (uint32_t)mr_train_batch_size(t) / t->n_leaves;
     no.seed = t->opts.seed;
     no.threads = t->opts.threads;
-    int rc = mr_net_create(t->dev, &no, &t->net);
+    int rc =
+        t->pipeline ? mr_train_pipeline_nets(t, &no) : mr_net_create(t->dev, &no, &t->stage[0].net);
+    t->net = t->stage[0].net;
     if (rc < 0)
         return rc;
     rc = check_loss(t);
-    if (rc < 0 || t->info.unified)
+    if (rc < 0 || t->info.unified || t->pipeline)
         return rc;
     return mr_net_warm_up(t->net, t->stream); /* what libraries load is no epoch's time */
 }
@@ -86,20 +88,23 @@ static int describe_optim(struct mr_trainer *t)
 
 /* Steps after a loss that is not finite change nothing, so the cause is still visible when the host
  * checks. */
-static int attach(struct mr_trainer *t)
+static int attach(struct mr_trainer *t, uint32_t s)
 {
+    struct mr_train_stage *stage = &t->stage[s];
     struct mr_optim_extra extra;
     const float *loss_scale;
-    mr_optim_extra_init(t->optim, &extra);
-    mr_net_flat(t->net, NULL, NULL, &extra.copy);
+    mr_optim_extra_init(stage->optim, &extra);
+    mr_net_flat(stage->net, NULL, NULL, &extra.copy);
     if (extra.copy)
         extra.copy_dtype = dtype_of(t);
-    mr_net_scaling(t->net, &loss_scale, &extra.grad_scale, &extra.skip);
+    mr_net_scaling(stage->net, &loss_scale, &extra.grad_scale, &extra.skip);
+    if (!extra.skip)
+        extra.skip = mr_train_pipeline_bad_loss(t, s);
     if (!extra.skip)
         extra.skip = mr_train_leaves_bad_loss(t);
     if (!extra.skip)
-        extra.skip = mr_net_bad_loss(t->net);
-    return mr_optim_attach(t->optim, &extra);
+        extra.skip = mr_net_bad_loss(stage->net);
+    return mr_optim_attach(stage->optim, &extra);
 }
 
 static int open_optim(struct mr_trainer *t)
@@ -120,8 +125,19 @@ static int open_optim(struct mr_trainer *t)
         opts.clip_value = o->clip_value;
     if (!opts.threads)
         opts.threads = o->threads;
-    rc = mr_optim_create_from(t->dev, &opts, MR_F32, mr_net_n_params(t->net), NULL, 0, &t->optim);
-    return rc < 0 ? rc : attach(t);
+    if (opts.clip_norm > 0 && t->n_stages > 1)
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "trainer: clip_norm with a split net: the norm is one of all stages' "
+                            "gradients; clip_value works");
+    for (uint32_t s = 0; s < t->n_stages && rc >= 0; s++) {
+        struct mr_train_stage *stage = &t->stage[s];
+        rc = mr_optim_create_from(stage->dev, &opts, MR_F32, mr_net_n_params(stage->net), NULL, 0,
+                                  &stage->optim);
+        if (rc >= 0)
+            rc = attach(t, s);
+    }
+    t->optim = t->stage[0].optim;
+    return rc;
 }
 
 static int open_schedule(struct mr_trainer *t)
@@ -140,7 +156,7 @@ static int open_schedule(struct mr_trainer *t)
 
 static int check_labels(const struct mr_trainer *t)
 {
-    uint32_t outputs = mr_train_outputs(t->net);
+    uint32_t outputs = mr_train_outputs(mr_train_last_net(t));
     int rc = mr_train_check_labels(t->ld, t->label, t->opts.loss, outputs, mr_dataset_text(t->ds));
     if (rc < 0 || !t->test_loader)
         return rc;
@@ -154,17 +170,24 @@ static int open_device(struct mr_trainer *t)
     int rc = mr_device_query(t->dev, &t->info);
     if (rc < 0)
         return rc;
-    if (t->info.simulated)
+    if (t->info.simulated && !t->opts.n_devices && !t->opts.micro_batches)
         return mr_error_set(MR_EUNSUPPORTED, "device %s computes nothing: nets run on cpu and cuda",
                             t->info.name);
-    return mr_stream_create(t->dev, "train", &t->stream);
+    rc = mr_stream_create(t->dev, "train", &t->stage[0].stream);
+    t->stream = t->stage[0].stream;
+    return rc;
 }
 
 static int open_parts(struct mr_trainer *t)
 {
-    int (*const parts[])(struct mr_trainer *) = {
-        open_device, mr_train_leaves_open,    mr_train_open_data, open_schedule,
-        open_net,    mr_train_leaves_prepare, open_optim};
+    int (*const parts[])(struct mr_trainer *) = {open_device,
+                                                 mr_train_pipeline_open,
+                                                 mr_train_leaves_open,
+                                                 mr_train_open_data,
+                                                 open_schedule,
+                                                 open_net,
+                                                 mr_train_leaves_prepare,
+                                                 open_optim};
     for (size_t i = 0; i < MR_COUNT(parts); i++) {
         int rc = parts[i](t);
         if (rc < 0)
@@ -207,8 +230,8 @@ static int copy_text(const char **text)
 /* Copies the caller's texts. Those not copied yet are NULL when it fails: all can be freed. */
 static int keep_texts(struct mr_trainer_opts *o)
 {
-    const char **const texts[] = {&o->model,     &o->optimizer,      &o->schedule,
-                                  &o->transform, &o->test_transform, &o->config};
+    const char **const texts[] = {&o->model,          &o->optimizer, &o->schedule, &o->transform,
+                                  &o->test_transform, &o->config,    &o->split};
     int rc = 0;
     for (size_t i = 0; i < MR_COUNT(texts); i++) {
         if (rc < 0)
@@ -225,8 +248,9 @@ static int take_opts(const struct mr_trainer_opts *opts, struct mr_trainer_opts 
     int rc = mr_opts_take("trainer_opts", opts, out, sizeof *out);
     if (rc < 0)
         goto fail;
-    if (!out->model || !out->optimizer || !out->schedule) {
-        rc = mr_error_set(MR_EMISUSE, "mr_trainer_create: model, optimizer or schedule is NULL");
+    if (!out->model || !out->optimizer || !out->schedule || !out->split) {
+        rc = mr_error_set(MR_EMISUSE,
+                          "mr_trainer_create: model, optimizer, schedule or split is NULL");
         goto fail;
     }
     if (out->batch_size < 1 || out->batch_size > BATCH_MOST || out->epochs < 1) {
@@ -258,7 +282,8 @@ int mr_trainer_create(struct mr_device *device, struct mr_dataset *ds, struct mr
     if (!t)
         return mr_error_nomem("trainer", sizeof *t);
     uint64_t now = mr_time_ns();
-    t->dev = device;
+    t->dev = t->stage[0].dev = device;
+    t->n_stages = 1;
     t->ds = ds;
     t->test = test;
     t->seconds_to_target = NAN;
@@ -278,6 +303,7 @@ int mr_trainer_create(struct mr_device *device, struct mr_dataset *ds, struct mr
         goto fail;
     t->opts.resume = NULL;
     t->opts.loader = NULL;
+    t->opts.devices = NULL;
     *out = t;
     return 0;
 fail:
@@ -296,8 +322,11 @@ void mr_trainer_destroy(struct mr_trainer *t)
     mr_budget_destroy(t->budget);
     for (uint32_t i = 0; i < t->n_graphs; i++)
         mr_graph_destroy(t->graph[i].graph);
-    mr_optim_destroy(t->optim);
-    mr_net_destroy(t->net);
+    mr_train_pipeline_destroy(t);
+    for (uint32_t s = 0; s < t->n_stages; s++) {
+        mr_optim_destroy(t->stage[s].optim);
+        mr_net_destroy(t->stage[s].net);
+    }
     mr_schedule_destroy(t->schedule);
     mr_train_leaves_destroy(t);
     if (t->sampler)
@@ -306,10 +335,11 @@ void mr_trainer_destroy(struct mr_trainer *t)
         mr_transform_destroy(t->chain);
     if (t->test_chain)
         mr_transform_destroy(t->test_chain);
-    if (t->stream)
-        mr_stream_destroy(t->stream);
+    for (uint32_t s = 0; s < t->n_stages; s++)
+        mr_stream_destroy(t->stage[s].stream);
     const char *const texts[] = {t->opts.model,     t->opts.optimizer,      t->opts.schedule,
-                                 t->opts.transform, t->opts.test_transform, t->opts.config};
+                                 t->opts.transform, t->opts.test_transform, t->opts.config,
+                                 t->opts.split};
     for (size_t i = 0; i < MR_COUNT(texts); i++)
         free((char *)(uintptr_t)texts[i]);
     free(t->graph);
@@ -365,6 +395,13 @@ struct mr_net *mr_trainer_get_net(struct mr_trainer *t)
     if (!t)
         return NULL;
     return t->net;
+}
+
+struct mr_net *mr_trainer_get_stage(struct mr_trainer *t, uint32_t stage)
+{
+    if (!t)
+        return NULL;
+    return stage < t->n_stages ? t->stage[stage].net : NULL;
 }
 
 struct mr_optim *mr_trainer_get_optim(struct mr_trainer *t)

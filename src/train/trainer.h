@@ -37,8 +37,21 @@ struct mr_train_graph {
     struct mr_graph *graph;
 };
 
+#define MR_TRAIN_STAGES 8
+
+/* A part of the net on a device; of a net that isn't split, all of it. */
+struct mr_train_stage {
+    struct mr_device *dev; /* the caller's */
+    struct mr_stream *stream;
+    struct mr_net *net;
+    struct mr_optim *optim;
+};
+
 struct mr_trainer {
     struct mr_trainer_opts opts; /* its texts are copies; resume and loader are gone */
+    struct mr_train_stage stage[MR_TRAIN_STAGES];
+    uint32_t n_stages;
+    /* The first stage's, as are net and optim. */
     struct mr_device *dev;
     struct mr_device_info info;
     struct mr_stream *stream;
@@ -68,10 +81,11 @@ struct mr_trainer {
     uint64_t pass_steps;                  /* of this epoch, in this process */
     uint64_t skipped;                     /* steps left out for a loss that was not finite */
     uint32_t skipped_in_row;
-    struct mr_train_leaves *leaves; /* of leaves.c; NULL: a batch is one pass of this process */
-    uint32_t rank, world, n_leaves; /* 0 of 1, and 1, without */
-    bool stopping;                  /* mr_trainer_ask_stop(), as all ranks have heard */
-    bool looked;                    /* of the loss that was not finite: bad_layer was looked for */
+    struct mr_train_pipeline *pipeline; /* of stages.h; NULL: one stage, without micro-batches */
+    struct mr_train_leaves *leaves;     /* of leaves.c; NULL: a batch is one pass of this process */
+    uint32_t rank, world, n_leaves;     /* 0 of 1, and 1, without */
+    bool stopping;                      /* mr_trainer_ask_stop(), as all ranks have heard */
+    bool looked; /* of the loss that was not finite: bad_layer was looked for */
     const struct mr_net_layer *bad_layer; /* NULL: none here */
     const char *bad_what;
     bool started;
@@ -130,6 +144,28 @@ int mr_train_leaves_test_end(struct mr_trainer *t, struct mr_net_totals *out);
 int mr_train_leaves_where(struct mr_trainer *t, char *text, size_t bytes);
 void mr_train_phase(const struct mr_trainer *t, const char *what); /* for errors on other ranks */
 
+/* stages.c. open: as options say, before the data; nets: the stages; bad_loss: where the optimizer
+ * looks, NULL: at the net. */
+int mr_train_pipeline_open(struct mr_trainer *t);
+int mr_train_pipeline_nets(struct mr_trainer *t, const struct mr_net_opts *no);
+void mr_train_pipeline_destroy(struct mr_trainer *t);
+const uint32_t *mr_train_pipeline_bad_loss(const struct mr_trainer *t, uint32_t stage);
+void mr_train_pipeline_find_bad(struct mr_trainer *t);
+/* What step.c wants of pipeline.c: step and test as those of leaves.c, take as that of struct
+ * mr_train_leaves_ops. */
+struct mr_train_pipeline_ops {
+    int (*step)(struct mr_trainer *t, const struct mr_batch *b, const struct mr_net_batch *batch);
+    int (*take)(struct mr_trainer *t, bool good, struct mr_net_totals *out);
+    int (*test)(struct mr_trainer *t, const struct mr_batch *b, const struct mr_net_batch *batch,
+                uint64_t index);
+};
+extern const struct mr_train_pipeline_ops mr_train_in_stages;
+
+static inline struct mr_net *mr_train_last_net(const struct mr_trainer *t)
+{
+    return t->stage[t->n_stages - 1].net;
+}
+
 /* options.c. NULL: a net without layers. */
 const struct mr_net_layer *mr_train_last_layer(const struct mr_net *net);
 
@@ -183,6 +219,11 @@ struct mr_train_common {
  * -ENOMEM. */
 int mr_train_describe(const struct mr_trainer *t, struct mr_train_common out[MR_TRAIN_COMMON]);
 void mr_train_common_free(struct mr_train_common common[MR_TRAIN_COMMON]);
+/* An optimizer's i-th array over all stages: its length; and work on each stage's part of it. */
+uint64_t mr_train_state_length(const struct mr_trainer *t, uint32_t i, enum mr_dtype *dtype);
+int mr_train_state_each(struct mr_trainer *t, uint32_t i, char *all,
+                        int (*work)(struct mr_optim *optim, uint32_t i, void *data, uint64_t bytes,
+                                    struct mr_stream *stream));
 int mr_train_check_state(const struct mr_trainer *t, const struct mr_checkpoint *c);
 int mr_train_restore(struct mr_trainer *t, const struct mr_checkpoint *c);
 

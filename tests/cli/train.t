@@ -225,6 +225,29 @@ millrace train: .*bf16.* (re)
 $ millrace train d --device sim
 millrace train: device sim computes nothing: nets run on cpu and cuda
 [1]
+$ millrace train d --device cpu+cpu --split fc2 --micro-batches 4 --model mlp:20r -e 1 --max-steps 3 --threads 1 | grep stages
+  stages: flatten to fc1 on cpu; fc2 to fc2 on cpu; 4 micro-batches, 1f1b
+$ millrace train d --device cpu+cpu --split conv9
+millrace train: split: the net has no layer 'conv9'; a stage can begin with .*fc2.* (re)
+[2]
+$ millrace train d --device cpu+cpu+cpu --model softmax
+millrace train: split: the net can't be cut into 3 stages that have parameters each; residuals and layers that run as one stay together
+[2]
+$ millrace train d --device cpu+sim
+millrace train: mr_device_reach: there are no copies between devices cpu and sim: copy to host memory, and on from there
+[1]
+$ millrace bench split --device cpu
+millrace bench split: --device cpu: expected at least two, as cuda:0+cuda:1
+[2]
+$ millrace bench split --micro-batches 3
+millrace bench split: --micro-batches 3: expected at most 12 powers of two up to 1024, ascending, with commas between
+[2]
+$ millrace bench split --device cpu+cpu --model conv:2,relu,flatten,linear:10 --steps 1 --repeats 1 --micro-batches 1,2 --plot s.svg | grep -oE '^  (whole, on one|split|pipelined)|bound: 2 m'; grep -c '<svg' s.svg
+  whole, on one
+  split
+  pipelined
+bound: 2 m
+1
 $ millrace train npy:v --model softmax
 millrace train: .*has no labels: expected a data set whose samples have a second field, the label (re)
 [1]

@@ -197,6 +197,19 @@ static int copy_async(struct mr_stream *stream, void *dst, enum mr_memory dst_ki
     return work_or_record(stream, &(struct cpu_op){.dst = dst, .src = src, .bytes = bytes});
 }
 
+static int reach(struct mr_device *one, struct mr_device *other)
+{
+    (void)one, (void)other;
+    return 1;
+}
+
+static int copy_peer(struct mr_stream *stream, void *dst, struct mr_device *dst_device,
+                     const void *src, struct mr_device *src_device, uint64_t bytes)
+{
+    (void)dst_device, (void)src_device;
+    return copy_async(stream, dst, MR_DEVICE, src, MR_DEVICE, bytes);
+}
+
 static int memset_async(struct mr_stream *stream, void *dst, enum mr_memory kind, int byte,
                         uint64_t bytes)
 {
@@ -242,6 +255,8 @@ const struct mr_device_ops mr_device_cpu = {
     .event_elapsed = event_elapsed,
     .copy_async = copy_async,
     .memset_async = memset_async,
+    .reach = reach,
+    .copy_peer = copy_peer,
     .launch = launch,
     .launch_simple = launch_simple,
     .graph_begin = graph_begin,

@@ -244,13 +244,16 @@ static int enqueue(struct mr_stream *stream, struct sim_work *work)
     return rc;
 }
 
-/* The compute engine runs the host function, as fast as it goes. */
+/* The compute engine runs the host function: as fast as it goes, or in the time of its flops. */
 static int launch(struct mr_stream *stream, const struct mr_kernel *kernel, const void *args,
                   const struct mr_kernel_range ranges[MR_KERNEL_RANGES], const unsigned grid[2])
 {
     (void)grid;
     struct sim_work work = {
         .engine = SIM_COMPUTE, .kernel = kernel, .args = args, .row.kernel = kernel->name};
+    const struct sim_device *sim = stream->dev->state;
+    if (kernel->flops)
+        work.cost_ns = (uint64_t)((double)kernel->flops(args) / (sim->opts.tflops * 1e3));
     for (int i = 0; i < MR_KERNEL_RANGES; i++) {
         const struct mr_kernel_range *range = &ranges[i];
         int rc = range->bytes == 0

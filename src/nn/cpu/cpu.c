@@ -58,21 +58,29 @@ int mr_nn_cpu_partial(struct mr_nn_backend *b, uint64_t bytes)
     return grow(&b->partial, &b->partial_bytes, bytes);
 }
 
-int mr_nn_cpu_open(const struct mr_net_opts *opts, struct mr_nn_backend **out)
+int mr_nn_cpu_open(struct mr_device *device, const struct mr_net_opts *opts,
+                   struct mr_nn_backend **out)
 {
     struct mr_nn_backend *b = calloc(1, sizeof *b);
     if (!b)
         return mr_error_nomem("net", sizeof *b);
-    b->totals.first_not_finite = UINT64_MAX;
+    b->device = device;
     uint32_t n = opts->threads ? opts->threads : (uint32_t)mr_cpu_count();
     b->n_threads = MR_MIN(MR_MAX(n, 1), MR_NN_MAX_THREADS);
-    int rc = mr_thread_pool_create(b->n_threads, "net", MR_THREAD_POOL_LOOKS, &b->pool);
-    if (rc == 0)
-        rc = mr_nn_blas_prepare(b->n_threads);
+    int rc = mr_memory_acquire(device, MR_DEVICE, sizeof *b->totals, (void **)&b->totals);
     if (rc)
-        mr_nn_cpu_close(b);
-    else
-        *out = b;
+        goto fail;
+    *b->totals = (struct mr_net_totals){.first_not_finite = UINT64_MAX};
+    rc = mr_thread_pool_create(b->n_threads, "net", MR_THREAD_POOL_LOOKS, &b->pool);
+    if (rc)
+        goto fail;
+    rc = mr_nn_blas_prepare(b->n_threads);
+    if (rc)
+        goto fail;
+    *out = b;
+    return 0;
+fail:
+    mr_nn_cpu_close(b);
     return rc;
 }
 
@@ -82,5 +90,6 @@ void mr_nn_cpu_close(struct mr_nn_backend *b)
     for (uint32_t i = 0; i < b->n_threads; i++)
         free(b->scratch[i]);
     free(b->partial);
+    mr_memory_release(b->device, MR_DEVICE, b->totals, NULL);
     free(b);
 }

@@ -19,7 +19,8 @@ struct mr_nn_backend {
     struct mr_thread_pool *pool;
     uint32_t n_threads; /* with the caller's */
     uint64_t step;
-    struct mr_net_totals totals;
+    struct mr_device *device;
+    struct mr_net_totals *totals; /* in its memory, where kernels look for them */
     void *scratch
         /* scratch of each thread, room_bytes each; NULL until a task wants it */
         [MR_NN_MAX_THREADS];
@@ -28,7 +29,8 @@ struct mr_nn_backend {
     uint64_t partial_bytes;
 };
 
-int mr_nn_cpu_open(const struct mr_net_opts *opts, struct mr_nn_backend **out);
+int mr_nn_cpu_open(struct mr_device *device, const struct mr_net_opts *opts,
+                   struct mr_nn_backend **out);
 void mr_nn_cpu_close(struct mr_nn_backend *b);
 
 /* Runs tasks 0..n-1 in all threads; comes back when all are done. scratch: the thread's. */

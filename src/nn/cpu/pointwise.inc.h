@@ -313,8 +313,8 @@ static double FN(class_row)(const struct FN(loss_call) * l, size_t r, const REAL
     uint32_t top = 0;
     for (uint32_t i = 1; i < l->classes; i++)
         top = x[i] > x[top] ? i : top;
-    l->b->totals.n_bad_labels += !good;
-    l->b->totals.n_right += good && top == (uint64_t)label;
+    l->b->totals->n_bad_labels += !good;
+    l->b->totals->n_right += good && top == (uint64_t)label;
     REAL whole = l->loss == MR_NLL ? 0 : FN(softmax_row)(l->classes, 0, x, NULL);
     for (uint32_t i = 0; dx && i < l->classes; i++) {
         REAL p = l->loss == MR_NLL ? 0 : EXP(x[i] - whole);
@@ -334,7 +334,7 @@ static int FN(loss)(struct mr_nn_backend *b, enum mr_loss loss, uint32_t n, uint
                               .labels = labels,
                               .label_dtype = label_dtype,
                               .scale = (loss_scale ? (REAL)*loss_scale : 1) / (REAL)n};
-    uint64_t bad = b->totals.n_bad_labels;
+    uint64_t bad = b->totals->n_bad_labels;
     double sum = 0;
     if (out)
         memcpy(out, x_in, (size_t)n * classes * sizeof(REAL));
@@ -345,10 +345,10 @@ static int FN(loss)(struct mr_nn_backend *b, enum mr_loss loss, uint32_t n, uint
         REAL *row = dx ? (REAL *)dx + r * classes : NULL;
         sum += loss == MR_MSE ? FN(mse_row)(&l, r, x, row) : FN(class_row)(&l, r, x, row);
     }
-    b->totals.loss += sum;
-    b->totals.n_samples += n - (b->totals.n_bad_labels - bad);
-    if (!isfinite(sum) && b->totals.n_not_finite++ == 0)
-        b->totals.first_not_finite = b->step;
+    b->totals->loss += sum;
+    b->totals->n_samples += n - (b->totals->n_bad_labels - bad);
+    if (!isfinite(sum) && b->totals->n_not_finite++ == 0)
+        b->totals->first_not_finite = b->step;
     return 0;
 }
 

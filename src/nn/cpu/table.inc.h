@@ -3,12 +3,11 @@
 static int FN(open)(struct mr_device *device, const struct mr_net_opts *opts,
                     struct mr_nn_backend **out)
 {
-    (void)device;
     if (opts->dtype != MR_F32 && opts->dtype != MR_F64)
         return mr_error_set(MR_EUNSUPPORTED,
                             "net: cpu computes in f32 (f64 for tests); %s needs a GPU",
                             mr_dtype_name(opts->dtype));
-    return mr_nn_cpu_open(opts, out);
+    return mr_nn_cpu_open(device, opts, out);
 }
 
 static void FN(use_stream)(struct mr_nn_backend *b, struct mr_stream *stream)
@@ -48,19 +47,19 @@ static int FN(set_step)(struct mr_nn_backend *b, uint64_t step)
 
 static int FN(zero_totals)(struct mr_nn_backend *b)
 {
-    b->totals = (struct mr_net_totals){.first_not_finite = UINT64_MAX};
+    *b->totals = (struct mr_net_totals){.first_not_finite = UINT64_MAX};
     return 0;
 }
 
 static int FN(get_totals)(struct mr_nn_backend *b, struct mr_net_totals *out)
 {
-    *out = b->totals;
+    *out = *b->totals;
     return 0;
 }
 
 static const uint64_t *FN(n_not_finite)(const struct mr_nn_backend *b)
 {
-    return &b->totals.n_not_finite;
+    return &b->totals->n_not_finite;
 }
 
 const struct mr_nn_ops TABLE = {

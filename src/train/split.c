@@ -1,0 +1,154 @@
+/* Where a net is cut into stages. */
+#include "train/stages.h"
+
+#include <string.h>
+
+/* The whole net, as it would be on the first device. */
+struct plan {
+    const struct mr_net *net;
+    uint32_t n_stages;
+    uint64_t ns[MR_NN_MAX_NODES]; /* or anything that a node's time grows with */
+};
+
+static uint32_t find_layer(const struct mr_net *net, const char *name, size_t bytes)
+{
+    uint32_t i = 0;
+    while (i < net->n_nodes &&
+           (strlen(net->layer[i].name) != bytes || memcmp(net->layer[i].name, name, bytes) != 0))
+        i++;
+    return i;
+}
+
+static int unknown_layer(const struct mr_net *net, const char *name, size_t bytes)
+{
+    char text[64], found[512] = "";
+    size_t used = 0;
+    snprintf(text, sizeof text, "%.*s", (int)MR_MIN(bytes, 40), name);
+    for (uint32_t i = 1; i < net->n_nodes && used < sizeof found - 32; i++)
+        if (mr_net_can_cut(net, i))
+            used += (size_t)snprintf(found + used, sizeof found - used, "%s%s", used ? ", " : "",
+                                     net->layer[i].name);
+    return mr_error_set(MR_EOPTION, "split: the net has no layer '%s'; a stage can begin with %s%s",
+                        text, found, used < sizeof found - 32 ? "" : ", ...");
+}
+
+/* "conv3,fc1": a layer for each stage but the first. */
+static int by_names(const struct plan *p, const char *text, uint32_t *first)
+{
+    uint32_t n = 1;
+    for (const char *at = text; n <= p->n_stages; n++) {
+        size_t bytes = strcspn(at, ",");
+        if (n == p->n_stages)
+            break;
+        first[n] = find_layer(p->net, at, bytes);
+        if (first[n] == p->net->n_nodes)
+            return unknown_layer(p->net, at, bytes);
+        if (first[n] <= first[n - 1])
+            return mr_error_set(MR_EOPTION,
+                                "split %s: expected layers in the net's order, none of them the "
+                                "first",
+                                text);
+        at += bytes;
+        if (!*at) {
+            n++;
+            break;
+        }
+        at++;
+    }
+    const char *comma = text;
+    uint32_t given = 1;
+    while ((comma = strchr(comma, ',')) != NULL) {
+        given++;
+        comma++;
+    }
+    if (n == p->n_stages && given == p->n_stages - 1)
+        return 0;
+    return mr_error_set(MR_EOPTION,
+                        "split %s: %u layer%s for %u devices: expected the first layer of each "
+                        "stage but the first",
+                        text, given, given == 1 ? "" : "s", p->n_stages);
+}
+
+/* The stages of least longest time that end before node `end`: best[k][end] for k + 1 of them. */
+static int by_time(const struct plan *p, uint32_t *first)
+{
+    enum { NODES = MR_NN_MAX_NODES + 1 };
+    uint64_t before[NODES] = {0}, best[MR_TRAIN_STAGES][NODES];
+    uint32_t from[MR_TRAIN_STAGES][NODES], weights[NODES] = {0};
+    const uint32_t n = p->net->n_nodes;
+    memset(best, 0xff, sizeof best);
+    memset(from, 0, sizeof from);
+    for (uint32_t i = 0; i < n; i++) {
+        before[i + 1] = before[i] + p->ns[i];
+        weights[i + 1] = weights[i] + (p->net->node[i].weight != MR_NN_NONE);
+    }
+    for (uint32_t end = 1; end <= n; end++)
+        if (weights[end])
+            best[0][end] = before[end];
+    for (uint32_t k = 1; k < p->n_stages; k++)
+        for (uint32_t at = 1; at < n; at++) {
+            if (best[k - 1][at] == UINT64_MAX || !mr_net_can_cut(p->net, at))
+                continue;
+            for (uint32_t end = at + 1; end <= n; end++) {
+                uint64_t longest = MR_MAX(best[k - 1][at], before[end] - before[at]);
+                if (weights[end] == weights[at] || longest >= best[k][end])
+                    continue;
+                best[k][end] = longest;
+                from[k][end] = at;
+            }
+        }
+    if (best[p->n_stages - 1][n] == UINT64_MAX)
+        return mr_error_set(MR_EOPTION,
+                            "split: the net can't be cut into %u stages that have parameters each; "
+                            "residuals and layers that run as one stay together",
+                            p->n_stages);
+    for (uint32_t k = p->n_stages - 1, end = n; k > 0; k--)
+        end = first[k] = from[k][end];
+    return 0;
+}
+
+/* Of a net that does not fit into one device, only the products are known. */
+static int measure(const struct mr_trainer *t, const struct mr_net_opts *no, struct plan *p)
+{
+    struct mr_net *whole = NULL;
+    const struct mr_net_part all = {0, 0};
+    int rc = mr_net_create_part(t->dev, no, &all, false, &whole);
+    if (rc == MR_EDEVICEMEM) {
+        for (uint32_t i = 0; i < p->net->n_nodes; i++)
+            p->ns[i] = p->net->layer[i].flops;
+        return 0;
+    }
+    if (rc < 0)
+        return rc;
+    rc = mr_net_warm_up(whole, t->stream);
+    if (rc >= 0)
+        rc = mr_net_time(whole, p->ns);
+    mr_net_destroy(whole);
+    return rc;
+}
+
+int mr_train_split(const struct mr_trainer *t, const struct mr_net_opts *no, uint32_t *first)
+{
+    const struct mr_net_part all = {0, 0};
+    struct plan p = {.n_stages = t->n_stages};
+    struct mr_net *net = NULL;
+    int rc = mr_net_create_part(t->dev, no, &all, true, &net);
+    if (rc < 0)
+        return rc;
+    p.net = net;
+    first[0] = 0;
+    first[p.n_stages] = net->n_nodes;
+    if (p.n_stages == 1)
+        goto end;
+    if (strcmp(t->opts.split, "auto") != 0) {
+        rc = by_names(&p, t->opts.split, first);
+        goto end;
+    }
+    rc = measure(t, no, &p);
+    if (rc < 0)
+        goto end;
+    rc = by_time(&p, first);
+end:
+    mr_net_destroy(net);
+    return rc;
+}
