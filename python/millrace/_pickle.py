@@ -201,13 +201,17 @@ def read_image(source: memoryview, fds: list[int] | None = None) -> tuple[Any, i
         attached = []
 
 
+class MemoryFileError(OSError):
+    """The system gave no anonymous file; the recipe's pickling is not to blame."""
+
+
 def memfd(name: str) -> int:
-    """An anonymous file in memory; MemoryError-like OSError where the system has none."""
+    """An anonymous file in memory; MemoryFileError where the system gives none."""
     try:
         return os.memfd_create("millrace-" + name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     except OSError as error:
-        raise OSError(error.errno, "memfd_create: %s (memory that processes share)"
-                      % error.strerror) from None
+        raise MemoryFileError(error.errno, "memfd_create: %s (memory that processes share)"
+                              % error.strerror) from None
 
 
 def seal(fd: int) -> None:

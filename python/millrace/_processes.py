@@ -91,6 +91,8 @@ class _Plan:
             return
         try:
             modules = self._seal(recipe)
+        except _pickle.MemoryFileError:
+            raise  # forked workers would lack it as well
         except Exception as error:
             self.starter = self._fallback(recipe, method, error)
             return

@@ -1,27 +1,33 @@
 /* Loaders and their batches, with counts of who uses them. No function here needs the GIL. */
 #include "lease.h"
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct core_engine *all;
 static int ending;
+static pid_t here;  /* this process, without a system call for each batch */
+static int watched; /* forks change it */
 
 /* A child has none of its parent's loaders, and perhaps a copy of a lock that was held. */
 static void begin_child(void)
 {
+    here = getpid();
     pthread_mutex_init(&all_lock, NULL);
     all = NULL;
 }
 
 static void watch_forks(void)
 {
-    pthread_atfork(NULL, NULL, begin_child);
+    here = getpid();
+    watched = pthread_atfork(NULL, NULL, begin_child) == 0;
 }
 
 static int is_forked(const struct core_engine *engine)
 {
-    return engine->pid != getpid();
+    return engine->pid != (watched ? here : getpid());
 }
 
 /* Returns 0 if no more may be opened. */
@@ -227,21 +233,28 @@ static struct mr_stream *first_use(struct core_engine *engine, const struct mr_b
     return arrived || !locked ? arrived : mr_stream_any(core_device_of(engine->device));
 }
 
+/* Bytes of a batch up to its last field; those behind it, most of the struct, are not set. */
+static size_t used_part(const struct mr_batch *batch)
+{
+    return offsetof(struct mr_batch, field) + (size_t)batch->n_fields * sizeof batch->field[0];
+}
+
 struct core_lease *core_lease_create(struct core_engine *engine, const struct mr_batch *batch,
                                      struct mr_stream *arrived)
 {
-    struct core_lease *lease = calloc(1, sizeof *lease);
+    struct core_lease *lease = malloc(sizeof *lease);
     if (!lease) {
         struct mr_batch back = *batch;
         mr_loader_release(engine->loader, &back, arrived);
         return NULL;
     }
+    memset(lease, 0, offsetof(struct core_lease, batch));
+    memcpy(&lease->batch, batch, used_part(batch));
     atomic_init(&lease->refs, 1);
     atomic_fetch_add(&engine->refs, 1);
     lease->engine = engine;
     lease->device = engine->device;
     lease->lock = &engine->lock;
-    lease->batch = *batch;
     lease->arrived = arrived;
     lease->used = first_use(engine, batch, arrived);
     pthread_mutex_lock(&engine->lock);

@@ -52,13 +52,13 @@ struct core_lease {
     void *own;
     void (*end)(void *user); /* called with the last share, if set */
     void *user;
-    int read_only; /* the batch's host memory */
-    struct mr_batch batch;
+    int read_only;                     /* the batch's host memory */
     struct mr_stream *arrived;         /* where the bytes arrive; NULL: they are there */
     struct mr_stream *used;            /* where they are used; NULL: nowhere but on the host */
     struct mr_dlpack *keeper, *second; /* since the close, since a use in another stream */
     int lacks_second;                  /* there was no memory for it */
     struct core_lease *next, *before;  /* of the engine's; under its lock */
+    struct mr_batch batch;             /* the last member: only its first n_fields are set */
 };
 
 struct core_engine {

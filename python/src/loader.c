@@ -274,7 +274,8 @@ static PyObject *next_batch(PyObject *self, struct mr_loader **loader, struct mr
                             uint64_t timeout_ns)
 {
     struct core_engine *engine = ((struct loader *)self)->engine;
-    struct mr_batch batch = {.size = sizeof batch};
+    struct mr_batch batch; /* 8 KB, of which the call sets a few fields */
+    batch.size = sizeof batch;
     int rc = wait_for(core_of(self), engine, loader, stream, timeout_ns, &batch);
     if (rc == INT_MIN)
         return NULL;

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -173,3 +175,60 @@ except RuntimeError as e:
     print(e)
 """)
     assert "libcuda" in out or "driver" in out
+
+
+def test_missing_libcurl(clean: Callable[..., str], tmp_path: Path):
+    """Files in the place of the library that are none: the linker looks no further."""
+    for name in ("libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.so"):
+        (tmp_path / name).touch()
+    code = SETUP + """
+import millrace
+try:
+    c.Dataset.open("npy:http://127.0.0.1:1/x.npy")
+except NotImplementedError as e:
+    print(e)
+assert sorted(labels(loader(python_set()))) == list(range(1000))
+"""
+    assert "libcurl4" in clean(code, LD_LIBRARY_PATH=str(tmp_path))
+
+
+# A filter that has memfd_create fail with ENOSYS, as kernels and sandboxes without it do.
+NO_MEMFD = """
+import ctypes, struct
+MEMFD_CREATE, ENOSYS = 319, 38
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, MEMFD_CREATE), (0x06, 0, 0, 0x50000 | ENOSYS),
+        (0x06, 0, 0, 0x7FFF0000)]
+text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *op) for op in code))
+program = struct.pack("HxxxxxxP", len(code), ctypes.addressof(text))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+if libc.prctl(22, 2, program, 0, 0) != 0:
+    print("no filters here")
+    raise SystemExit
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the filter is of x86-64's numbers")
+@pytest.mark.parametrize("context", ["fork", "forkserver", "spawn"])
+def test_no_memfd(clean: Callable[..., str], context: str):
+    """Worker processes and shared lists need it, and say so; threads do not."""
+    pytest.importorskip("numpy")
+    out = clean(NO_MEMFD + SETUP + f"""
+import errno, millrace
+from loader_sets import Squares
+with millrace.DataLoader(Squares(10), 5, as_="numpy") as l:
+    assert [b[1].tolist() for b in l] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+for make in (
+    lambda: next(iter(millrace.DataLoader(Squares(10), 5, as_="numpy", num_workers=2,
+                                          multiprocessing_context={context!r}))),
+    lambda: millrace.shared_list(["a", "b"]),
+):
+    try:
+        make()
+        print("made")
+    except OSError as e:
+        print(e.errno == errno.ENOSYS and "memfd_create" in str(e), e)
+""")
+    if out == "no filters here\n":
+        pytest.skip(out)
+    assert [line.split()[0] for line in out.splitlines()] == ["True", "True"], out
