@@ -224,6 +224,19 @@ def test_dlpack_batches():
     assert np.from_dlpack(batch).tolist() == ARRAYS[0][:4].tolist()
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_jax_batches(workers):
+    jax = pytest.importorskip("jax")
+    with millrace.DataLoader(Squares(10), 4, as_="jax", num_workers=workers) as loader:
+        batches = list(loader)
+    assert all(isinstance(part, jax.Array) for batch in batches for part in batch)
+    theirs = list(torch.utils.data.DataLoader(Squares(10), 4))
+    assert [[part.tolist() for part in b] for b in batches] == [
+        [part.tolist() for part in b] for b in theirs
+    ]
+    assert jax.jit(lambda x: x.sum())(batches[1][0]) == sum(theirs[1][0].flatten().tolist())
+
+
 def test_batches_outlive_the_loader():
     loader = millrace.DataLoader(Squares(), 10)
     batches = list(loader)
