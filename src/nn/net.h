@@ -164,17 +164,18 @@ struct mr_nn_pool mr_net_pool_of(const struct mr_net *net, const struct mr_node 
 
 /* net_run.c. On a GPU: what it keeps in its memory. */
 struct mr_nn_gpu_state *mr_net_gpu_state(const struct mr_net *net);
-/* grads.c. During a backward pass: fn(user, first) is called whenever the gradients from `first` on, counted
- * in the flat array, are enqueued; what it enqueues behind mr_net_fork_to() sees them. An error of
+/* grads.c. During a backward pass: fn(user, first) is called whenever the gradients from `first`
+ * on, counted in the flat array, are enqueued; what it enqueues behind mr_net_fork_to() sees them. An error of
  * its ends the pass. fn NULL: no more. */
 void mr_net_on_grads(struct mr_net *net, int (*fn)(void *user, uint64_t first), void *user);
 /* net_run.c: the nodes from the i-th on are done. */
 int mr_net_tell_grads(struct mr_net *net, uint32_t i);
-/* Begins of parts of the flat gradients, last part first, as mr_net_on_grads() reports them, each of
- * at least `least` elements; 0 is the last. Returns their number, at most `most`. */
+/* Begins of parts of the flat gradients, last part first, as mr_net_on_grads() reports them, each
+ * of at least `least` elements; 0 is the last. Returns their number, at most `most`. */
 uint32_t mr_net_grad_parts(const struct mr_net *net, uint64_t least, uint64_t *parts,
                            uint32_t most);
-/* On GPUs: `side` waits for what the net has enqueued to the stream; the stream waits for `side`. */
+/* On GPUs: `side` waits for what the net has enqueued to the stream; the stream waits for
+ * `side`. */
 int mr_net_fork_to(struct mr_net *net, struct mr_stream *stream, struct mr_stream *side);
 int mr_net_join_from(struct mr_net *net, struct mr_stream *stream, struct mr_stream *side);
 /* mr_net_rescale() for gradients that are somewhere else. */

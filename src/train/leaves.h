@@ -28,8 +28,8 @@ struct mr_train_leaves {
 };
 
 /*
- * leaves_overlap.c: sums that run beside the backward pass. The vector is cut into the same parts on
- * all ranks. A part is taken, added to this rank's other leaves and summed over the ranks in a
+ * leaves_overlap.c: sums that run beside the backward pass. The vector is cut into the same parts
+ * on all ranks. A part is taken, added to this rank's other leaves and summed over the ranks in a
  * stream of its own, as soon as the last leaf's pass has its gradients.
  */
 struct mr_train_last {

@@ -8,7 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from decimal import Decimal
 from typing import Any
 
@@ -56,8 +56,8 @@ def test_sums_are_those_of_the_file(path: pathlib.Path) -> None:
         found = rows(recording, "nvtx_sum", "Range", "Instances")
         assert {name.removeprefix(":"): sum_ for name, sum_ in found.items()} == ranges
         moved = recording.report("mem_ops")
-        assert len(moved) == len(copies)
-        assert sum(row["Bytes"] for row in moved) == sum(e["args"].get("bytes", 0) for e in copies)
+        assert Counter(row["Bytes"] for row in moved) == Counter(
+            e["args"].get("bytes") for e in copies)  # None: the trace does not say
         assert sum(row["Duration"] for row in moved) == sum(
             round(Decimal(e["dur"]) * 1000) for e in copies)
         assert len(recording.report("osrt_sum")) == 0
