@@ -165,8 +165,8 @@ struct mr_nn_pool mr_net_pool_of(const struct mr_net *net, const struct mr_node 
 /* net_run.c. On a GPU: what it keeps in its memory. */
 struct mr_nn_gpu_state *mr_net_gpu_state(const struct mr_net *net);
 /* grads.c. During a backward pass: fn(user, first) is called whenever the gradients from `first`
- * on, counted in the flat array, are enqueued; what it enqueues behind mr_net_fork_to() sees them. An error of
- * its ends the pass. fn NULL: no more. */
+ * on, counted in the flat array, are enqueued; what it enqueues behind mr_net_fork_to() sees them.
+ * An error of its ends the pass. fn NULL: no more. */
 void mr_net_on_grads(struct mr_net *net, int (*fn)(void *user, uint64_t first), void *user);
 /* net_run.c: the nodes from the i-th on are done. */
 int mr_net_tell_grads(struct mr_net *net, uint32_t i);

@@ -137,7 +137,8 @@ struct mr_nn_ops {
                     const uint32_t **skip);
     int (*rescale)(struct mr_nn_backend *b, uint64_t count, const void *grads);
     /* GPUs alone, else NULL. fork: `side` waits for all that is enqueued by now; join: the stream
-     * of use_stream() waits for `side`. In a stream that is recorded they are edges of the graph. */
+     * of use_stream() waits for `side`. In a stream that is recorded they are edges of the
+     * graph. */
     int (*fork_to)(struct mr_nn_backend *b, struct mr_stream *side);
     int (*join_from)(struct mr_nn_backend *b, struct mr_stream *side);
     int (*zero_totals)(struct mr_nn_backend *b);
