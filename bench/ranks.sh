@@ -40,10 +40,10 @@ print(f"  world {sys.argv[2]}, {sys.argv[3]} a GPU: {statistics.median(rates):,.
 }
 
 torch=(torchrun --nproc-per-node "$n")
-step comm.json 25 mpirun --oversubscribe -n "$n" "$mr" bench comm --comm nccl --min 4800000 \
-    --max 4800000 --json
-step comm.txt 30 mpirun --oversubscribe -n "$n" "$mr" bench comm --comm nccl --min 1KiB \
-    --max 1GiB --plot "$out/comm.svg"
+step comm.json 25 mpirun --oversubscribe -n "$n" "$mr" bench comm --comm nccl --min-bytes 4800000 \
+    --max-bytes 4800000 --json
+step comm.txt 30 mpirun --oversubscribe -n "$n" "$mr" bench comm --comm nccl --min-bytes 1KiB \
+    --max-bytes 1GiB --plot "$out/comm.svg"
 step sums 30 "${torch[@]}" ranks.py sums 1024 65536 4800000 16777216 67108864 268435456 1073741824
 for batch in 64 1024; do
     speed 1 $batch

@@ -36,9 +36,9 @@ static const struct mr_option options[] = {
         .help = "Engine; auto: nccl on GPUs, mpi elsewhere"),
     OPT("order", MR_OPT_ENUM, order, .initial = "both", .choices = orders,
         .help = "Order of additions: the engine's (fast), or a fixed tree"),
-    OPT("min", MR_OPT_BYTES, min_bytes, .initial = "4KiB", .min = 4, .max = 0x1p36, .unit = "bytes",
-        .help = "Smallest sum of each rank's"),
-    OPT("max", MR_OPT_BYTES, max_bytes, .initial = "64MiB", .min = 4, .max = 0x1p36,
+    OPT("min-bytes", MR_OPT_BYTES, min_bytes, .initial = "4KiB", .min = 4, .max = 0x1p36,
+        .unit = "bytes", .help = "Smallest sum of each rank's"),
+    OPT("max-bytes", MR_OPT_BYTES, max_bytes, .initial = "64MiB", .min = 4, .max = 0x1p36,
         .unit = "bytes", .help = "Largest"),
     OPT("factor", MR_OPT_UINT, factor, .initial = "4", .min = 2, .max = 1024, .unit = "times",
         .help = "From one size to the next"),
@@ -444,8 +444,8 @@ static int run(void *values, int n_args, char **args)
                           "mpirun -n 2 millrace bench comm, srun or torchrun");
     o->min_bytes -= o->min_bytes % sizeof(float);
     if (o->min_bytes > o->max_bytes)
-        return cli_misuse("--min %llu is above --max %llu", (unsigned long long)o->min_bytes,
-                          (unsigned long long)o->max_bytes);
+        return cli_misuse("--min-bytes %llu is above --max-bytes %llu",
+                          (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes);
     return bench_run(&(struct bench){.command = &cli_bench_comm,
                                      .values = o,
                                      .device = choose_device(o->device, &r.place, uri),
@@ -486,7 +486,7 @@ static const struct cli_note json_notes[] = {
 
 static const struct cli_note examples[] = {
     {"mpirun -n 2 millrace bench comm --plot comm.svg", "two GPUs, or two processes on the CPU"},
-    {"torchrun --no-python --nproc-per-node 2 millrace bench comm --max 1GiB --json",
+    {"torchrun --no-python --nproc-per-node 2 millrace bench comm --max-bytes 1GiB --json",
      "without MPI, for a script"},
     {NULL, NULL},
 };

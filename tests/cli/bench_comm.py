@@ -49,7 +49,7 @@ def check(result, world, kinds):
 
 
 def by_mpi(mpi, world, device):
-    sizes = ["--min", "4", "--max", "1KiB", "--factor", "16"]
+    sizes = ["--min-bytes", "4", "--max-bytes", "1KiB", "--factor", "16"]
     words = [*LAUNCHERS[mpi], "-n", str(world), *bench("-d", device, *sizes, "--json")]
     result = json.loads(run(words).stdout)  # rank 0 alone prints: one object
     assert result["engine"] == "mpi" and result["link_bytes_per_s"] is None, result
@@ -59,20 +59,21 @@ def by_mpi(mpi, world, device):
 def misuse(mpi):
     alone = run(bench("-d", "cpu"), 2)
     assert "this is the only rank" in alone.stderr, alone
-    two = [*LAUNCHERS[mpi], "-n", "1", *bench("-d", "cpu", "--max", "8KiB"), ":", "-n", "1",
-           *bench("-d", "cpu", "--max", "4KiB")]
+    two = [*LAUNCHERS[mpi], "-n", "1", *bench("-d", "cpu", "--max-bytes", "8KiB"), ":", "-n",
+           "1", *bench("-d", "cpu", "--max-bytes", "4KiB")]
     differ = run(two, 2)
     assert "max" in differ.stderr and "8192" in differ.stderr, differ
-    order = run([*LAUNCHERS[mpi], "-n", "2", *bench("-d", "cpu", "--min", "2KiB", "--max", "1KiB")],
-                2)
-    assert "--min 2048 is above --max 1024" in order.stderr, order
+    empty = bench("-d", "cpu", "--min-bytes", "2KiB", "--max-bytes", "1KiB")
+    order = run([*LAUNCHERS[mpi], "-n", "2", *empty], 2)
+    assert "--min-bytes 2048 is above --max-bytes 1024" in order.stderr, order
 
 
 def by_nccl(nccl, driver):
     """Ranks that the variables of torchrun's kind describe, without MPI; sums in graphs."""
     env = {"MILLRACE_NCCL": nccl, "LD_LIBRARY_PATH": driver, "WORLD_SIZE": "2",
            "LOCAL_WORLD_SIZE": "2", "NCCL_COMM_ID": f"127.0.0.1:{20000 + os.getpid() % 20000}"}
-    words = bench("--comm", "nccl", "--min", "4", "--max", "1KiB", "--factor", "16", "--json")
+    sizes = ["--min-bytes", "4", "--max-bytes", "1KiB", "--factor", "16"]
+    words = bench("--comm", "nccl", *sizes, "--json")
     ranks = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               env={**os.environ, **env, "RANK": str(r), "LOCAL_RANK": str(r)})
              for r in range(2)]
