@@ -29,6 +29,7 @@
     X(bench_workers)                                                                               \
     X(bench_hostmem)                                                                               \
     X(bench_processes)                                                                             \
+    X(bench_comm)                                                                                  \
     X(bench_optimizers)                                                                            \
     X(bench_batch_size)                                                                            \
     X(bench_story)                                                                                 \
