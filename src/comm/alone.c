@@ -27,11 +27,11 @@ static int sum(struct mr_comm *c, void *data, const struct mr_comm_array *array)
     return 0;
 }
 
-static int sum_device(struct mr_comm *c, void *data, const struct mr_comm_array *array,
-                      struct mr_stream *stream)
+static int sum_device(struct mr_comm *c, const void *in, void *data,
+                      const struct mr_comm_array *array, struct mr_stream *stream)
 {
-    (void)stream;
-    return sum(c, data, array);
+    (void)c;
+    return mr_comm_place(in, data, array, stream);
 }
 
 static int gather(struct mr_comm *c, const void *mine, uint64_t bytes, uint32_t root, void *all)

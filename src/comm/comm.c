@@ -240,6 +240,13 @@ static int check_sum(const struct mr_comm *c, const void *in, const void *out,
     return 0;
 }
 
+int mr_comm_place(const void *in, void *out, const struct mr_comm_array *a,
+                  struct mr_stream *stream)
+{
+    uint64_t bytes = a->n * mr_dtype_size(a->dtype);
+    return in != out && bytes ? mr_copy_async(stream, out, MR_DEVICE, in, MR_DEVICE, bytes) : 0;
+}
+
 static int sum(struct mr_comm *c, const void *in, void *out, const struct mr_comm_array *a,
                struct mr_stream *stream)
 {
@@ -251,11 +258,10 @@ static int sum(struct mr_comm *c, const void *in, void *out, const struct mr_com
             memcpy(out, in, bytes);
         return c->engine->sum(c, out, a);
     }
-    int rc = in != out && a->n ? mr_copy_async(stream, out, MR_DEVICE, in, MR_DEVICE, bytes) : 0;
-    if (rc < 0)
-        return rc;
-    return c->engine->sum_device ? c->engine->sum_device(c, out, a, stream)
-                                 : mr_comm_stage_sum(c, out, a, stream);
+    if (c->engine->sum_device)
+        return c->engine->sum_device(c, in, out, a, stream);
+    int rc = mr_comm_place(in, out, a, stream);
+    return rc < 0 ? rc : mr_comm_stage_sum(c, out, a, stream);
 }
 
 int mr_comm_sum(struct mr_comm *c, const void *in, void *out, uint64_t n, enum mr_dtype dtype,

@@ -29,10 +29,10 @@ struct mr_comm_engine {
     bool (*close)(struct mr_comm *c, bool clean);
     /* In place, of host memory. The order is one that fits the world. */
     int (*sum)(struct mr_comm *c, void *data, const struct mr_comm_array *array);
-    /* In place, of device memory: only enqueues, also to a stream that is recorded. NULL: such sums
-     * go through host memory. */
-    int (*sum_device)(struct mr_comm *c, void *data, const struct mr_comm_array *array,
-                      struct mr_stream *stream);
+    /* Of device memory; in may be data: only enqueues, also to a stream that is recorded. NULL:
+     * such sums go through host memory. */
+    int (*sum_device)(struct mr_comm *c, const void *in, void *data,
+                      const struct mr_comm_array *array, struct mr_stream *stream);
     /* Blocks of `bytes` from every rank to the root. [out] all: there, world blocks. After MR_EPEER
      * the engine may still read or write what any of these calls was given. */
     int (*gather)(struct mr_comm *c, const void *mine, uint64_t bytes, uint32_t root, void *all);
@@ -78,6 +78,10 @@ static inline bool mr_comm_is_power_of_two(uint64_t n)
 
 /* x += y. wire: as of mr_comm_sum(). */
 void mr_comm_add(void *x, const void *y, uint64_t n, enum mr_dtype dtype, enum mr_dtype wire);
+
+/* comm.c: copies a sum's input to where the sum is made, if that is elsewhere. */
+int mr_comm_place(const void *in, void *out, const struct mr_comm_array *a,
+                  struct mr_stream *stream);
 
 /* stage.c. A sum of device memory by an engine that knows host memory alone. */
 int mr_comm_stage_sum(struct mr_comm *c, void *data, const struct mr_comm_array *array,

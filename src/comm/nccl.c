@@ -12,7 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NAP_NS 200000
+#define NAP_NS  200000
+#define SPIN_NS 500000 /* a call that only enqueues ends within tens of us */
 
 int mr_nccl_failed(struct mr_comm *c, const char *call, int result)
 {
@@ -30,6 +31,7 @@ int mr_nccl_settle(struct mr_comm *c, const char *call, int result)
 {
     struct mr_nccl *r = mr_nccl_of(c);
     const struct timespec nap = {0, NAP_NS};
+    const uint64_t start = mr_time_ns();
     while (result == NCCL_IN_PROGRESS) {
         int error = NCCL_SUCCESS;
         if (mr_time_ns() - c->call_ns > c->opts.timeout_ns) {
@@ -43,7 +45,7 @@ int mr_nccl_settle(struct mr_comm *c, const char *call, int result)
         result = r->nccl.ncclCommGetAsyncError(r->comm, &error);
         if (result == NCCL_SUCCESS)
             result = error;
-        if (result == NCCL_IN_PROGRESS)
+        if (result == NCCL_IN_PROGRESS && mr_time_ns() - start > SPIN_NS)
             nanosleep(&nap, NULL);
     }
     return result == NCCL_SUCCESS ? 0 : mr_nccl_failed(c, call, result);
@@ -142,22 +144,22 @@ static int tree(struct mr_comm *c, void *data, const struct mr_comm_array *a,
     return 0;
 }
 
-static int fast(struct mr_comm *c, void *data, const struct mr_comm_array *a,
+static int fast(struct mr_comm *c, const void *in, void *data, const struct mr_comm_array *a,
                 struct mr_stream *stream)
 {
     struct mr_nccl *r = mr_nccl_of(c);
     const bool low = a->wire != a->dtype;
     void *at = low ? r->room : data;
-    int rc = low ? cast(stream, at, data, a->n, MR_BF16) : 0;
+    int rc = low ? cast(stream, at, in, a->n, MR_BF16) : 0;
     if (rc < 0)
         return rc;
-    rc = mr_nccl_settle(
-        c, "ncclAllReduce",
-        r->nccl.ncclAllReduce(at, at, a->n, type_of(a->wire), NCCL_SUM, r->comm, raw(stream)));
+    rc = mr_nccl_settle(c, "ncclAllReduce",
+                        r->nccl.ncclAllReduce(low ? at : in, at, a->n, type_of(a->wire), NCCL_SUM,
+                                              r->comm, raw(stream)));
     return rc < 0 || !low ? rc : cast(stream, data, at, a->n, MR_F32);
 }
 
-static int enqueue(struct mr_comm *c, void *data, const struct mr_comm_array *a,
+static int enqueue(struct mr_comm *c, const void *in, void *data, const struct mr_comm_array *a,
                    struct mr_stream *stream)
 {
     struct mr_nccl *r = mr_nccl_of(c);
@@ -175,15 +177,20 @@ static int enqueue(struct mr_comm *c, void *data, const struct mr_comm_array *a,
     rc = mr_device_enter(stream->dev);
     if (rc < 0)
         return rc;
-    rc = any_order ? fast(c, data, a, stream) : tree(c, data, a, stream);
+    if (any_order)
+        rc = fast(c, in, data, a, stream);
+    else {
+        rc = mr_comm_place(in, data, a, stream);
+        rc = rc < 0 ? rc : tree(c, data, a, stream);
+    }
     mr_device_leave(stream->dev);
     return rc;
 }
 
-static int sum_device(struct mr_comm *c, void *data, const struct mr_comm_array *a,
+static int sum_device(struct mr_comm *c, const void *in, void *data, const struct mr_comm_array *a,
                       struct mr_stream *stream)
 {
-    int rc = enqueue(c, data, a, stream);
+    int rc = enqueue(c, in, data, a, stream);
     if (rc < 0 || atomic_load(&stream->recording))
         return rc;
     return mr_nccl_watch(c, stream);
@@ -236,7 +243,7 @@ static int sum(struct mr_comm *c, void *data, const struct mr_comm_array *a)
     rc = copy(c, r->host, MR_DEVICE, data, MR_PAGEABLE, bytes);
     if (rc < 0)
         return rc;
-    rc = enqueue(c, r->host, a, r->stream);
+    rc = enqueue(c, r->host, r->host, a, r->stream);
     if (rc < 0)
         return rc;
     rc = wait_own(c);
