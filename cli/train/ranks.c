@@ -302,6 +302,8 @@ void train_ranks_print(const struct train *t)
                t->ranks->place.launcher[0] ? t->ranks->place.launcher : "no launcher", s.library);
         if (t->opts->leaves)
             printf("; gradients of %" PRIu64 " parts of a batch by a fixed tree", t->opts->leaves);
+        if (strcmp(s.engine, "mpi") == 0 && strncmp(t->ranks->device, "cuda", 4) == 0)
+            printf("\n  sums go through host memory: --comm nccl is faster if each rank has a GPU");
         printf("\n");
     } else if (t->opts->leaves > 1)
         printf("  gradients of %" PRIu64 " parts of a batch by a fixed tree\n", t->opts->leaves);
