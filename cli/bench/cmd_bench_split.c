@@ -272,8 +272,9 @@ static void conclude(struct bench *b)
         row->v[OF_BOUND] = row->v[SPEEDUP] / row->v[BOUND];
     }
     const char *where = b->info.model[0] ? b->info.model : b->info.name;
-    snprintf(b->subtitle, sizeof b->subtitle, "%d stages, each on one %.80s; batches of %" PRIu64,
-             s->n_stages, where, s->batch_size);
+    snprintf(b->subtitle, sizeof b->subtitle,
+             "%d stages, one per device (%.80s); batches of %" PRIu64, s->n_stages, where,
+             s->batch_size);
 }
 
 static void above(const struct bench *b)
@@ -313,9 +314,10 @@ static void below(const struct bench *b)
     if (!best)
         return;
     if (pays(b, best))
-        printf("splitting pays: %.2f times as fast with %.0f micro-batches; fewer wait for one "
-               "another longer, more are smaller passes, which cost more a sample\n",
-               best->v[SPEEDUP], best->v[MICRO]);
+        printf(
+            "splitting pays: %.2f times as fast with %.0f micro-batch%s; fewer leave stages idle "
+            "for longer, more make passes smaller, which costs more per sample\n",
+            best->v[SPEEDUP], best->v[MICRO], best->v[MICRO] > 1 ? "es" : "");
     else
         printf("splitting does not pay here: at best %.2f times as fast (%.0f micro-batch%s): the "
                "passes are too short for what each costs to start, or too small to fill a device; "

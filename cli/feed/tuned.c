@@ -30,7 +30,7 @@ void feed_print_tuning(const struct feed *feed)
     if (!feed->opts->loader.tune)
         return;
     printf("tuning: %s (%u setting%s compared in %.1f s%s)\n", t->reason, t->n_tried,
-           cli_s(t->n_tried), t->seconds, t->done ? "" : ", not at its end");
+           cli_s(t->n_tried), t->seconds, t->done ? "" : ", not finished");
     printf("options: --workers %u --prefetch %u\n", t->workers, t->prefetch);
 }
 

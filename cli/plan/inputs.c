@@ -66,16 +66,17 @@ static int take_feed(struct plan_input *in, const char *path, const cJSON *root)
     const double p50 = number(root, "batch_interval.p50_ms");
     const double p95 = number(root, "batch_interval.p95_ms");
     const double prefetch = number(root, "config.resolved.prefetch");
+    const double batch = number(root, "config.batch_size"); /* an epoch's last one may be short */
     if (!(rate > 0))
         rate = number(root, "samples_per_s");
     if (!(batches > 0) || !(samples > 0) || !(rate > 0))
         return missing(path, "no batches");
-    in->samples = samples / batches;
+    in->samples = batches > 1 && batch > 0 ? batch : samples / batches;
     in->model.make_ns = in->samples / rate * 1e9;
     if (p50 > 0 && p95 > p50)
         in->model.make_sigma = fmin(log(p95 / p50) / P95, 3);
-    in->model.batch_bytes = fmax(number(root, "read_bytes"), 0) / batches;
-    in->requests = fmax(number(root, "reads"), 0) / batches;
+    in->model.batch_bytes = fmax(number(root, "read_bytes"), 0) / samples * in->samples;
+    in->requests = fmax(number(root, "reads"), 0) / samples * in->samples;
     if (prefetch >= 1 && prefetch <= 1024)
         in->model.prefetch = (uint32_t)prefetch;
     if (is(root, "bottleneck", "consumer"))
@@ -103,9 +104,10 @@ static int take_train(struct plan_input *in, const char *path, const cJSON *root
     in->model.step_ns = seconds * 1e9;
     in->model.grad_bytes = 4 * params;
     if (in->samples > 0 && fabs(in->samples * world - batch) > 0.02 * batch)
-        return cli_fail("%s: %.0f samples a rank, but %.0f in feed's batches: measure both with "
-                        "the same batch",
-                        path, batch / world, in->samples);
+        return cli_fail(
+            "%s: a rank's batch has %.0f samples, feed's has %.0f: measure both with the "
+            "same --batch-size",
+            path, batch / world, in->samples);
     in->samples = batch / world;
     if (prefetch >= 1 && prefetch <= 1024)
         in->model.prefetch = (uint32_t)prefetch;

@@ -169,9 +169,9 @@ int plan_draw(const struct plan *p)
         y[SPREAD][i] = share(s->spread_ns, s);
         y[SUMS][i] = share(s->sum_ns, s);
     }
-    const struct plot_series one = {NULL, x, y[EFFICIENCY], p->n};
+    const struct plot_series one = {"efficiency", x, y[EFFICIENCY], p->n};
     const struct plot_series parts[] = {{"waiting for data", x, y[DATA], p->n},
-                                        {"ranks not equally fast", x, y[SPREAD], p->n},
+                                        {"unequal steps", x, y[SPREAD], p->n},
                                         {"sums", x, y[SUMS], p->n}};
     const struct plot_panel panels[] = {{.title = "Efficiency",
                                          .x_label = "ranks",
@@ -188,7 +188,7 @@ int plan_draw(const struct plan *p)
                                          .log_x = true,
                                          .x_ticks = PLOT_BINARY}};
     const struct plot plot = {.title = "millrace plan",
-                              .subtitle = "predicted from what one machine measured",
+                              .subtitle = "simulated ranks in lock step",
                               .panels = panels,
                               .n_panels = 2,
                               .force = p->opts->force};

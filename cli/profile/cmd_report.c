@@ -536,7 +536,7 @@ static const struct cli_note examples[] = {
     {"millrace report -r rank_breakdown job/",
      "Which rank of a job the others wait for, from the recordings of all ranks"},
     {"millrace report --ranks reports/",
-     "Who holds the others up, from what the ranks of millrace train --report-dir reports/ wrote"},
+     "Which rank is slow, from what the ranks of millrace train --report-dir reports/ wrote"},
     {"millrace report --diff before.sqlite after.sqlite",
      "For CI: exit status 1 when the step got slower beyond noise"},
     {"millrace report --diff before.sqlite after.sqlite -r cuda_gpu_kern_sum --threshold 5",

@@ -68,9 +68,10 @@ static int parse(struct text *t, const char *text, uint32_t world)
         return bad(t, "no report");
     if (of != world || rank >= of)
         return mr_error_set(MR_EFORMAT,
-                            "%s: rank %.0f of %.0f, but there are %" PRIu32
-                            " reports: expected one of each rank, and none of another run",
-                            t->name ? t->name : "a rank's report", rank, of, world);
+                            "%s: rank %.0f of %.0f, but there %s %" PRIu32
+                            " report%s: expected one of each rank; remove those of other runs",
+                            t->name ? t->name : "a rank's report", rank, of,
+                            world == 1 ? "is" : "are", world, world == 1 ? "" : "s");
     cJSON_ArrayForEach(v, steps)
     {
         if (!cJSON_IsNumber(v) || !(v->valuedouble >= 0 && v->valuedouble <= US_MOST))

@@ -86,7 +86,7 @@ static char *path_of(const char *dir, const struct ranks_own *own)
 int ranks_dir_check(const char *dir, const struct ranks_own *own, int force)
 {
     if (mkdir(dir, 0777) < 0 && errno != EEXIST)
-        return cli_fail("%s: %s", dir, strerror(errno));
+        return cli_fail("--report-dir %s: cannot be made: %s", dir, strerror(errno));
     char *path = path_of(dir, own);
     int code = path ? cli_output_claim(path, CLI_RANK, force) : cli_fail("out of memory");
     free(path);

@@ -169,6 +169,9 @@ static int check_files(const struct train_opts *o, uint32_t rank, struct train_f
     if (!o->checkpoint && (o->resume || o->checkpoint_every))
         return cli_misuse("--%s: expected --checkpoint FILE, too",
                           o->resume ? "resume" : "checkpoint-every");
+    if (strcmp(o->split, "auto") != 0 && !strchr(o->device, '+'))
+        return cli_misuse("--split %s: expected several devices, such as --device cuda:0+cuda:1",
+                          o->split);
     int code = rank > 0 ? CLI_OK : train_files_claim(claims, o); /* rank 0 alone writes */
     if (code != CLI_OK || !o->checkpoint)
         return code;

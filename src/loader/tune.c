@@ -80,7 +80,7 @@ static void explain(const struct mr_loader *ld, char *out, size_t cap)
                  "than %.0f%%%s",
                  w, plural(w), p, p == 1 ? "" : "es", t->best_rate < 100, t->best_rate, t->gained,
                  t->first_rate < 100, t->best_rate / t->gained, t->first.workers, t->first.prefetch,
-                 100 * GAIN, 100 * LOSS, t->complete ? "" : ", as far as it has been tried");
+                 100 * GAIN, 100 * LOSS, t->complete ? "" : ", among the settings tried so far");
 }
 
 static void finish(struct mr_loader *ld, uint64_t now)

@@ -19,17 +19,20 @@ static uint32_t find_layer(const struct mr_net *net, const char *name, size_t by
     return i;
 }
 
-static int unknown_layer(const struct mr_net *net, const char *name, size_t bytes)
+/* Lists the layers that can begin a stage; of those with one name only the first can be given. */
+static int bad_layer(const struct mr_net *net, const char *why, const char *name, size_t bytes)
 {
     char text[64], found[512] = "";
     size_t used = 0;
     snprintf(text, sizeof text, "%.*s", (int)MR_MIN(bytes, 40), name);
-    for (uint32_t i = 1; i < net->n_nodes && used < sizeof found - 32; i++)
-        if (mr_net_can_cut(net, i))
+    for (uint32_t i = 1; i < net->n_nodes && used < sizeof found - 32; i++) {
+        const char *layer = net->layer[i].name;
+        if (mr_net_can_cut(net, i) && find_layer(net, layer, strlen(layer)) == i)
             used += (size_t)snprintf(found + used, sizeof found - used, "%s%s", used ? ", " : "",
-                                     net->layer[i].name);
-    return mr_error_set(MR_EOPTION, "split: the net has no layer '%s'; a stage can begin with %s%s",
-                        text, found, used < sizeof found - 32 ? "" : ", ...");
+                                     layer);
+    }
+    return mr_error_set(MR_EOPTION, "split: %s '%s'; a stage can begin with %s%s", why, text, found,
+                        used < sizeof found - 32 ? "" : ", ...");
 }
 
 /* "conv3,fc1": a layer for each stage but the first. */
@@ -42,7 +45,9 @@ static int by_names(const struct plan *p, const char *text, uint32_t *first)
             break;
         first[n] = find_layer(p->net, at, bytes);
         if (first[n] == p->net->n_nodes)
-            return unknown_layer(p->net, at, bytes);
+            return bad_layer(p->net, "the net has no layer", at, bytes);
+        if (first[n] && !mr_net_can_cut(p->net, first[n]))
+            return bad_layer(p->net, "no stage can begin with layer", at, bytes);
         if (first[n] <= first[n - 1])
             return mr_error_set(MR_EOPTION,
                                 "split %s: expected layers in the net's order, none of them the "

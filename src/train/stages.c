@@ -19,8 +19,10 @@ static int check(const struct mr_trainer *t, uint32_t micro)
         return mr_error_set(MR_EOPTION, "trainer: a net over %u devices: expected at most %d",
                             o->n_devices + 1, MR_TRAIN_STAGES);
     if (o->comm)
-        return mr_error_set(MR_EUNSUPPORTED,
-                            "trainer: a split net over several ranks: expected one of both");
+        return mr_error_set(
+            MR_EUNSUPPORTED,
+            "trainer: a net over several devices can't train on several ranks: give each "
+            "rank one device, or run one process");
     if (o->precision == MR_PRECISION_FP16)
         return mr_error_set(MR_EUNSUPPORTED,
                             "trainer: a split net in fp16: expected f32, tf32 or bf16, which scale "
@@ -29,10 +31,11 @@ static int check(const struct mr_trainer *t, uint32_t micro)
         return mr_error_set(MR_EOPTION, "trainer: %u micro-batches: expected a power of two, 1..%d",
                             micro, MICRO_MOST);
     if (o->leaves && o->leaves != micro)
-        return mr_error_set(MR_EOPTION,
-                            "trainer: %u leaves and %u micro-batches: these are the same; expected "
-                            "one of both",
-                            o->leaves, micro);
+        return mr_error_set(
+            MR_EOPTION,
+            "trainer: %u leaves and %u micro-batches: micro-batches are the leaves; give "
+            "one of them, or equal numbers",
+            o->leaves, micro);
     if (o->batch_size % micro)
         return mr_error_set(MR_EOPTION,
                             "trainer: a batch of %" PRIu64 " samples in %u micro-batches: expected "

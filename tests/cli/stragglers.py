@@ -149,7 +149,7 @@ def test_merge():
 def test_bad_files():
     good = [report_of(r, 2, [1, 2, 3] * 50) for r in range(2)]
     for texts, why in (
-            ([good[0]], "rank 0 of 2, but there are 1 reports"),
+            ([good[0]], "rank 0 of 2, but there is 1 report:"),
             ([good[0], good[0]], "a second report of its rank"),
             ([good[0], "{}"], "no report"),
             ([good[0], good[1][:40]], "no report"),

@@ -220,7 +220,7 @@ static void misuse_is_refused(void **state)
     static const struct {
         const char *where, *text;
         uint32_t stages;
-    } cuts[] = {{"conv3", "no stage can begin with layer conv3", 2},
+    } cuts[] = {{"conv3", "no stage can begin with layer 'conv3'; a stage can begin with", 2},
                 {"conv9", "no layer 'conv9'; a stage can begin with", 2},
                 {"fc1,conv2", "in the net's order", 3},
                 {"conv1", "none of them the first", 2},
