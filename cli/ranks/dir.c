@@ -30,9 +30,8 @@ static int read_file(const char *path, char **out)
                             failed ? "could not be read" : "more than 1 MiB: no rank's report");
     }
     text[n] = 0;
-    *out = realloc(text, n + 1);
-    if (!*out)
-        *out = text;
+    char *fits = realloc(text, n + 1);
+    *out = fits ? fits : text;
     return 0;
 }
 

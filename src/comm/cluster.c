@@ -129,7 +129,7 @@ static void run_step(struct sim *s, uint64_t i, double sum_ns)
 {
     const struct mr_cluster_opts *o = s->o;
     const double slot_ns = s->ends[i % o->prefetch];
-    double begin = s->now, end = s->now;
+    double begin = s->now, end = begin;
     if (s->store_ns > 0)
         s->store = fmax(s->store, first_start(s, slot_ns));
     for (uint32_t k = 0; k < s->ranks; k++) {

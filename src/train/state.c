@@ -107,7 +107,7 @@ static int read_state(struct mr_optim *optim, uint32_t i, void *data, uint64_t b
 static int add_optim(struct mr_checkpoint *c, struct mr_trainer *t, struct copies *copies)
 {
     for (uint32_t i = 0; i < mr_optim_state_count(t->optim); i++) {
-        enum mr_dtype dtype;
+        enum mr_dtype dtype = MR_F32;
         uint64_t n;
         char name[64];
         if (i == MR_COUNT(copies->state))
