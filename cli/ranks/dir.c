@@ -30,9 +30,9 @@ static int read_file(const char *path, char **out)
                             failed ? "could not be read" : "more than 1 MiB: no rank's report");
     }
     text[n] = 0;
-    char *fits = realloc(text, n + 1);
-    *out = fits ? fits : text;
-    return 0;
+    *out = strdup(text);
+    free(text);
+    return *out ? 0 : mr_error_set(-ENOMEM, "%s: no memory", path);
 }
 
 static int load(struct ranks_all *all, const char *dir, struct dirent **entries, int n)
