@@ -3,7 +3,7 @@
 
 static int print(const struct feed *feed)
 {
-    feed_print_tuning(feed);
+    cli_tuning_print(feed_tuning(feed));
     return CLI_OK;
 }
 

@@ -86,8 +86,8 @@ int feed_write_state(const struct feed *feed);
 int feed_check_files(const struct feed_opts *opts);
 
 /* tuned.c: what --tune has found. save writes --save's file; an exit code. */
-void feed_json_tuning(struct mr_json *json, const struct feed *feed);
-void feed_print_tuning(const struct feed *feed);
+/* NULL: without --tune. */
+const struct mr_loader_tuning *feed_tuning(const struct feed *feed);
 int feed_save_tuning(const struct feed *feed);
 
 /* The whole command, once the options are read; an exit code. */

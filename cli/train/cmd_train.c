@@ -300,7 +300,7 @@ static const struct cli_note json_notes[] = {
      "of each: device, first and last layer; parts of a batch that follow one another through "
      "them, 0: none"},
     {"times", "seconds: opening, waiting (for data), steps, tests, checkpoints"},
-    {"bottleneck, bottleneck_reason", "of the loader, as in millrace feed"},
+    {"bottleneck, bottleneck_reason, tuning", "of the loader, as in millrace feed"},
     {"world, launcher, engine, leaves, comm",
      "ranks, and what started them (null: nothing); mpi, nccl or alone; parts of a batch; comm: "
      "library, sums, bytes that this rank added up, seconds in sums, waiting for other ranks "

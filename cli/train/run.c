@@ -99,5 +99,8 @@ int train_run(struct train *t)
         rc = train_steps_end(t);
     t->stats.size = sizeof t->stats;
     mr_loader_stats(mr_trainer_get_loader(t->trainer), &t->stats);
+    t->tuning.size = sizeof t->tuning;
+    if (t->opts->loader.tune)
+        mr_loader_tuning(mr_trainer_get_loader(t->trainer), &t->tuning);
     return rc < 0 ? rc : mr_trainer_query_times(t->trainer, &t->times);
 }

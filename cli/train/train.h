@@ -98,9 +98,10 @@ struct train {
     uint64_t micro;              /* micro-batches; 0: it is no pipeline */
     struct mr_trainer_info info; /* as of the last step */
     struct mr_train_epoch
-        unfinished;                /* the steps of an epoch that the run ended in; epoch 0: none */
-    struct mr_trainer_times times; /* at the end */
-    struct mr_loader_stats stats;  /* the same */
+        unfinished;                 /* the steps of an epoch that the run ended in; epoch 0: none */
+    struct mr_trainer_times times;  /* at the end */
+    struct mr_loader_stats stats;   /* the same */
+    struct mr_loader_tuning tuning; /* the same */
     enum train_end end;
     double opening; /* seconds */
     uint64_t start_ns, saved_ns;
