@@ -60,10 +60,10 @@ static int sum_part(struct mr_trainer *t, struct mr_train_range part)
     struct mr_train_leaves *l = t->leaves;
     struct mr_train_overlap *o = l->overlap;
     uint32_t height = o->last.height + 1;
+    o->forked = true; /* also if only half of it succeeds */
     int rc = mr_net_fork_to(t->net, t->stream, o->side);
     if (rc < 0)
         return rc;
-    o->forked = true;
     rc = take(t, part);
     for (uint32_t carry = o->last.i; rc >= 0 && (carry & 1); carry /= 2, height--)
         rc = mr_train_add_range(l, l->vector + (height - 2) * l->length,
