@@ -1,6 +1,6 @@
 #!/bin/bash
 # Makes the relocatable folder and its tarball: program, libraries, headers, man pages, and the shared libraries that they
-# need besides glibc, with their licences. Files and tarball are the same for the same build, whenever it is packed.
+# need besides glibc, with their licences and an SBOM (SPDX). Files and tarball are the same for the same build, whenever it is packed.
 # usage: scripts/dist.sh BUILD OUT        DIST_LEVEL=9: gzip's
 set -eu
 cd "$(dirname "$0")/.."
@@ -21,6 +21,8 @@ fi
 system='^(linux-vdso|ld-linux.*|libc|libm|libpthread|libdl|librt|libgcc_s)\.so'
 doc=$folder/share/doc/millrace/licences
 mkdir -p "$doc"
+copied=$(mktemp)
+trap 'rm -f "$copied"' EXIT
 LD_LIBRARY_PATH=$libdir ldd "$folder/bin/millrace" "$libdir"/libmillrace{,-profile,-train}.so | awk '$2 == "=>" { print $1, $3 }' |
     sort -u | while read -r soname path; do
     if [[ $soname =~ $system ]] || [[ $soname == libmillrace* ]]; then continue; fi
@@ -33,9 +35,12 @@ LD_LIBRARY_PATH=$libdir ldd "$folder/bin/millrace" "$libdir"/libmillrace{,-profi
         exit 1
     fi
     install -m 644 "/usr/share/doc/$package/copyright" "$doc/$soname.txt"
+    # shellcheck disable=SC2016  # dpkg-query's own variables
+    dpkg-query -W -f "$soname "'${Package} ${Version}\n' "$package:$(dpkg --print-architecture)" >>"$copied"
 done
 
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CMakeLists.txt)}"
+scripts/sbom.py "$folder" "$version" "$SOURCE_DATE_EPOCH" "$copied"
 find "$folder" -exec chmod u=rwX,go=rX {} +
 tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu \
     -C "$out" -cf - "$name" | gzip -"${DIST_LEVEL:-9}" -n >"$folder.tar.gz"

@@ -50,4 +50,14 @@ for library in "$bundle"/lib/lib*.so.*; do
         exit 1
     fi
 done
+
+# The SBOM lists every library with its version and checksum; the check notices a changed file and a missing field.
+"$root/scripts/sbom.py" --check "$bundle"
+sbom=$bundle/share/doc/millrace/millrace.spdx.json
+cp "$sbom" "$scratch/sbom"
+sed -i '0,/"versionInfo"/s//"version"/' "$sbom"
+if "$root/scripts/sbom.py" --check "$bundle"; then echo "a package without version passed"; exit 1; fi
+cp "$scratch/sbom" "$sbom"
+echo >>"$bundle/lib/libmillrace.so"
+if "$root/scripts/sbom.py" --check "$bundle"; then echo "a changed library passed"; exit 1; fi
 rm -rf "$scratch"
