@@ -15,9 +15,8 @@ if(NOT MILLRACE_SANITIZE AND NOT MILLRACE_FUZZ)
   endif()
   target_compile_options(millrace_flags INTERFACE
     "$<$<AND:$<COMPILE_LANGUAGE:C>,$<CONFIG:Release>>:${hardening}>")
-  # -U: some distributions' compilers define it themselves.
-  target_compile_options(millrace_flags INTERFACE
-    "$<$<AND:$<COMPILE_LANGUAGE:C>,$<CONFIG:Release>,$<NOT:$<STREQUAL:$<TARGET_PROPERTY:NAME>,millrace-record>>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")
+  target_compile_definitions(millrace_flags INTERFACE
+    "$<$<AND:$<CONFIG:Release>,$<NOT:$<STREQUAL:$<TARGET_PROPERTY:NAME>,millrace-record>>>:_FORTIFY_SOURCE=2>")
 endif()
 if(MILLRACE_WERROR)
   target_compile_options(millrace_flags INTERFACE -Werror)
