@@ -116,7 +116,7 @@ static int add_optim(struct mr_checkpoint *c, struct mr_trainer *t, struct copie
         n = mr_train_state_length(t, i, &dtype);
         snprintf(name, sizeof name, "optim.%s", mr_optim_state_name(t->optim, i));
         uint64_t bytes = n * mr_dtype_size(dtype);
-        copies->state[i] = malloc(bytes);
+        copies->state[i] = malloc(MR_MAX(bytes, 1));
         if (!copies->state[i])
             return mr_error_set(-ENOMEM, "checkpoint: no memory for %" PRIu64 " bytes", bytes);
         int rc = mr_train_state_each(t, i, copies->state[i], read_state);
