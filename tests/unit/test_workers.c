@@ -253,13 +253,21 @@ struct killer {
     uint32_t seed;
 };
 
+/* A worker that is killed four times in a row before its first sample is given up, so they need
+ * time to start: a process with TSan takes that of many without. */
+#ifdef __SANITIZE_THREAD__
+#define KILL_NS 80000000
+#else
+#define KILL_NS 4000000
+#endif
+
 /* Kills a random worker that lives, now and then. */
 static void *kill_some(void *arg)
 {
     struct killer *k = arg;
     for (uint32_t i = 0; k->kills < k->most && !atomic_load(&k->stop); i++) {
         int started = atomic_load(&k->crew->b->started);
-        nap(test_u64(k->seed + 2 * i) % 4000000);
+        nap(test_u64(k->seed + 2 * i) % KILL_NS);
         if (started == 0)
             continue;
         int64_t pid = atomic_load(
