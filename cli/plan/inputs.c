@@ -59,6 +59,18 @@ static int missing(const char *path, const char *what)
                     what);
 }
 
+/* Samples of a rank's batch; two files must agree. */
+static int take_batch(struct plan_input *in, const char *path, double samples)
+{
+    const double before = in->samples;
+    in->samples = samples;
+    if (before > 0 && fabs(before - samples) > 0.02 * samples)
+        return cli_fail("%s: a rank's batch has %.0f samples, in the other file %.0f: measure both "
+                        "with the same --batch-size",
+                        path, samples, before);
+    return CLI_OK;
+}
+
 static int take_feed(struct plan_input *in, const char *path, const cJSON *root)
 {
     const double batches = number(root, "batches"), samples = number(root, "samples");
@@ -71,7 +83,9 @@ static int take_feed(struct plan_input *in, const char *path, const cJSON *root)
         rate = number(root, "samples_per_s");
     if (!(batches > 0) || !(samples > 0) || !(rate > 0))
         return missing(path, "no batches");
-    in->samples = batches > 1 && batch > 0 ? batch : samples / batches;
+    int code = take_batch(in, path, batches > 1 && batch > 0 ? batch : samples / batches);
+    if (code != CLI_OK)
+        return code;
     in->model.make_ns = in->samples / rate * 1e9;
     if (p50 > 0 && p95 > p50)
         in->model.make_sigma = fmin(log(p95 / p50) / P95, 3);
@@ -84,14 +98,20 @@ static int take_feed(struct plan_input *in, const char *path, const cJSON *root)
     return CLI_OK;
 }
 
-/* The first rank's, or of one process all its steps. */
+static const cJSON *member(const cJSON *of, const char *name)
+{
+    return cJSON_GetObjectItemCaseSensitive(of, name);
+}
+
+/* The first rank's without its sums, or of one process all its steps. What a rank with a GPU calls
+ * computing is the time in which it enqueues. */
 static double step_seconds(const cJSON *root)
 {
-    const cJSON *ranks =
-        cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(root, "ranks"), "ranks");
+    const cJSON *ranks = member(member(root, "ranks"), "ranks");
+    const bool host = is(member(member(root, "config"), "resolved"), "device", "cpu");
     const double n = number(root, "ranks.steps");
     const double s = number(cJSON_GetArrayItem(ranks, 0), "compute_seconds") / n;
-    return n > 0 && s > 0 ? s : number(root, "times.steps") / number(root, "steps");
+    return host && n > 0 && s > 0 ? s : number(root, "times.steps") / number(root, "steps");
 }
 
 static int take_train(struct plan_input *in, const char *path, const cJSON *root)
@@ -103,12 +123,9 @@ static int take_train(struct plan_input *in, const char *path, const cJSON *root
         return missing(path, "no steps");
     in->model.step_ns = seconds * 1e9;
     in->model.grad_bytes = 4 * params;
-    if (in->samples > 0 && fabs(in->samples * world - batch) > 0.02 * batch)
-        return cli_fail(
-            "%s: a rank's batch has %.0f samples, feed's has %.0f: measure both with the "
-            "same --batch-size",
-            path, batch / world, in->samples);
-    in->samples = batch / world;
+    int code = take_batch(in, path, batch / world);
+    if (code != CLI_OK)
+        return code;
     if (prefetch >= 1 && prefetch <= 1024)
         in->model.prefetch = (uint32_t)prefetch;
     /* By MPI the sum begins when the backward pass has ended. */

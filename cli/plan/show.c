@@ -55,7 +55,7 @@ static char *sentences(const struct plan *p)
     put_reason(to, p, r);
     if (!isnan(r->epoch_s))
         fprintf(to, " An epoch takes %s and costs %.2f for the ranks and %.2f for requests.",
-                cli_time((uint64_t)(r->epoch_s * 1e9), time), r->rent, r->request_cost);
+                cli_time((uint64_t)fmin(r->epoch_s * 1e9, 1e19), time), r->rent, r->request_cost);
     if (fclose(to) == 0)
         return text;
     free(text);
@@ -68,7 +68,7 @@ static void put_row(struct cli_table *table, const struct plan_row *r)
     char n[CLI_HUMAN], rate[CLI_HUMAN], store[CLI_HUMAN], epoch[CLI_HUMAN] = "",
                                                           cost[2 * CLI_HUMAN] = "";
     if (!isnan(r->epoch_s)) {
-        cli_time((uint64_t)(r->epoch_s * 1e9), epoch);
+        cli_time((uint64_t)fmin(r->epoch_s * 1e9, 1e19), epoch);
         const double all = r->rent + r->request_cost;
         snprintf(cost, sizeof cost, "%.*f", all < 100 ? 2 : 0, all);
     }

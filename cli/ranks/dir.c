@@ -60,8 +60,9 @@ static int load(struct ranks_all *all, const char *dir, struct dirent **entries,
 
 static int print(const struct ranks_all *all)
 {
+    char clean[CLI_CLEAN];
     if (!cli.json) {
-        printf("%s, %u rank%s\n\n", all->command, all->world, cli_s(all->world));
+        printf("%s, %u rank%s\n\n", cli_clean(all->command, clean), all->world, cli_s(all->world));
         ranks_all_print(all, stdout);
         return CLI_OK;
     }

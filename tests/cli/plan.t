@@ -22,7 +22,7 @@ min 16 s and costs 347.22 for the ranks and 4.00 for requests.
 $ millrace synth digits d --n 2000 -q >/dev/null; millrace feed d -b 300 -q --json >feed.json; millrace train d -b 300 -e 1 --model mlp:9r,10s -d cpu -q --json >train.json; millrace plan feed.json train.json --ranks 8 --json >plan.json; python3 -c "import json; f, t, p = (json.load(open(n + '.json')) for n in ('feed', 'train', 'plan')); m = p['model']; print(m['samples'], m['grad_bytes'] == 4 * t['parameters'], abs(m['make_ms'] * (f['warm_samples_per_s'] or f['samples_per_s']) / 300e3 - 1) < 1e-9, abs(m['step_ms'] * t['steps'] / t['times']['steps'] / 1000 - 1) < 1e-9, p['rows'][0]['ranks'])"
 300 True True True 8
 $ millrace train d -b 100 -e 1 --model mlp:9r,10s -d cpu -q --json >other.json; millrace plan feed.json other.json
-millrace plan: other.json: a rank's batch has 100 samples, feed's has 300: measure both with the same --batch-size
+millrace plan: other.json: a rank's batch has 100 samples, in the other file 300: measure both with the same --batch-size
 [1]
 $ millrace plan --step 1ms --sweep -n 4 --plot p.svg >/dev/null && grep -ci 'efficiency' p.svg; echo mine >q.svg; millrace plan --step 1ms --plot q.svg
 3
