@@ -73,7 +73,8 @@ static void more_ranks_and_more_spread_want_more(void **unused)
 {
     (void)unused;
     for (uint32_t world = 1; world < 1u << 20; world *= 2)
-        for (double spread = 0; spread < 2; spread += 0.125) {
+        for (int eighths = 0; eighths < 16; eighths++) {
+            double spread = eighths / 8.0;
             uint32_t n = mr_slots_for_ranks(world, spread);
             assert_true(n >= 1 && n <= mr_slots_for_ranks(2 * world, spread));
             assert_true(n <= mr_slots_for_ranks(world, spread + 0.125));
