@@ -490,6 +490,9 @@ static int run(void *options, int n_args, char **args)
         return cli_misuse("--ranks %s: expected no recording beside it", o->ranks);
     if (o->metrics && !o->ranks)
         return cli_misuse("--metrics: expected --ranks DIR, too");
+    if (o->ranks && (o->output || o->format || o->report))
+        return cli_misuse("--ranks: its sentence and table have one form; --json and --metrics are "
+                          "the others (not --report, --format, --output)");
     if (o->ranks)
         return ranks_report(o->ranks, o->metrics, o->force);
     if (o->list)

@@ -22,6 +22,7 @@ struct train_steps {
     uint64_t next_ns;     /* of a report or --metrics */
     uint32_t skip;        /* so many steps tell nothing: the ranks do other things before them */
     bool together;        /* there are other ranks */
+    bool unwritten;       /* the last --metrics could not be written */
 };
 
 static struct mr_loader_stats loader_stats(const struct train *t)
@@ -112,14 +113,25 @@ static int exchange(struct train *t)
     return rc;
 }
 
-static int report(struct train *t)
+/* While the run goes on: a dashboard's file is not worth a training run. Its end says it again. */
+static void write_metrics(struct train_steps *l, const char *path)
+{
+    if (ranks_metrics_write(&l->all, path) == 0) {
+        l->unwritten = false;
+        return;
+    }
+    if (!l->unwritten)
+        cli_warn("%s; the training goes on", mr_last_error());
+    l->unwritten = true;
+}
+
+static void report(struct train *t)
 {
     struct train_steps *l = t->steps;
-    int rc = 0;
     if (!l->all.log)
-        return 0;
+        return;
     if (t->opts->metrics)
-        rc = ranks_metrics_write(&l->all, t->opts->metrics);
+        write_metrics(l, t->opts->metrics);
     char *sentence = t->opts->report_every ? ranks_all_sentence(&l->all) : NULL;
     if (sentence) {
         if (t->progress.shown)
@@ -128,7 +140,6 @@ static int report(struct train *t)
     }
     free(sentence);
     l->next_ns = mr_time_ns() + period(t->opts);
-    return rc;
 }
 
 /* Is a report due, by rank 0's clock? All ranks call it. */
@@ -173,7 +184,7 @@ int train_steps_add(struct train *t, bool last)
     if (rc == 0 && (due || full))
         rc = exchange(t);
     if (rc == 0 && due)
-        rc = report(t);
+        report(t);
     if (last) /* tests, checkpoints: not all ranks do the same */
         l->skip = 1;
     return rc;

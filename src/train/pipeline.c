@@ -88,11 +88,13 @@ static int take_room(struct mr_trainer *t, const struct mr_train_part *part)
     if (p->last_labels)
         return 0;
     p->label_bytes = mr_round_up(mr_train_room(label, part->b->n, rows), 256);
-    int rc = mr_memory_acquire(t->dev, MR_DEVICE, mr_train_room(in, part->b->n, rows),
+    int rc = 0;
+    if (!p->input) /* what a failed call before this one got is kept */
+        rc = mr_memory_acquire(t->dev, MR_DEVICE, mr_train_room(in, part->b->n, rows),
                                (void **)&p->input);
-    if (rc < 0)
-        return rc;
-    rc = mr_memory_acquire(t->dev, MR_DEVICE, p->label_bytes * p->leaves.n, (void **)&p->labels);
+    if (rc == 0 && !p->labels)
+        rc =
+            mr_memory_acquire(t->dev, MR_DEVICE, p->label_bytes * p->leaves.n, (void **)&p->labels);
     if (rc < 0)
         return rc;
     return mr_memory_acquire(t->stage[t->n_stages - 1].dev, MR_DEVICE, p->label_bytes * p->leaves.n,
