@@ -1,0 +1,165 @@
+/*
+ * Gradients that are told of while the backward pass goes on: from where they are told to be there,
+ * the rest of the pass leaves them alone. Sums beside the pass send them at that moment.
+ */
+#include "unit.h"
+
+#include "nn/net.h"
+#include <millrace/nn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCH 4
+#define MOST  64
+
+struct pass {
+    struct mr_net *net;
+    float *grads;       /* the net's */
+    float *seen;        /* as they were when told of */
+    uint64_t n, before; /* before: what the last call told */
+    uint64_t told[MOST];
+    uint32_t n_told;
+};
+
+static int on_grads(void *user, uint64_t first)
+{
+    struct pass *p = user;
+    assert_true(first <= p->before && p->n_told < MOST);
+    memcpy(p->seen + first, p->grads + first, (p->before - first) * sizeof *p->seen);
+    p->before = p->told[p->n_told++] = first;
+    return 0;
+}
+
+static bool was_told(const struct pass *p, uint64_t first)
+{
+    for (uint32_t i = 0; i < p->n_told; i++)
+        if (p->told[i] == first)
+            return true;
+    return false;
+}
+
+static void train(struct pass *p, struct mr_stream *stream, uint64_t sample)
+{
+    float *input = calloc(BATCH * sample, sizeof *input);
+    int32_t labels[BATCH] = {0, 1, 2, 3};
+    const struct mr_net_batch batch = {.size = sizeof batch,
+                                       .input = input,
+                                       .input_dtype = MR_F32,
+                                       .n = BATCH,
+                                       .labels = labels,
+                                       .label_dtype = MR_I32};
+    for (uint64_t i = 0; i < BATCH * sample; i++)
+        input[i] = (float)(i * 2654435761u % 1000) / 1000 - 0.5f;
+    assert_int_equal(mr_net_set_step(p->net, 0, stream), 0);
+    assert_int_equal(mr_net_train(p->net, &batch, stream), 0);
+    free(input);
+}
+
+static void check_parts(const struct pass *p, uint64_t least, uint32_t most)
+{
+    uint64_t parts[MOST], end = p->n;
+    uint32_t n = mr_net_grad_parts(p->net, least, parts, most);
+    assert_true(n >= 1 && n <= most);
+    assert_int_equal(parts[n - 1], 0);
+    for (uint32_t i = 0; i < n; end = parts[i++]) {
+        assert_true(parts[i] < end);
+        assert_true(was_told(p, parts[i]));
+        if (i + 1 < n)
+            assert_true(end - parts[i] >= least);
+    }
+}
+
+static void check_model(const char *model, uint32_t channels, uint32_t height)
+{
+    struct mr_device *dev;
+    struct mr_stream *stream;
+    struct mr_net_opts o;
+    struct pass p = {0};
+    void *params, *grads, *low;
+    mr_net_opts_init(&o);
+    o.model = model;
+    o.channels = channels;
+    o.height = o.width = height;
+    o.classes = 5;
+    o.max_batch = BATCH;
+    o.threads = 2;
+    assert_int_equal(mr_device_open("cpu", &dev), 0);
+    assert_int_equal(mr_stream_create(dev, "test", &stream), 0);
+    assert_int_equal(mr_net_create(dev, &o, &p.net), 0);
+    mr_net_flat(p.net, &params, &grads, &low);
+    p.grads = grads;
+    p.n = p.before = p.net->n_flat;
+    p.seen = calloc(p.n, sizeof *p.seen);
+    mr_net_on_grads(p.net, on_grads, &p);
+    train(&p, stream, (uint64_t)channels * height * height);
+    assert_int_equal(p.before, 0);
+    assert_memory_equal(p.seen, p.grads, p.n * sizeof *p.seen);
+    for (uint64_t least = 1; least <= 2 * p.n; least *= 3)
+        for (uint32_t most = 1; most <= 8; most++)
+            check_parts(&p, least, most);
+    free(p.seen);
+    mr_net_destroy(p.net);
+    mr_stream_destroy(stream);
+    mr_device_close(dev);
+}
+
+static void told_gradients_are_final(void **state)
+{
+    (void)state;
+    check_model("softmax", 1, 6);
+    check_model("mlp:30s,20r", 1, 6);
+    check_model("mnist-cnn", 1, 12);
+    check_model("resnet20", 3, 16);
+}
+
+/* What the callback returns ends the pass. */
+static int refuse(void *user, uint64_t first)
+{
+    (void)first;
+    ++*(int *)user;
+    return MR_EPEER;
+}
+
+static void an_error_ends_the_pass(void **state)
+{
+    (void)state;
+    struct mr_device *dev;
+    struct mr_stream *stream;
+    struct mr_net *net;
+    struct mr_net_opts o;
+    float input[BATCH * 16] = {0};
+    int32_t labels[BATCH] = {0};
+    const struct mr_net_batch batch = {.size = sizeof batch,
+                                       .input = input,
+                                       .input_dtype = MR_F32,
+                                       .n = BATCH,
+                                       .labels = labels,
+                                       .label_dtype = MR_I32};
+    int calls = 0;
+    mr_net_opts_init(&o);
+    o.model = "mlp:30s,20r";
+    o.channels = 1;
+    o.height = o.width = 4;
+    o.classes = 5;
+    o.max_batch = BATCH;
+    assert_int_equal(mr_device_open("cpu", &dev), 0);
+    assert_int_equal(mr_stream_create(dev, "test", &stream), 0);
+    assert_int_equal(mr_net_create(dev, &o, &net), 0);
+    mr_net_on_grads(net, refuse, &calls);
+    assert_int_equal(mr_net_train(net, &batch, stream), MR_EPEER);
+    assert_int_equal(calls, 1);
+    mr_net_on_grads(net, NULL, NULL);
+    assert_int_equal(mr_net_train(net, &batch, stream), 0);
+    mr_net_destroy(net);
+    mr_stream_destroy(stream);
+    mr_device_close(dev);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(told_gradients_are_final),
+        cmocka_unit_test(an_error_ends_the_pass),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
