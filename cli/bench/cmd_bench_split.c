@@ -174,8 +174,9 @@ static int run_steps(struct train *t, uint64_t n)
     int last, rc = 1;
     for (uint64_t i = 0; i < n && rc > 0 && !cli_interrupted(); i++) {
         rc = mr_trainer_step(t->trainer, &last);
-        if (rc > 0 && last)
-            rc = mr_trainer_end_epoch(t->trainer, NULL) < 0 ? -1 : 1;
+        int ended = rc > 0 && last ? mr_trainer_end_epoch(t->trainer, NULL) : 0;
+        if (ended < 0)
+            return ended;
     }
     return rc < 0 ? rc : 0;
 }

@@ -501,7 +501,7 @@ int mr_net_query_totals(struct mr_net *net, struct mr_stream *stream, struct mr_
     rc = mr_info_check("net_totals", out, sizeof totals);
     if (rc < 0)
         return rc;
-    rc = net->queued ? mr_stream_synchronize(stream) : 0;
+    rc = mr_net_wait(net, stream);
     if (rc < 0)
         return rc;
     rc = net->ops->get_totals(net->backend, &totals);

@@ -36,12 +36,24 @@ static const struct mr_kernel kernel = {.name = "net",
                                         .flops = flops};
 static const struct mr_kernel_module module = {"net", NULL, &kernel, 1};
 
+/* What a pass of before this returned. */
+static int take_failure(struct mr_net *net)
+{
+    int failed = atomic_exchange(&net->failed, 0);
+    return failed < 0 ? mr_error_set(failed, "net: a pass on %s failed", net->device->ops->name)
+                      : 0;
+}
+
 int mr_net_enqueue(const struct mr_net_job *job, struct mr_stream *stream)
 {
     if (!job->net->queued)
         return mr_net_run(job, NULL);
-    int failed = atomic_exchange(&job->net->failed, 0);
-    if (failed < 0)
-        return mr_error_set(failed, "net: a pass on %s failed", job->net->device->ops->name);
-    return mr_launch_kernel(stream, &kernel, job, NULL);
+    int rc = take_failure(job->net);
+    return rc < 0 ? rc : mr_launch_kernel(stream, &kernel, job, NULL);
+}
+
+int mr_net_wait(struct mr_net *net, struct mr_stream *stream)
+{
+    int rc = net->queued ? mr_stream_synchronize(stream) : 0;
+    return rc < 0 ? rc : take_failure(net);
 }

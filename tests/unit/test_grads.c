@@ -112,7 +112,8 @@ static void told_gradients_are_final(void **state)
     check_model("resnet20", 3, 16);
 }
 
-/* What the callback returns ends the pass. */
+/* What the callback returns ends the pass. On a device with a queue the next call that waits for it
+ * says so. */
 static int refuse(void *user, uint64_t first)
 {
     (void)first;
@@ -120,9 +121,8 @@ static int refuse(void *user, uint64_t first)
     return MR_EPEER;
 }
 
-static void an_error_ends_the_pass(void **state)
+static void check_error(const char *device, bool queued)
 {
-    (void)state;
     struct mr_device *dev;
     struct mr_stream *stream;
     struct mr_net *net;
@@ -135,6 +135,7 @@ static void an_error_ends_the_pass(void **state)
                                        .n = BATCH,
                                        .labels = labels,
                                        .label_dtype = MR_I32};
+    struct mr_net_totals totals = {.size = sizeof totals};
     int calls = 0;
     mr_net_opts_init(&o);
     o.model = "mlp:30s,20r";
@@ -142,17 +143,26 @@ static void an_error_ends_the_pass(void **state)
     o.height = o.width = 4;
     o.classes = 5;
     o.max_batch = BATCH;
-    assert_int_equal(mr_device_open("cpu", &dev), 0);
+    assert_int_equal(mr_device_open(device, &dev), 0);
     assert_int_equal(mr_stream_create(dev, "test", &stream), 0);
     assert_int_equal(mr_net_create(dev, &o, &net), 0);
     mr_net_on_grads(net, refuse, &calls);
-    assert_int_equal(mr_net_train(net, &batch, stream), MR_EPEER);
+    assert_int_equal(mr_net_train(net, &batch, stream), queued ? 0 : MR_EPEER);
+    assert_int_equal(mr_net_query_totals(net, stream, &totals), queued ? MR_EPEER : 0);
     assert_int_equal(calls, 1);
     mr_net_on_grads(net, NULL, NULL);
     assert_int_equal(mr_net_train(net, &batch, stream), 0);
+    assert_int_equal(mr_net_query_totals(net, stream, &totals), 0);
     mr_net_destroy(net);
     mr_stream_destroy(stream);
     mr_device_close(dev);
+}
+
+static void an_error_ends_the_pass(void **state)
+{
+    (void)state;
+    check_error("cpu", false);
+    check_error("sim", true);
 }
 
 int main(void)
