@@ -30,6 +30,7 @@
     X(bench_hostmem)                                                                               \
     X(bench_processes)                                                                             \
     X(bench_comm)                                                                                  \
+    X(bench_surface)                                                                               \
     X(bench_optimizers)                                                                            \
     X(bench_batch_size)                                                                            \
     X(bench_story)                                                                                 \

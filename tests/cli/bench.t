@@ -126,3 +126,27 @@ delay_2ms 3
 dataset 3
 $ millrace bench loader --cases delay_2ms --rounds 1 --time 20ms --json | grep '"workers": 2,'
       "workers": 2,
+# Optimizers on J = 100 x^2 + y^2: above 2/200 plain descent diverges, which is said, and just below it arrives.
+$ millrace bench surface --optimizers 'sgd:lr=0.0101|sgd:lr=0.0099' -n 3000 --plot p.html | awk '/^  sgd/ {print $1, /diverges: lr is above its limit, 0.01$/, / [0-9,]+ steps$/}'
+sgd:lr=0.0101 1 0
+sgd:lr=0.0099 0 1
+# The limits with momentum, classical and Nesterov's, by either name: 0.019 and 0.00679.
+$ m=momentum=0.9; millrace bench surface --optimizers "momentum:lr=0.0189|momentum:lr=0.0191|sgd:lr=0.0189,$m|sgd:lr=0.0191,$m|nesterov:lr=0.0067|nesterov:lr=0.0069|sgd:lr=0.0067,$m,nesterov|sgd:lr=0.0069,$m,nesterov" -n 20000 --plot p.html --json > p.json; grep -c '"arrived"' p.json; grep '"diverged"' p.json | tr -d ' ,\n'; echo
+4
+"diverged":false"diverged":true"diverged":false"diverged":true"diverged":false"diverged":true"diverged":false"diverged":true
+# Momentum needs fewer steps than plain descent, and Nesterov's fewer crossings than the classical. An adaptive step is as long in x as in y.
+$ millrace bench surface --json > p.json; sed -n 's/.*"optimizer": "\([a-z]*\):.*/\1/p; s/.*"\(arrived\|crossings\)": \([0-9]*\),*$/\1 \2/p' p.json | awk '!/ / {o = $1; next} {v[o, $1] = $2} END {print (v["momentum", "arrived"] < v["sgd", "arrived"]), (v["nesterov", "arrived"] < v["momentum", "arrived"]), (v["nesterov", "crossings"] < v["momentum", "crossings"])}'; awk '/"optimizer"/ {o = $2} /"first_dx"/ {x = $2} /"first_dy"/ && o ~ /ada|adam|rms/ {n++; if ($2 + 0 < x * 0.999 || $2 + 0 > x * 1.001) print o, x, $2} END {print n}' p.json
+1 1 1
+5
+$ mv p.json q.json; millrace bench surface --json > p.json; cmp p.json q.json; for t in svg figure ellipse polyline; do grep -o "<$t" surface.html | wc -l; done
+10
+9
+54
+18
+$ python3 -c 'import re, xml.dom.minidom as m; [m.parseString(s) for s in re.findall("<svg.*?</svg>", open("surface.html").read(), re.S)]'
+$ millrace bench surface --optimizers 'adam|nosuch'
+millrace bench surface: optimizer "nosuch": no such optimizer; there are .* (re)
+[2]
+$ millrace bench surface --tolerance 0
+millrace bench surface: --tolerance 0: expected .* (re)
+[2]

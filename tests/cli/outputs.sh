@@ -61,6 +61,7 @@ cat >options <<'END'
 .svg c.svg - n bench hostmem -q -d sim --bytes 1MiB --repeats 1 --plot OUT
 .svg c.svg - n bench processes -q --python none --starts 1 --resident 1MiB --max 4KiB --time 1ms --items 8 --repeats 1 --plot OUT
 .html c.html - n bench streams -q -d sim:h2d=9,d2h=9,tflops=9 --size 16 -n 2 --repeats 1 --plot OUT
+.html c.html - n bench surface -q -n 10 --plot OUT
 .svg c.svg - n bench transfer -q -d sim --max 1KiB --repeats 1 --plot OUT
 .svg c.svg - n bench workers -q -d sim -w 1 --time 1ms --samples 64 -b 8 --plot OUT
 .svg c.svg - n bench batch-size idx:d -q -d cpu -m softmax --sizes 32 -e 1 --plot OUT
