@@ -1,6 +1,7 @@
 /*
- * Gradients that are told of while the backward pass goes on: from where they are told to be there,
- * the rest of the pass leaves them alone. Sums beside the pass send them at that moment.
+ * White-box (nn/net.h). Gradients that are told of while the backward pass goes on: from where they
+ * are told to be there, the rest of the pass leaves them alone. Sums beside the pass send them at
+ * that moment.
  */
 #include "unit.h"
 
