@@ -12,9 +12,13 @@ static const struct mr_option options[] = {
     OPT("workers-list", MR_OPT_STRING, list, .key = 'w', .initial = "1,2,4,8", .meta = "LIST",
         .help = "Numbers of worker threads, separated by commas"),
     CLI_LOADER_OPTION(struct workers_opts, loader, "batch-size", .initial = "256", .max = 1 << 20,
-                      .help = "Samples in a batch (4 KiB each)", .group = "Options"),
+                      .help = "Samples in a batch", .group = "Options"),
+    OPT("transform", MR_OPT_STRING, transform, .key = 't', .meta = "CHAIN",
+        .help = "With a DATASET: ops on each sample; millrace inspect --transforms lists them"),
+    OPT("repeats", MR_OPT_UINT, repeats, .initial = "3", .min = 1, .max = 1000, .unit = "repeats",
+        .help = "With a DATASET: measurements of each row, in turn"),
     OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 1, .max = 1e9,
-        .unit = "samples", .help = "Samples of the set in memory, 4 KiB each"),
+        .unit = "samples", .help = "Without a DATASET: samples of the set in memory, 4 KiB each"),
     OPT("step", MR_OPT_DURATION, step_ns, .initial = "100us", .min = 0, .max = 3600e9, .unit = "us",
         .help = "Time that the device works on each batch; 0: none"),
     OPT("time", MR_OPT_DURATION, time_ns, .initial = "1s", .min = 1e6, .max = 3600e9, .unit = "s",
@@ -142,7 +146,6 @@ static void close_all(struct bench *b)
 
 static int run(void *values, int n_args, char **args)
 {
-    (void)n_args, (void)args;
     struct workers_opts *o = values;
     struct workers w = {.o = o};
     w.n_list = parse_list(o->list, w.list);
@@ -150,6 +153,10 @@ static int run(void *values, int n_args, char **args)
         return cli_misuse(
             "--workers-list %s: expected at most %d numbers of 1..512 with commas between", o->list,
             WORKERS_MAX);
+    if (n_args)
+        return workers_dataset_run(o, &w, args[0]);
+    if (o->transform)
+        return cli_misuse("--transform %s: expected a DATASET, too", o->transform);
     return bench_run(&(struct bench){.command = &cli_bench_workers,
                                      .values = o,
                                      .device = o->device,
@@ -175,11 +182,17 @@ static const struct cli_note json_notes[] = {
     {"device, model", "what was measured"},
     {"link_limit_samples_per_s, step_limit_samples_per_s",
      "what the link and the device's work allow; 0: unknown or none"},
-    {"cells", "for each: set (memory, delay_2ms), workers, pinned, blocking"},
+    {"cells", "for each: set (memory, delay_2ms), workers, pinned, blocking; with a DATASET: "
+              "workers, reads (many, one_per_worker)"},
     {"cells.transfer_us",
      "mean copy of a batch by the device's events; absent where it cannot be timed"},
     {"cells.step_us, cells.samples_per_s, cells.of_limit",
      "mean time from batch to batch, and the rate"},
+    {"cells.lowest_samples_per_s, highest_samples_per_s, ideal_speed_up, speed_up, bottleneck",
+     "with a DATASET: over the repeats; over the fewest workers of the list; of the loader"},
+    {"dataset, enough_workers, most_tried, bottleneck, bottleneck_reason",
+     "with a DATASET: the fewest workers within 5% of the best rate, whether no larger number was "
+     "tried, and what limits it"},
     {NULL, NULL},
 };
 
@@ -188,17 +201,23 @@ static const struct cli_note examples[] = {
      "the grid on the first GPU, or without one on the CPU"},
     {"millrace bench workers --device sim --workers-list 1,2 --time 0.2s --json",
      "a small grid for a script"},
+    {"millrace bench workers photos/ -t 'random_resized_crop(224)' --workers-list 1,2,4,8,16",
+     "how many workers a folder of photos needs"},
     {NULL, NULL},
 };
 
 const struct cli_command cli_bench_workers = {
     .name = "bench workers",
     .summary = "Measure loading by number of workers, page-locked or not, blocking or not",
-    .synopsis = "[options]",
+    .synopsis = "[DATASET] [options]",
     .text = "Runs the loader with each number of workers, with page-locked and with pageable "
             "memory, over a set in memory and over one with 2 ms of latency per sample. One "
             "consumer waits for the device after each batch, the other does not. The limit is the "
-            "lower of the link's rate and the rate of the device's steps.",
+            "lower of the link's rate and the rate of the device's steps. With a DATASET: loads it "
+            "with each number of workers, with many reads in flight and with one read per worker "
+            "(as PyTorch's DataLoader), and ends with the fewest workers within 5% of the best "
+            "rate and what limits it.",
+    .max_args = 1,
     .options = options,
     .options_bytes = sizeof(struct workers_opts),
     .json = json_notes,
