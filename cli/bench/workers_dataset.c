@@ -152,17 +152,27 @@ static void json(const struct bench *b, struct mr_json *json)
     mr_json_string(json, "bottleneck_reason", s->found[s->enough].reason);
 }
 
+static struct bench_panel panels[] = {{"Rate by number of workers",
+                                       "worker threads",
+                                       "samples/s",
+                                       COUNT,
+                                       {RATE},
+                                       N_READS,
+                                       .log_x = true,
+                                       .log_y = true,
+                                       .ticks = PLOT_BINARY},
+                                      {"Over the fewest workers of the list",
+                                       "worker threads",
+                                       "speed-up",
+                                       COUNT,
+                                       {SPEED_UP},
+                                       N_READS,
+                                       .log_x = true,
+                                       .ticks = PLOT_BINARY}};
+
 int workers_dataset_run(struct workers_opts *o, const struct workers *list, const char *uri)
 {
     struct search s = {.w = *list, .uri = uri, .enough = -1};
-    struct bench_panel panel = {"Rate by number of workers",
-                                "worker threads",
-                                "samples/s",
-                                COUNT,
-                                {RATE},
-                                N_READS,
-                                .log_x = true,
-                                .ticks = PLOT_BINARY};
     return bench_run(&(struct bench){.command = &cli_bench_workers,
                                      .values = o,
                                      .device = o->device,
@@ -173,8 +183,8 @@ int workers_dataset_run(struct workers_opts *o, const struct workers *list, cons
                                      .series = reads,
                                      .repeats = o->repeats,
                                      .chart = "How many workers?",
-                                     .panels = &panel,
-                                     .n_panels = 1,
+                                     .panels = panels,
+                                     .n_panels = CLI_COUNT(panels),
                                      .user = &s,
                                      .open = open_all,
                                      .close = close_all,
