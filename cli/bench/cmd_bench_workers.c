@@ -31,17 +31,18 @@ static const struct mr_option options[] = {
 static const char *const titles[] = {"1024 floats a sample, in memory", "2 ms of latency a sample",
                                      NULL};
 static const char *const sets[] = {"memory", "delay_2ms"};
-static const char *const mixes[] = {"page-locked, not blocking", "page-locked, blocking",
-                                    "pageable, not blocking", "pageable, blocking", NULL};
+static const char *const mixes[] = {"page-locked, host goes on", "page-locked, host waits",
+                                    "pageable, host goes on", "pageable, host waits", NULL};
 
-enum { SET, WORKERS, MIX, PINNED, BLOCKING, TRANSFER, STEP, RATE, OF_LIMIT, N_COLUMNS };
+enum { SET, WORKERS, MIX, PINNED, HOST_WAITS, BLOCKING, TRANSFER, STEP, RATE, OF_LIMIT, N_COLUMNS };
 
 static const struct bench_column columns[N_COLUMNS] = {
     [SET] = {.key = "set", .format = BENCH_TEXT},
     [WORKERS] = {">workers", "workers", BENCH_COUNT},
     [MIX] = {"memory, host", .format = BENCH_TEXT},
     [PINNED] = {.key = "pinned", .format = BENCH_FLAG},
-    [BLOCKING] = {.key = "blocking", .format = BENCH_FLAG},
+    [HOST_WAITS] = {.key = "host_waits", .format = BENCH_FLAG},
+    [BLOCKING] = {.key = "blocking", .format = BENCH_FLAG}, /* the name before */
     [TRANSFER] = {">transfer us/batch", "transfer_us", .digits = 1},
     [STEP] = {">step us/batch", "step_us", .digits = 1},
     [RATE] = {">samples/s", "samples_per_s", BENCH_COUNT},
@@ -85,7 +86,7 @@ static void below(const struct bench *b)
         stdout,
         "Transfer: the copy of a batch by the device's events. Step: from one batch to the next, "
         "as the "
-        "consumer sees it. Blocking: the consumer waits for the device after each batch.",
+        "consumer sees it. Host waits: the consumer waits for the device after each batch.",
         2);
 }
 
@@ -100,7 +101,7 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
 {
     const struct workers *w = b->user;
     struct workers_cell cell = {(enum workers_set)row->part, (uint32_t)v[WORKERS], v[PINNED] != 0,
-                                v[BLOCKING] != 0};
+                                v[HOST_WAITS] != 0};
     int rc = workers_measure(w, &cell);
     double limit = workers_limit(w);
     v[TRANSFER] = cell.transfer_us < 0 ? NAN : cell.transfer_us;
@@ -127,7 +128,7 @@ static int open_all(struct bench *b)
         row->text[MIX] = mixes[i % 4];
         row->v[WORKERS] = w->list[i / 4 % n_list];
         row->v[PINNED] = i % 4 < 2;
-        row->v[BLOCKING] = i % 2;
+        row->v[HOST_WAITS] = row->v[BLOCKING] = i % 2;
     }
     for (int i = 0; i < WORKERS_N_SETS; i++)
         panels[i] = (struct bench_panel){titles[i],   "worker threads",
@@ -166,7 +167,7 @@ static int run(void *values, int n_args, char **args)
                                      .rows_key = "cells",
                                      .parts = titles,
                                      .series = mixes,
-                                     .chart = "Workers, memory and blocking",
+                                     .chart = "Workers, memory, and a host that waits",
                                      .panels = panels,
                                      .n_panels = CLI_COUNT(panels),
                                      .user = &w,
@@ -182,7 +183,8 @@ static const struct cli_note json_notes[] = {
     {"device, model", "what was measured"},
     {"link_limit_samples_per_s, step_limit_samples_per_s",
      "what the link and the device's work allow; 0: unknown or none"},
-    {"cells", "for each: set (memory, delay_2ms), workers, pinned, blocking; with a DATASET: "
+    {"cells", "for each: set (memory, delay_2ms), workers, pinned, host_waits (and "
+              "under its former name, blocking); with a DATASET: "
               "workers, reads (many, one_per_worker)"},
     {"cells.transfer_us",
      "mean copy of a batch by the device's events; absent where it cannot be timed"},
@@ -208,11 +210,12 @@ static const struct cli_note examples[] = {
 
 const struct cli_command cli_bench_workers = {
     .name = "bench workers",
-    .summary = "Measure loading by number of workers, page-locked or not, blocking or not",
+    .summary = "Measure loading by number of workers, page-locked or not, host waiting or not",
     .synopsis = "[DATASET] [options]",
     .text = "Runs the loader with each number of workers, with page-locked and with pageable "
             "memory, over a set in memory and over one with 2 ms of latency per sample. One "
-            "consumer waits for the device after each batch, the other does not. The limit is the "
+            "consumer waits for the device after each batch (host waits), the other does not. "
+            "This is not feed --blocking, with which workers wait for each copy. The limit is the "
             "lower of the link's rate and the rate of the device's steps. With a DATASET: loads it "
             "with each number of workers, with many reads in flight and with one read per worker "
             "(as PyTorch's DataLoader), and ends with the fewest workers within 5% of the best "

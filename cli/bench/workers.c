@@ -14,9 +14,9 @@ double workers_limit(const struct workers *w)
                                                          : w->step_samples_per_s;
 }
 
-/* The consumer: a step of work on each batch; blocking: the host waits for it. Returns batches
+/* The consumer: a step of work on each batch; host_waits: the host waits for it. Returns batches
  * taken, or the error. */
-static int64_t take_for(const struct workers *w, const struct cli_pipeline *p, bool blocking,
+static int64_t take_for(const struct workers *w, const struct cli_pipeline *p, bool host_waits,
                         uint64_t time_ns, uint64_t *samples, uint64_t *took_ns)
 {
     struct mr_batch b = {.size = sizeof b};
@@ -26,7 +26,7 @@ static int64_t take_for(const struct workers *w, const struct cli_pipeline *p, b
     *samples = 0;
     while ((rc = mr_loader_next(p->loader, p->stream, &b)) > 0) {
         rc = step_ns ? mr_launch(p->stream, "busy", &step_ns, sizeof step_ns) : 0;
-        if (rc == 0 && blocking)
+        if (rc == 0 && host_waits)
             rc = mr_stream_synchronize(p->stream);
         *samples += b.n;
         batches++;
@@ -45,9 +45,9 @@ static int run_loader(const struct workers *w, const struct cli_pipeline *p,
 {
     uint64_t samples, took_ns;
     int64_t n =
-        take_for(w, p, cell->blocking, w->o->time_ns / 4, &samples, &took_ns); /* warms up */
+        take_for(w, p, cell->host_waits, w->o->time_ns / 4, &samples, &took_ns); /* warms up */
     if (n > 0)
-        n = take_for(w, p, cell->blocking, w->o->time_ns, &samples, &took_ns);
+        n = take_for(w, p, cell->host_waits, w->o->time_ns, &samples, &took_ns);
     if (n <= 0)
         return (int)n;
     cell->stats = (struct mr_loader_stats){.size = sizeof cell->stats};

@@ -19,7 +19,7 @@ enum workers_set { WORKERS_MEMORY, WORKERS_DELAY, WORKERS_N_SETS };
 struct workers_cell {
     enum workers_set set;
     uint32_t workers;
-    bool pinned, blocking;
+    bool pinned, host_waits;
     bool one_read;      /* for each worker, not as many as hide the latency */
     double transfer_us; /* mean a batch, by the device's events; negative: could not be timed */
     double step_us;     /* mean a batch, from one handed out to the next */
