@@ -12,9 +12,13 @@ static const struct mr_option options[] = {
     OPT("workers-list", MR_OPT_STRING, list, .key = 'w', .initial = "1,2,4,8", .meta = "LIST",
         .help = "Numbers of worker threads, separated by commas"),
     CLI_LOADER_OPTION(struct workers_opts, loader, "batch-size", .initial = "256", .max = 1 << 20,
-                      .help = "Samples in a batch (4 KiB each)", .group = "Options"),
+                      .help = "Samples in a batch", .group = "Options"),
+    OPT("transform", MR_OPT_STRING, transform, .key = 't', .meta = "CHAIN",
+        .help = "With a DATASET: ops on each sample; millrace inspect --transforms lists them"),
+    OPT("repeats", MR_OPT_UINT, repeats, .initial = "3", .min = 1, .max = 1000, .unit = "repeats",
+        .help = "With a DATASET: measurements of each row, in turn"),
     OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 1, .max = 1e9,
-        .unit = "samples", .help = "Samples of the set in memory, 4 KiB each"),
+        .unit = "samples", .help = "Without a DATASET: samples of the set in memory, 4 KiB each"),
     OPT("step", MR_OPT_DURATION, step_ns, .initial = "100us", .min = 0, .max = 3600e9, .unit = "us",
         .help = "Time that the device works on each batch; 0: none"),
     OPT("time", MR_OPT_DURATION, time_ns, .initial = "1s", .min = 1e6, .max = 3600e9, .unit = "s",
@@ -27,17 +31,18 @@ static const struct mr_option options[] = {
 static const char *const titles[] = {"1024 floats a sample, in memory", "2 ms of latency a sample",
                                      NULL};
 static const char *const sets[] = {"memory", "delay_2ms"};
-static const char *const mixes[] = {"page-locked, not blocking", "page-locked, blocking",
-                                    "pageable, not blocking", "pageable, blocking", NULL};
+static const char *const mixes[] = {"page-locked, host goes on", "page-locked, host waits",
+                                    "pageable, host goes on", "pageable, host waits", NULL};
 
-enum { SET, WORKERS, MIX, PINNED, BLOCKING, TRANSFER, STEP, RATE, OF_LIMIT, N_COLUMNS };
+enum { SET, WORKERS, MIX, PINNED, HOST_WAITS, BLOCKING, TRANSFER, STEP, RATE, OF_LIMIT, N_COLUMNS };
 
 static const struct bench_column columns[N_COLUMNS] = {
     [SET] = {.key = "set", .format = BENCH_TEXT},
     [WORKERS] = {">workers", "workers", BENCH_COUNT},
     [MIX] = {"memory, host", .format = BENCH_TEXT},
     [PINNED] = {.key = "pinned", .format = BENCH_FLAG},
-    [BLOCKING] = {.key = "blocking", .format = BENCH_FLAG},
+    [HOST_WAITS] = {.key = "host_waits", .format = BENCH_FLAG},
+    [BLOCKING] = {.key = "blocking", .format = BENCH_FLAG}, /* the name before */
     [TRANSFER] = {">transfer us/batch", "transfer_us", .digits = 1},
     [STEP] = {">step us/batch", "step_us", .digits = 1},
     [RATE] = {">samples/s", "samples_per_s", BENCH_COUNT},
@@ -81,7 +86,7 @@ static void below(const struct bench *b)
         stdout,
         "Transfer: the copy of a batch by the device's events. Step: from one batch to the next, "
         "as the "
-        "consumer sees it. Blocking: the consumer waits for the device after each batch.",
+        "consumer sees it. Host waits: the consumer waits for the device after each batch.",
         2);
 }
 
@@ -96,7 +101,7 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
 {
     const struct workers *w = b->user;
     struct workers_cell cell = {(enum workers_set)row->part, (uint32_t)v[WORKERS], v[PINNED] != 0,
-                                v[BLOCKING] != 0};
+                                v[HOST_WAITS] != 0};
     int rc = workers_measure(w, &cell);
     double limit = workers_limit(w);
     v[TRANSFER] = cell.transfer_us < 0 ? NAN : cell.transfer_us;
@@ -123,7 +128,7 @@ static int open_all(struct bench *b)
         row->text[MIX] = mixes[i % 4];
         row->v[WORKERS] = w->list[i / 4 % n_list];
         row->v[PINNED] = i % 4 < 2;
-        row->v[BLOCKING] = i % 2;
+        row->v[HOST_WAITS] = row->v[BLOCKING] = i % 2;
     }
     for (int i = 0; i < WORKERS_N_SETS; i++)
         panels[i] = (struct bench_panel){titles[i],   "worker threads",
@@ -142,7 +147,6 @@ static void close_all(struct bench *b)
 
 static int run(void *values, int n_args, char **args)
 {
-    (void)n_args, (void)args;
     struct workers_opts *o = values;
     struct workers w = {.o = o};
     w.n_list = parse_list(o->list, w.list);
@@ -150,6 +154,10 @@ static int run(void *values, int n_args, char **args)
         return cli_misuse(
             "--workers-list %s: expected at most %d numbers of 1..512 with commas between", o->list,
             WORKERS_MAX);
+    if (n_args)
+        return workers_dataset_run(o, &w, args[0]);
+    if (o->transform)
+        return cli_misuse("--transform %s: expected a DATASET, too", o->transform);
     return bench_run(&(struct bench){.command = &cli_bench_workers,
                                      .values = o,
                                      .device = o->device,
@@ -159,7 +167,7 @@ static int run(void *values, int n_args, char **args)
                                      .rows_key = "cells",
                                      .parts = titles,
                                      .series = mixes,
-                                     .chart = "Workers, memory and blocking",
+                                     .chart = "Workers, memory, and a host that waits",
                                      .panels = panels,
                                      .n_panels = CLI_COUNT(panels),
                                      .user = &w,
@@ -175,11 +183,18 @@ static const struct cli_note json_notes[] = {
     {"device, model", "what was measured"},
     {"link_limit_samples_per_s, step_limit_samples_per_s",
      "what the link and the device's work allow; 0: unknown or none"},
-    {"cells", "for each: set (memory, delay_2ms), workers, pinned, blocking"},
+    {"cells", "for each: set (memory, delay_2ms), workers, pinned, host_waits (and "
+              "under its former name, blocking); with a DATASET: "
+              "workers, reads (many, one_per_worker)"},
     {"cells.transfer_us",
      "mean copy of a batch by the device's events; absent where it cannot be timed"},
     {"cells.step_us, cells.samples_per_s, cells.of_limit",
      "mean time from batch to batch, and the rate"},
+    {"cells.lowest_samples_per_s, highest_samples_per_s, ideal_speed_up, speed_up, bottleneck",
+     "with a DATASET: over the repeats; over the fewest workers of the list; of the loader"},
+    {"dataset, enough_workers, most_tried, bottleneck, bottleneck_reason",
+     "with a DATASET: the fewest workers within 5% of the best rate, whether no larger number was "
+     "tried, and what limits it"},
     {NULL, NULL},
 };
 
@@ -188,17 +203,24 @@ static const struct cli_note examples[] = {
      "the grid on the first GPU, or without one on the CPU"},
     {"millrace bench workers --device sim --workers-list 1,2 --time 0.2s --json",
      "a small grid for a script"},
+    {"millrace bench workers photos/ -t 'random_resized_crop(224)' --workers-list 1,2,4,8,16",
+     "how many workers a folder of photos needs"},
     {NULL, NULL},
 };
 
 const struct cli_command cli_bench_workers = {
     .name = "bench workers",
-    .summary = "Measure loading by number of workers, page-locked or not, blocking or not",
-    .synopsis = "[options]",
+    .summary = "Measure loading by number of workers, page-locked or not, host waiting or not",
+    .synopsis = "[DATASET] [options]",
     .text = "Runs the loader with each number of workers, with page-locked and with pageable "
             "memory, over a set in memory and over one with 2 ms of latency per sample. One "
-            "consumer waits for the device after each batch, the other does not. The limit is the "
-            "lower of the link's rate and the rate of the device's steps.",
+            "consumer waits for the device after each batch (host waits), the other does not. "
+            "This is not feed --blocking, with which workers wait for each copy. The limit is the "
+            "lower of the link's rate and the rate of the device's steps. With a DATASET: loads it "
+            "with each number of workers, with many reads in flight and with one read per worker "
+            "(as PyTorch's DataLoader), and ends with the fewest workers within 5% of the best "
+            "rate and what limits it.",
+    .max_args = 1,
     .options = options,
     .options_bytes = sizeof(struct workers_opts),
     .json = json_notes,

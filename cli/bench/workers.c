@@ -14,9 +14,9 @@ double workers_limit(const struct workers *w)
                                                          : w->step_samples_per_s;
 }
 
-/* The consumer: a step of work on each batch; blocking: the host waits for it. Returns batches
+/* The consumer: a step of work on each batch; host_waits: the host waits for it. Returns batches
  * taken, or the error. */
-static int64_t take_for(const struct workers *w, const struct cli_pipeline *p, bool blocking,
+static int64_t take_for(const struct workers *w, const struct cli_pipeline *p, bool host_waits,
                         uint64_t time_ns, uint64_t *samples, uint64_t *took_ns)
 {
     struct mr_batch b = {.size = sizeof b};
@@ -26,7 +26,7 @@ static int64_t take_for(const struct workers *w, const struct cli_pipeline *p, b
     *samples = 0;
     while ((rc = mr_loader_next(p->loader, p->stream, &b)) > 0) {
         rc = step_ns ? mr_launch(p->stream, "busy", &step_ns, sizeof step_ns) : 0;
-        if (rc == 0 && blocking)
+        if (rc == 0 && host_waits)
             rc = mr_stream_synchronize(p->stream);
         *samples += b.n;
         batches++;
@@ -43,19 +43,20 @@ static int64_t take_for(const struct workers *w, const struct cli_pipeline *p, b
 static int run_loader(const struct workers *w, const struct cli_pipeline *p,
                       struct workers_cell *cell)
 {
-    struct mr_loader_stats after = {.size = sizeof after};
     uint64_t samples, took_ns;
     int64_t n =
-        take_for(w, p, cell->blocking, w->o->time_ns / 4, &samples, &took_ns); /* warms up */
+        take_for(w, p, cell->host_waits, w->o->time_ns / 4, &samples, &took_ns); /* warms up */
     if (n > 0)
-        n = take_for(w, p, cell->blocking, w->o->time_ns, &samples, &took_ns);
+        n = take_for(w, p, cell->host_waits, w->o->time_ns, &samples, &took_ns);
     if (n <= 0)
         return (int)n;
-    mr_loader_stats(p->loader, &after);
+    cell->stats = (struct mr_loader_stats){.size = sizeof cell->stats};
+    mr_loader_stats(p->loader, &cell->stats);
     cell->step_us = (double)took_ns * 1e-3 / (double)n;
     cell->samples_per_s = (double)samples / ((double)took_ns * 1e-9);
-    cell->transfer_us =
-        after.timed_batches ? (double)after.timed_copy_ns * 1e-3 / (double)after.timed_batches : -1;
+    cell->transfer_us = cell->stats.timed_batches ? (double)cell->stats.timed_copy_ns * 1e-3 /
+                                                        (double)cell->stats.timed_batches
+                                                  : -1;
     return 0;
 }
 
@@ -66,7 +67,12 @@ int workers_measure(const struct workers *w, struct workers_cell *cell)
     lo.epochs = 0;
     lo.workers = cell->workers;
     lo.pin = cell->pinned;
-    int rc = cli_pipeline_order(&p, "random", 1);
+    if (cell->one_read)
+        lo.queue_depth = cell->workers, lo.read_ahead = cell->workers;
+    int rc = cli_pipeline_chain(&p, w->o->transform);
+    if (rc < 0)
+        goto out;
+    rc = cli_pipeline_order(&p, "random", 1);
     if (rc < 0)
         goto out;
     rc = cli_pipeline_start(&p, &lo);
@@ -97,13 +103,25 @@ static int open_sets(struct workers *w)
                   : mr_dataset_open("synthetic:n=1e6,shape=1024,delay=2ms", &w->set[WORKERS_DELAY]);
 }
 
-int workers_open(struct workers *w, struct mr_device *dev, const struct mr_device_info *info)
+static void set_device(struct workers *w, struct mr_device *dev)
 {
     w->dev = dev;
-    w->link_samples_per_s = info->h2d_gb_per_s * 1e9 / (FLOATS * sizeof(float));
     w->step_samples_per_s =
         w->o->step_ns ? (double)w->o->loader.batch_size / ((double)w->o->step_ns * 1e-9) : 0;
+}
+
+int workers_open(struct workers *w, struct mr_device *dev, const struct mr_device_info *info)
+{
+    set_device(w, dev);
+    w->link_samples_per_s = info->h2d_gb_per_s * 1e9 / (FLOATS * sizeof(float));
     return open_sets(w);
+}
+
+int workers_open_dataset(struct workers *w, struct mr_device *dev, const char *uri)
+{
+    set_device(w, dev);
+    int rc = mr_dataset_open(uri, &w->set[0]);
+    return rc < 0 ? rc : cli_need_length(&w->set[0]);
 }
 
 void workers_close(struct workers *w)

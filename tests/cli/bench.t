@@ -83,21 +83,42 @@ limit of the link: 488,281 samples/s
 limit of the work: 640,000 samples/s
 1024 floats a sample, in memory
   workers  memory, host               transfer us/batch  step us/batch  samples/s  of limit (re)
-        1  page-locked, not blocking +[0-9.]+ +[0-9.]+ .* [0-9.]+% (re)
-        1  page-locked, blocking .* (re)
-        1  pageable, not blocking .* (re)
-        1  pageable, blocking .* (re)
-        2  page-locked, not blocking .* (re)
+        1  page-locked, host goes on +[0-9.]+ +[0-9.]+ .* [0-9.]+% (re)
+        1  page-locked, host waits .* (re)
+        1  pageable, host goes on .* (re)
+        1  pageable, host waits .* (re)
+        2  page-locked, host goes on .* (re)
 ...
 2 ms of latency a sample
 ...
 $ python3 -c 'import sys, xml.dom.minidom as m; m.parse("w.svg")' && grep -c '<polyline' w.svg
 8
-$ millrace bench workers -d cpu -w 2 --time 10ms --samples 512 --json > w.json; for k in device model link_limit_samples_per_s step_limit_samples_per_s cells config; do grep -q "^  \"$k\":" w.json || echo "missing: $k"; done; for k in set workers pinned blocking step_us samples_per_s; do grep -q "^      \"$k\":" w.json || echo "missing: $k"; done; grep -c '"set"' w.json
+$ millrace bench workers -d cpu -w 2 --time 10ms --samples 512 --json > w.json; for k in device model link_limit_samples_per_s step_limit_samples_per_s cells config; do grep -q "^  \"$k\":" w.json || echo "missing: $k"; done; for k in set workers pinned host_waits blocking step_us samples_per_s; do grep -q "^      \"$k\":" w.json || echo "missing: $k"; done; grep -c '"set"' w.json
 8
 $ millrace bench workers -d cpu -w 1,,2
 millrace bench workers: --workers-list 1,,2: expected at most 16 numbers of 1..512 with commas between
 [2]
+# Workers of one data set: two rows a number, and a last line that names a number of the list.
+$ millrace bench workers synthetic:n=1000,shape=16,delay=1ms -t 'scale(2)' -d sim -w 1,2 --time 20ms -b 8 --step 0 --repeats 2 --plot n.svg
+synthetic: 1000 samples of x f32[16]; device sim: batches of 8, 0 ns of the device's work on each; medians of 2
+
+  workers  reads +samples/s +lowest +highest +ideal +speed-up  bottleneck (re)
+        1  many in flight +[0-9,]+ +[0-9,]+ +[0-9,]+ +1.00x +1.00x  [a-z]+ (re)
+        1  one per worker +[0-9,]+ +[0-9,]+ +[0-9,]+ +1.00x +1.00x  [a-z]+ (re)
+        2  many in flight +[0-9,]+ +[0-9,]+ +[0-9,]+ +2.00x +[0-9.]+x  [a-z]+ (re)
+        2  one per worker +[0-9,]+ +[0-9,]+ +[0-9,]+ +2.00x +[0-9.]+x  [a-z]+ (re)
+
+fewest workers within 5% of the best rate: (1|2, the most tried: more may be faster); bottleneck: [a-z]+: .* (re)
+$ grep -c '<polyline' n.svg
+4
+$ millrace bench workers synthetic:n=100,shape=4 -d cpu -w 2,1 --time 5ms -b 8 --repeats 3 --json > n.json; python3 -c 'import json; d = json.load(open("n.json")); c = d["cells"]; m = [x["samples_per_s"] for x in c if x["reads"] == "many"]; print(len(c), all(x["lowest_samples_per_s"] <= x["samples_per_s"] <= x["highest_samples_per_s"] for x in c), [x["ideal_speed_up"] for x in c], d["enough_workers"] == (1 if m[1] >= 0.95 * max(m) else 2), d["most_tried"] == (d["enough_workers"] == 2), d["bottleneck"] != "")'
+4 True [2, 2, 1, 1] True True True
+$ millrace bench workers -t 'scale(2)'
+millrace bench workers: --transform scale\(2\): expected a DATASET, too (re)
+[2]
+$ millrace bench workers nodir/ -d cpu
+millrace bench workers: nodir/ .*: No such file or directory (re)
+[1]
 # Host memory: locking where the system allows it, and the peak of two copies at once.
 $ millrace bench hostmem -d sim --bytes 8MiB --plot h.svg
 sim: 8.00 MiB of host memory, ready for use; medians of 3
