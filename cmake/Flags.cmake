@@ -5,6 +5,19 @@ target_compile_definitions(millrace_flags INTERFACE _GNU_SOURCE)
 target_compile_options(millrace_flags INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith
     -Wno-missing-field-initializers -fno-common -ffp-contract=off -fno-math-errno>)
+# Hardening, which tests/project/hardening.sh checks. The compiler's part is in release builds only: sanitizers and debuggers
+# do more than it does. Not fortified: the recorder, which defines the calls that would be replaced.
+if(NOT MILLRACE_SANITIZE AND NOT MILLRACE_FUZZ)
+  target_link_options(millrace_flags INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
+  set(hardening -fstack-protector-strong -fstack-clash-protection)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    list(APPEND hardening -fcf-protection=full)
+  endif()
+  target_compile_options(millrace_flags INTERFACE
+    "$<$<AND:$<COMPILE_LANGUAGE:C>,$<CONFIG:Release>>:${hardening}>")
+  target_compile_definitions(millrace_flags INTERFACE
+    "$<$<AND:$<CONFIG:Release>,$<NOT:$<STREQUAL:$<TARGET_PROPERTY:NAME>,millrace-record>>>:_FORTIFY_SOURCE=2>")
+endif()
 if(MILLRACE_WERROR)
   target_compile_options(millrace_flags INTERFACE -Werror)
 endif()
