@@ -5,11 +5,10 @@ target_compile_definitions(millrace_flags INTERFACE _GNU_SOURCE)
 target_compile_options(millrace_flags INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith
     -Wno-missing-field-initializers -fno-common -ffp-contract=off -fno-math-errno>)
-# Hardening, which scripts/hardening.sh checks. The compiler's part is in release builds only: sanitizers
-# and debuggers do more than it does. Without fortified calls: the recorder, which defines the functions that
-# they replace, and builds with tests, whose fault injection replaces functions by name.
+# Hardening of release builds; scripts/dist.sh has scripts/hardening.sh check it. Not fortified: the recorder, which
+# defines the functions that fortified calls replace, and builds with tests, whose fault injection goes by name.
 if(NOT MILLRACE_SANITIZE AND NOT MILLRACE_FUZZ)
-  target_link_options(millrace_flags INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
+  target_link_options(millrace_flags INTERFACE "$<$<CONFIG:Release>:-Wl,-z,relro,-z,now,-z,noexecstack>")
   set(hardening -fstack-protector-strong -fstack-clash-protection)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     list(APPEND hardening -fcf-protection=full)

@@ -17,13 +17,11 @@ if [ ! -e "$libdir/libmillrace.so" ]; then
     exit 1
 fi
 
-# Only release builds without tests have the compiler's part of the hardening (cmake/Flags.cmake).
-cached() { sed -nE "s/^$1:[A-Z]+=(.*)/\\1/p" "$build/CMakeCache.txt"; }
-hardened=linked
-if [ "$(cached CMAKE_BUILD_TYPE),$(cached MILLRACE_TESTS)" = Release,OFF ]; then hardened=compiled; fi
-if [ -z "$(cached MILLRACE_SANITIZE)" ]; then
+# A build with tests is not fortified (cmake/Flags.cmake), and others than Release are not hardened.
+cached() { sed -nE "s/^$1:[A-Z]+=(.*)/\1/p" "$build/CMakeCache.txt"; }
+if [ "$(cached CMAKE_BUILD_TYPE),$(cached MILLRACE_TESTS),$(cached MILLRACE_SANITIZE)" = Release,OFF, ]; then
     mapfile -t ours < <(find "$libdir" -type f -name 'libmillrace*.so*')
-    scripts/hardening.sh $hardened "$folder/bin/millrace" "${ours[@]}" >&2 || [ $? = 77 ]
+    scripts/hardening.sh compiled "$folder/bin/millrace" "${ours[@]}" >&2 || [ $? = 77 ]
 fi
 
 # glibc's own libraries and the compiler's run-time library are every system's; they must not come along.

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Checks the hardening of shared libraries and programs: full RELRO, a stack that is not executable, position-independent
-# code, no text relocations. With `compiled` (release builds) also CET's branch targets and a stack protector in each file
+# code, no text relocations. With `compiled` also CET's branch targets and a stack protector in each file
 # that has local arrays, and fortified calls somewhere. x86-64 only.
 # usage: hardening.sh linked|compiled FILE...
 set -eu
