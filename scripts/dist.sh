@@ -17,6 +17,13 @@ if [ ! -e "$libdir/libmillrace.so" ]; then
     exit 1
 fi
 
+# A build with tests is not fortified (cmake/Flags.cmake), and others than Release are not hardened.
+cached() { sed -nE "s/^$1:[A-Z]+=(.*)/\1/p" "$build/CMakeCache.txt"; }
+if [ "$(cached CMAKE_BUILD_TYPE),$(cached MILLRACE_TESTS),$(cached MILLRACE_SANITIZE)" = Release,OFF, ]; then
+    mapfile -t ours < <(find "$libdir" -type f -name 'libmillrace*.so*')
+    scripts/hardening.sh compiled "$folder/bin/millrace" "${ours[@]}" >&2 || [ $? = 77 ]
+fi
+
 # glibc's own libraries and the compiler's run-time library are every system's; they must not come along.
 system='^(linux-vdso|ld-linux.*|libc|libm|libpthread|libdl|librt|libgcc_s)\.so'
 doc=$folder/share/doc/millrace/licences
