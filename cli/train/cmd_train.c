@@ -69,6 +69,9 @@ const struct mr_option train_options[] = {
                 "same"),
     OPT("shuffle", 0, MR_OPT_FLAG, shuffle, data, .initial = "1",
         .help = "Shuffle the samples, in another order each epoch"),
+    OPT("sampler", 0, MR_OPT_STRING, sampler, data, .meta = "SAMPLER",
+        .help = "In place of --shuffle: sequential, random, or random:block=N[,window=N], which "
+                "reads neighbours at about the same time, for data in a store"),
     LOADER("cache", .group = data),
 
     OPT("device", 'd', MR_OPT_STRING, device, machine, .initial = "auto", .meta = "DEVICE",
@@ -169,6 +172,8 @@ static int check_files(const struct train_opts *o, uint32_t rank, struct train_f
     if (!o->checkpoint && (o->resume || o->checkpoint_every))
         return cli_misuse("--%s: expected --checkpoint FILE, too",
                           o->resume ? "resume" : "checkpoint-every");
+    if (o->sampler && !o->shuffle)
+        return cli_misuse("--no-shuffle and --sampler %s: give one of the two", o->sampler);
     if (strcmp(o->split, "auto") != 0 && !strchr(o->device, '+'))
         return cli_misuse("--split %s: expected several devices, such as --device cuda:0+cuda:1",
                           o->split);

@@ -66,6 +66,7 @@ static void trainer_opts(const struct train_data *d, const struct train_opts *o,
     out->max_steps = o->max_steps;
     out->seed = o->seed;
     out->shuffle = o->shuffle;
+    out->sampler = o->sampler;
     out->target = o->target;
     out->patience = o->patience;
     out->on_nan = (enum mr_on_nan)o->on_nan;

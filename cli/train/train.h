@@ -21,6 +21,7 @@ struct train_opts {
     char *transform, *test, *test_transform;
     uint64_t epochs, seed;
     int shuffle;
+    char *sampler; /* NULL: by shuffle */
     /* machine */
     struct mr_loader_opts loader; /* and its batch_size */
     char *device;

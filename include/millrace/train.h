@@ -110,6 +110,10 @@ struct mr_trainer_opts {
      * have the same bits as on one device with as many leaves. 0 (default): `leaves`, or 1. */
     uint32_t micro_batches;
     enum mr_pipeline pipeline; /* default MR_PIPELINE_1F1B */
+    /* The order of training samples as mr_sampler_open() reads it, such as
+     * "random:block=1024,window=16", in place of `shuffle`. It must have each sample once an epoch:
+     * "sequential" or "random". NULL (default): as `shuffle` says. */
+    const char *sampler;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_trainer_opts_init(); see millrace.h. */

@@ -21,8 +21,6 @@ const struct mr_option_foreign mr_options_foreign[] = {
     /* torch.utils.data.DataLoader and Tensor.to() */
     {"dataset", "collate", "the data set is an argument of its own: millrace feed DATASET"},
     {"dataset", "test-transform", "the data set is an argument of its own: millrace train DATASET"},
-    {"sampler", "shuffle",
-     "--shuffle or --no-shuffle is the choice here; millrace feed has --sampler"},
     {"batch-sampler", "sampler", "batches are --batch-size samples in the order of --sampler"},
     {"batch-sampler", "batch-size", "batches are --batch-size samples"},
     {"num-workers", "workers",

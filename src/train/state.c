@@ -146,6 +146,15 @@ static char *format(const char *fmt, ...)
     return n < 0 ? NULL : text;
 }
 
+/* "sequential" and "shuffled" are the texts of earlier versions: their checkpoints stay valid. */
+static const char *order_text(const struct mr_trainer *t)
+{
+    const char *text = mr_sampler_text(t->sampler);
+    if (strcmp(text, "sequential") == 0 || strstr(text, ",block="))
+        return text;
+    return "shuffled";
+}
+
 int mr_train_describe(const struct mr_trainer *t, struct mr_train_common out[MR_TRAIN_COMMON])
 {
     static const char *const precisions[] = {"f32", "f32", "bf16", "fp16"};
@@ -167,7 +176,7 @@ int mr_train_describe(const struct mr_trainer *t, struct mr_train_common out[MR_
         {"batch_size", "batch size", format("%" PRIu64, o->batch_size)},
         {"precision", "precision", format("%s", precisions[o->precision])},
         {"seed", "seed", format("%" PRIu64, o->seed)},
-        {"order", "order", format("%s", o->shuffle ? "shuffled" : "sequential")},
+        {"order", "order", format("%s", order_text(t))},
         {"leaves", "leaves", format("%u", o->leaves > 1 ? o->leaves : 0)}, /* 1: one rank */
     };
     bool whole = true;

@@ -178,6 +178,23 @@ static int open_device(struct mr_trainer *t)
     return rc;
 }
 
+/* Epochs, parts of batches and exact remainders count each sample once. */
+static int open_order(struct mr_trainer *t)
+{
+    const struct mr_trainer_opts *o = &t->opts;
+    const char *text = o->sampler ? o->sampler : o->shuffle ? "random" : "sequential";
+    int rc = mr_sampler_open(text, mr_dataset_length(t->ds), o->seed, &t->sampler);
+    if (rc < 0)
+        return rc;
+    const char *kind = mr_sampler_text(t->sampler);
+    if (strcmp(kind, "sequential") == 0 || strncmp(kind, "random(", 7) == 0)
+        return 0;
+    return mr_error_set(MR_EOPTION,
+                        "sampler %s: the trainer needs each sample once an epoch: expected "
+                        "sequential, random or random:block=N[,window=N]",
+                        text);
+}
+
 static int open_parts(struct mr_trainer *t)
 {
     int (*const parts[])(struct mr_trainer *) = {open_device,
@@ -193,8 +210,7 @@ static int open_parts(struct mr_trainer *t)
         if (rc < 0)
             return rc;
     }
-    return mr_sampler_open(t->opts.shuffle ? "random" : "sequential", mr_dataset_length(t->ds),
-                           t->opts.seed, &t->sampler);
+    return open_order(t);
 }
 
 /* From the start, or from where the checkpoint is. */
@@ -231,7 +247,7 @@ static int copy_text(const char **text)
 static int keep_texts(struct mr_trainer_opts *o)
 {
     const char **const texts[] = {&o->model,          &o->optimizer, &o->schedule, &o->transform,
-                                  &o->test_transform, &o->config,    &o->split};
+                                  &o->test_transform, &o->config,    &o->split,    &o->sampler};
     int rc = 0;
     for (size_t i = 0; i < MR_COUNT(texts); i++) {
         if (rc < 0)
@@ -339,7 +355,7 @@ void mr_trainer_destroy(struct mr_trainer *t)
         mr_stream_destroy(t->stage[s].stream);
     const char *const texts[] = {t->opts.model,     t->opts.optimizer,      t->opts.schedule,
                                  t->opts.transform, t->opts.test_transform, t->opts.config,
-                                 t->opts.split};
+                                 t->opts.split,     t->opts.sampler};
     for (size_t i = 0; i < MR_COUNT(texts); i++)
         free((char *)(uintptr_t)texts[i]);
     free(t->graph);

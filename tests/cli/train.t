@@ -322,13 +322,18 @@ millrace train: none/x.st: cannot be made: No such file or directory
 $ millrace train d --model softmax --plot none/x.svg
 millrace train: none/x.svg: cannot be made: No such file or directory
 [1]
-$ for o in dataset sampler collate-fn drop-last non-blocking pin-memory; do millrace train d --$o; done
+$ for o in dataset collate-fn drop-last non-blocking pin-memory; do millrace train d --$o; done
 millrace train: --dataset: no such option; the data set is an argument of its own: millrace train DATASET
-millrace train: --sampler: no such option; --shuffle or --no-shuffle is the choice here; millrace feed has --sampler
 millrace train: --collate-fn: no such option; samples of a batch are stacked; --transform brings them to one shape
 millrace train: --drop-last: no such option; the last batch of an epoch is trained on, however small
 millrace train: --non-blocking: no such option; copies that do not block are the default; --blocking turns them off
 millrace train: --pin-memory: no such option; page-locked memory is the default; --no-pin turns it off
+[2]
+$ millrace train d --model softmax --no-shuffle --sampler random
+millrace train: --no-shuffle and --sampler random: give one of the two
+[2]
+$ seq 9 > nine; millrace train d --model softmax --sampler subset:nine
+millrace train: sampler subset:nine: the trainer needs each sample once an epoch: expected sequential, random or random:block=N[,window=N]
 [2]
 $ millrace train d --model softmax --lr -0.5
 millrace train: --lr -0.5: expected a rate of 0 or more, or -1: the optimizer's own default

@@ -100,17 +100,19 @@ def wait_for(condition):
 
 
 def same_bits(found):
-    for model, steps, worlds in (
-        ("mlp:30s", 12, ((None, 1), ("openmpi", 1), ("openmpi", 2), ("openmpi", 4), ("mpich", 2),
-                         ("mpich", 4))),
-        ("mnist-cnn", 5, ((None, 1), ("openmpi", 4), ("mpich", 2))),
-        ("resnet20", 3, ((None, 1), ("openmpi", 2), ("mpich", 4))),
+    blocks = ["--sampler", "random:block=16,window=3"]
+    for model, more, steps, worlds in (
+        ("softmax", blocks, 7, ((None, 1), ("openmpi", 2), ("mpich", 4))),
+        ("mlp:30s", [], 12, ((None, 1), ("openmpi", 1), ("openmpi", 2), ("openmpi", 4),
+                             ("mpich", 2), ("mpich", 4))),
+        ("mnist-cnn", [], 5, ((None, 1), ("openmpi", 4), ("mpich", 2))),
+        ("resnet20", [], 3, ((None, 1), ("openmpi", 2), ("mpich", 4))),
     ):
         seen = {}
         for mpi, world in worlds:
             if mpi is None or mpi in found:
                 args = ["-m", model, "-b", "64", "--leaves", "4", "--max-steps", str(steps),
-                        "--clip-norm", "1", "-c", "x.st", "-f", "--json"]
+                        "--clip-norm", "1", "-c", "x.st", "-f", "--json", *more]
                 out = json.loads(run(mpi, world, *args).stdout)
                 assert out["world"] == world and out["leaves"] == 4, out
                 epochs = [*out["epochs"], out["unfinished_epoch"] or {}]
@@ -151,7 +153,8 @@ def misuse(mpi):
 
 
 def killed_and_resumed(mpi, variable, other):
-    args = ["-m", "mlp:30s", "-b", "64", "--leaves", "4", "-e", "400", "-c", "k.st"]
+    args = ["-m", "mlp:30s", "-b", "64", "--leaves", "4", "-e", "400", "--sampler",
+            "random:block=16,window=3", "-c", "k.st"]
     run(None, 1, *args[:-1], "whole.st")
     with started(command(mpi, 4, *args, "--checkpoint-every", "3")) as process:
         wait_for(lambda: os.path.exists("k.st"))

@@ -105,15 +105,16 @@ static void same(const struct mr_checkpoint *a, const struct mr_checkpoint *b)
     assert_non_null(mr_checkpoint_tensor_get(a, 0));
 }
 
-static void test_resumed_is_whole(void **state)
+/* Cut after 5 steps, and every `stride` from there on. */
+static void resumed_is_whole(const char *sampler, int stride)
 {
-    (void)state;
     struct mr_trainer_opts o;
     defaults(&o);
+    o.sampler = sampler;
     struct mr_trainer *whole = make(&o);
     run(whole);
     struct mr_checkpoint *want = saved(whole);
-    for (int cut = 5; cut < 52; cut += 20) { /* 13 steps an epoch */
+    for (int cut = 5; cut < 52; cut += stride) { /* 13 steps an epoch */
         o.resume = NULL;
         o.threads = 1;
         struct mr_trainer *first = make(&o);
@@ -139,6 +140,88 @@ static void test_resumed_is_whole(void **state)
     }
     mr_checkpoint_close(want);
     mr_trainer_destroy(whole);
+}
+
+static void test_resumed_is_whole(void **state)
+{
+    (void)state;
+    resumed_is_whole(NULL, 20);
+    resumed_is_whole("random:block=7,window=3", 30);
+}
+
+/* The bits of the first values of the first tensor after an epoch. */
+static void train_an_epoch(struct mr_trainer_opts *o, uint32_t out[4])
+{
+    o->epochs = 1;
+    struct mr_trainer *t = make(o);
+    run(t);
+    struct mr_checkpoint *c = saved(t);
+    const struct mr_checkpoint_tensor *first = mr_checkpoint_tensor_get(c, 0);
+    assert_non_null(first);
+    assert_true(first->bytes >= 4 * sizeof *out);
+    memcpy(out, first->data, 4 * sizeof *out);
+    mr_checkpoint_close(c);
+    mr_trainer_destroy(t);
+}
+
+/* Texts that name the same order give the same bits, others give others. */
+static void test_order(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *sampler;
+        int shuffle, order;
+    } runs[] = {{NULL, 1, 0},
+                {"random", 0, 0},
+                {NULL, 0, 1},
+                {"sequential", 1, 1},
+                {"random:block=8", 1, 2},
+                {"random:block=8,window=16", 0, 2},
+                {"random:block=8,window=2", 1, 3}};
+    enum { N = sizeof runs / sizeof *runs };
+    uint32_t values[N][4];
+    for (int i = 0; i < N; i++) {
+        struct mr_trainer_opts o;
+        defaults(&o);
+        o.sampler = runs[i].sampler;
+        o.shuffle = runs[i].shuffle;
+        train_an_epoch(&o, values[i]);
+        for (int k = 0; k < i; k++)
+            assert_int_equal(memcmp(values[i], values[k], sizeof *values) == 0,
+                             runs[i].order == runs[k].order);
+    }
+}
+
+/* Epochs that leave samples out, and a checkpoint of another order. */
+static void test_order_refused(void **state)
+{
+    (void)state;
+    struct mr_trainer_opts o;
+    struct mr_trainer *t = NULL;
+    char path[64], text[96];
+    FILE *file = fopen(scratch(path), "w");
+    assert_non_null(file);
+    (void)fputs("0\n1\n2\n", file);
+    (void)fclose(file);
+    snprintf(text, sizeof text, "subset:%s,shuffle", path);
+    defaults(&o);
+    o.sampler = text;
+    assert_int_equal(mr_trainer_create(device, ds, test_set, &o, &t), MR_EOPTION);
+    assert_non_null(strstr(mr_last_error(), "each sample once"));
+    unlink(path);
+    o.sampler = "random:block=x";
+    assert_int_equal(mr_trainer_create(device, ds, test_set, &o, &t), MR_EOPTION);
+    o.sampler = "random:block=8";
+    struct mr_trainer *other = make(&o);
+    struct mr_checkpoint *c = saved(other);
+    mr_trainer_destroy(other);
+    o.sampler = NULL;
+    o.resume = c;
+    assert_int_equal(mr_trainer_create(device, ds, test_set, &o, &t), MR_ESTATE);
+    assert_non_null(
+        strstr(mr_last_error(), "order there 'random(seed=3,block=8,window=16)', here 'shuffled'"));
+    assert_null(t);
+    mr_checkpoint_close(c);
 }
 
 /* lr and clipping are the optimizer's: said apart or in its text, the parameters are the same. */
@@ -321,9 +404,14 @@ static void test_bad_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resumed_is_whole),  cmocka_unit_test(test_rate_and_clipping),
-        cmocka_unit_test(test_refused),           cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_net_of_checkpoint), cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_resumed_is_whole),
+        cmocka_unit_test(test_rate_and_clipping),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_order_refused),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_net_of_checkpoint),
+        cmocka_unit_test(test_bad_files),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
