@@ -20,6 +20,7 @@
  *   budget.h     threads and memory that loaders share
  *   iterable.h   data sets of unknown length        workers.h   samples made by other processes
  *   serve.h      one loader for several trainers  comm.h      sums over ranks
+ *   arrow.h      Arrow tables as data sets
  *
  * nn.h, optim.h, train.h, checkpoint.h and comm.h are in libmillrace-train, profile.h is in
  * libmillrace-profile, the others are in libmillrace.
@@ -57,6 +58,7 @@
 #ifndef MILLRACE_H
 #define MILLRACE_H
 
+#include <millrace/arrow.h>
 #include <millrace/budget.h>
 #include <millrace/callback.h>
 #include <millrace/checkpoint.h>

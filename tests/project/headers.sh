@@ -1,6 +1,6 @@
 #!/bin/bash
 # Each public header compiles alone, and twice, in C11, C17 and C++17, without a warning and without _GNU_SOURCE; and
-# leaves no macro defined that does not start with MR_ or MILLRACE_.
+# leaves no macro defined that does not start with MR_ or MILLRACE_, but those that Arrow's C data interface prescribes.
 # usage: headers.sh INCLUDE CC CXX
 set -u
 include=$1 cc=$2 cxx=$3
@@ -21,7 +21,7 @@ for path in "$include"/millrace/*.h; do
     compile "$header" "$cxx" c++ c++17
     undone=$(sed -nE 's/^[[:space:]]*#[[:space:]]*undef[[:space:]]+([A-Za-z0-9_]+).*/\1/p' "$path")
     macros=$(sed -nE 's/^[[:space:]]*#[[:space:]]*define[[:space:]]+([A-Za-z0-9_]+).*/\1/p' "$path" |
-        grep -vE '^(MR_|MILLRACE_)' | grep -vxF "${undone:--}")
+        grep -vE '^(MR_|MILLRACE_|ARROW_C_DATA_INTERFACE$|ARROW_FLAG_)' | grep -vxF "${undone:--}")
     if [ -n "$macros" ]; then
         echo "millrace/$header defines $macros"
         failed=1

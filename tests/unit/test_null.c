@@ -188,6 +188,7 @@ static void constructors(void **state)
     misuse(mr_dataset_open(NULL, &out));
     misuse(mr_dataset_open("synthetic:n=10,shape=2", NULL));
     no_opts(array);
+    no_opts(arrow);
     no_opts(callback);
     no_opts(workers);
     no_opts(located);

@@ -38,6 +38,7 @@ static void options(void **state)
     assert_null(budget);
     REFUSES(remote, mr_remote_opts_set(opts));
     REFUSES(array, mr_dataset_open_array(opts, &ds));
+    REFUSES(arrow, mr_dataset_open_arrow(opts, &ds));
     REFUSES(callback, mr_dataset_open_callback(opts, &ds));
     REFUSES(idx, mr_dataset_open_idx(opts, &ds));
     REFUSES(raw, mr_dataset_open_raw(opts, &ds));
