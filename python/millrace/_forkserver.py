@@ -81,6 +81,12 @@ class _Server:
         while len(self._ended) > 1000:
             del self._ended[next(iter(self._ended))]
 
+    def _until_grown_ms(self) -> float | None:
+        """Until the next young child is none, so that it does not stay a zombie; None: there is none."""
+        ages = [time.monotonic() - born for born in self._children.values()]
+        left = [_YOUNG_S - age for age in ages if age < _YOUNG_S]
+        return 1000 * min(left) + 1 if left else None
+
     def _import(self, message: dict[str, Any]) -> None:
         from . import _worker
 
@@ -161,8 +167,7 @@ class _Server:
         for fd in (self._sock.fileno(), self._parent, self._wakeup[0]):
             poll.register(fd, select.POLLIN)
         while True:
-            young = any(time.monotonic() - born < _YOUNG_S for born in self._children.values())
-            ready = dict(poll.poll(1000 * _YOUNG_S if young else None))
+            ready = dict(poll.poll(self._until_grown_ms()))
             if self._wakeup[0] in ready:
                 os.read(self._wakeup[0], 4096)
             self._reap()
