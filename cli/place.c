@@ -22,6 +22,15 @@ static int parse(const char *option, const char *text, uint64_t least, uint64_t 
                         text, least, MOST);
 }
 
+/* Common names for other things, too: one alone says nothing of ranks. */
+static void note_half(void)
+{
+    bool rank = getenv("RANK") != NULL, world = getenv("WORLD_SIZE") != NULL;
+    if (rank != world)
+        cli_say("%s is set and %s is not: it is ignored, and this is rank 0 of 1",
+                rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK");
+}
+
 int cli_place(const char *rank_text, const char *world_text, uint32_t *out_rank,
               uint32_t *out_world)
 {
@@ -43,5 +52,7 @@ int cli_place(const char *rank_text, const char *world_text, uint32_t *out_rank,
     if (asked && place.launcher[0])
         cli_say("rank %" PRIu32 " of %" PRIu32 ", from %s; --rank and --world override that",
                 *out_rank, *out_world, place.launcher);
+    else if (asked && !rank_given && !world_given)
+        note_half();
     return 0;
 }
