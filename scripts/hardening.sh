@@ -1,11 +1,8 @@
 #!/bin/bash
 # Checks the hardening of shared libraries and programs: full RELRO, a stack that is not executable, position-independent
-# code, no text relocations. With `compiled` also CET's branch targets and a stack protector in each file
-# that has local arrays, and fortified calls somewhere. x86-64 only.
-# usage: hardening.sh linked|compiled FILE...
+# code, no text relocations, CET's branch targets and a stack protector in each, and fortified calls somewhere. x86-64 only.
+# usage: hardening.sh FILE...
 set -eu
-mode=$1
-shift
 if [ "$(uname -m)" != x86_64 ] || [ $# = 0 ]; then
     echo "SKIP: the flags are checked on x86-64 only"
     exit 77
@@ -41,7 +38,7 @@ compiled() { # file
 fortified=
 for file in "$@"; do
     linked "$file"
-    [ "$mode" = linked ] || compiled "$file"
+    compiled "$file"
 done
-if [ "$mode" = compiled ] && [ -z "$fortified" ]; then lacks "any file" "fortified call"; fi
+if [ -z "$fortified" ]; then lacks "any file" "fortified call"; fi
 exit $status

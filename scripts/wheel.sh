@@ -57,6 +57,10 @@ logged "the build" python -m build --wheel --no-isolation -o "$work/raw" -Cbuild
 logged "auditwheel repair" auditwheel repair --plat "$tag" -w "$work/repaired" "$work"/raw/*.whl
 logged "unpacking" python -m wheel unpack -d "$work/unpacked" "$work"/repaired/*.whl
 add_licences "$(echo "$work"/unpacked/*)"
+# Ours, not the copies of Debian's libraries in millrace.libs.
+mapfile -t ours < <(find "$work/unpacked" -path '*/millrace/*' \( -name '*.so' -o -name 'lib*.so.*' -o -path '*/_bin/millrace' \))
+[ ${#ours[@]} = 6 ] || fail "expected 6 binaries to check, found ${#ours[@]}: ${ours[*]}"
+scripts/hardening.sh "${ours[@]}" || fail "the wheel is not hardened"
 rm -f dist/millrace-*.whl
 logged "packing" python -m wheel pack -d dist "$work"/unpacked/*
 logged "abi3audit" abi3audit --strict --report -o "$work/abi3audit.json" dist/millrace-*.whl
