@@ -458,13 +458,26 @@ static void train_for_ever(const char *address, uint64_t batch_ns, int inherits)
     }
 }
 
-static pid_t fork_trainer(const char *address, uint64_t batch_ns)
+/* It attaches once the other end of the pipe `go` is closed. */
+static pid_t fork_trainer(const char *address, uint64_t batch_ns, const int *go)
 {
+    char none;
     pid_t pid = fork();
-    if (pid == 0)
+    if (pid == 0) {
+        close(go[1]);
+        (void)!read(go[0], &none, 1);
         train_for_ever(address, batch_ns, false);
+    }
     assert_true(pid > 0);
     return pid;
+}
+
+/* Attaches and holds the first batch, so that the run does not end before the others are there. */
+static struct mr_attached *hold_up(const char *address, struct mr_batch *batch)
+{
+    struct mr_attached *a = attach(address, NULL);
+    *batch = take(a);
+    return a;
 }
 
 static void a_killed_one_is_dropped(void **state)
@@ -479,33 +492,40 @@ static void a_killed_one_is_dropped(void **state)
         struct trainer t[2] = {{.hold = 1}, {.hold = 0}};
         name_address(s.address, sizeof s.address);
         pid_t pid[2];
+        int go[2];
+        assert_int_equal(pipe(go), 0);
         for (int k = 0; k < 2; k++)
-            pid[k] = fork_trainer(s.address, test_u64(2 * i + (uint32_t)k) % 100000);
+            pid[k] = fork_trainer(s.address, test_u64(2 * i + (uint32_t)k) % 100000, go);
+        close(go[0]);
         /* In turn: killed at any moment, and when they surely hold batches. */
         bool all = i % 2;
+        struct mr_batch first_batch;
         mr_serve_opts_init(&o);
         o.ahead = 2;
-        o.wait_for = all ? 4 : 2;
+        o.wait_for = all ? 4 : 3;
         begin(&t[0], s.address);
         begin(&t[1], s.address);
         serve(&s, &c, &o);
+        struct mr_attached *own = all ? NULL : hold_up(s.address, &first_batch);
+        close(go[1]);
         while (all && ask(&s).attached < 4)
             be_busy(10000);
         for (int k = 0; k < 2; k++) {
             be_busy(test_u64(1000 + 2 * i + (uint32_t)k) % 3000000);
             assert_int_equal(kill(pid[k], SIGKILL), 0);
         }
+        if (own)
+            must(mr_attached_release(own, &first_batch, NULL));
+        mr_attached_close(own);
         must(mr_server_wait(s.server, FOREVER));
         for (int k = 0; k < 2; k++) {
             assert_int_equal(waitpid(pid[k], NULL, 0), pid[k]);
             join(&t[k]);
             assert_int_equal(t[k].run.rc, 0);
-            /* It may have come after the first batches, that the others did not wait for it. */
-            uint64_t first = t[k].missed * c.opts.batch_size;
-            assert_int_equal(t[k].run.n, N - first);
-            for (uint64_t r = 0; r < t[k].run.n; r++) {
-                assert_int_equal(t[k].run.row[r].hash, want.row[first + r].hash);
-                assert_int_equal(t[k].run.row[r].index, want.row[first + r].index);
+            assert_int_equal(t[k].run.n, N);
+            for (uint64_t r = 0; r < N; r++) {
+                assert_int_equal(t[k].run.row[r].hash, want.row[r].hash);
+                assert_int_equal(t[k].run.row[r].index, want.row[r].index);
             }
             run_free(&t[k].run);
         }
