@@ -314,7 +314,6 @@ extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
 extern const struct mr_dataset_ops mr_dataset_idx, mr_dataset_npy, mr_dataset_raw,
     mr_dataset_synthetic, mr_dataset_array, mr_dataset_callback, mr_dataset_located, mr_dataset_tar,
     mr_dataset_safetensors, mr_dataset_folder, mr_dataset_list, mr_dataset_csv, mr_dataset_video,
-    mr_dataset_mix, mr_dataset_npz, mr_dataset_iterable, mr_dataset_workers,
-    mr_dataset_arrow;
+    mr_dataset_mix, mr_dataset_npz, mr_dataset_iterable, mr_dataset_workers, mr_dataset_arrow;
 
 #endif
