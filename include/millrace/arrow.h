@@ -32,7 +32,7 @@ struct mr_dataset;
 #define ARROW_FLAG_NULLABLE           2
 #define ARROW_FLAG_MAP_KEYS_SORTED    4
 
-/* Arrow's own: what a column or a table is. */
+/* Defined by Arrow: the type of a column or of a table. */
 struct ArrowSchema {
     const char *format;
     const char *name;
@@ -45,7 +45,7 @@ struct ArrowSchema {
     void *private_data;
 };
 
-/* Arrow's own: the values of a column, or of some rows of a table. */
+/* Defined by Arrow: the values of a column, or of some rows of a table. */
 struct ArrowArray {
     int64_t length;
     int64_t null_count;
@@ -80,12 +80,14 @@ static inline void mr_arrow_opts_init(struct mr_arrow_opts *opts)
  * chunks are moved: their release is NULL afterwards, and the library releases them when the data
  * set is closed. On failure they remain the caller's.
  *
- * Lengths, offsets, counts of buffers and children, nulls and text offsets are checked here; the
- * interface does not tell the sizes of buffers, so those are trusted.
+ * Lengths, offsets, counts of buffers and children, nulls and text offsets are checked here. The
+ * interface does not give the sizes of buffers, so those are trusted.
  * The fingerprint covers the name, the fields, and the first and last 16 rows.
- * Returns 0, MR_EMISUSE (a released struct), MR_EFORMAT (what the interface does not allow, or a
- * null: the text has column and row), MR_EUNSUPPORTED (a type: the text has column and format),
- * MR_ELIMIT, -ENOMEM.
+ * Returns 0, MR_EMISUSE (a released struct at any level; no schema or chunks; two columns of one
+ * name), MR_EFORMAT (what the interface does not allow; lists of 0 elements; no rows; a null: the
+ * text has column and row), MR_EUNSUPPORTED (a type: the text has column and format), MR_ELIMIT (0
+ * or more than MR_MAX_FIELDS columns; a column's name that is empty or has MR_NAME_BYTES or more;
+ * sizes), -ENOMEM.
  */
 MR_API int mr_dataset_open_arrow(const struct mr_arrow_opts *opts, struct mr_dataset **out);
 

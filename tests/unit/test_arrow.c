@@ -232,6 +232,7 @@ static void foreign_numbers_are_checked(void **state)
     REFUSED(part[1].column[X].n_children, 1, MR_EFORMAT, "number of children");
     REFUSED(part[1].buffer[X][1], NULL, MR_EFORMAT, "no buffer of values");
     REFUSED(part[1].columns[X], NULL, MR_EFORMAT, "expected an array");
+    REFUSED(part[0].column[BOX].offset, INT64_MAX / 17, MR_EFORMAT, "address space");
     REFUSED(part[0].item.length, 2 * (2 * SKIP + ROWS) - 1, MR_EFORMAT, "fewer elements");
     REFUSED(part[0].buffer[TEXT][1], NULL, MR_EFORMAT, "no buffer of offsets");
     REFUSED(part[0].buffer[TEXT][2], NULL, MR_EFORMAT, "without a buffer of bytes");
@@ -239,6 +240,115 @@ static void foreign_numbers_are_checked(void **state)
     REFUSED(part[0].offsets[2 * SKIP + 4], 0, MR_EFORMAT, "below the one before it");
     REFUSED(chunk[0].length, -5, MR_EFORMAT, "(the table)");
     REFUSED(chunk[0].release, NULL, MR_EMISUSE, "the chunk is released");
+}
+
+/* Moved out by someone else: at each level of the schema and of a chunk. */
+static void what_is_released_is_refused(void **state)
+{
+    (void)state;
+    REFUSED(column[X].release, NULL, MR_EMISUSE, "released");
+    REFUSED(item.release, NULL, MR_EMISUSE, "column 'box'");
+    REFUSED(part[1].column[X].release, NULL, MR_EMISUSE, "column 'x', rows from 11: released");
+    REFUSED(part[1].item.release, NULL, MR_EMISUSE, "column 'box'");
+}
+
+static void chunks_are_checked(void **state)
+{
+    (void)state;
+    struct table *t = table_make();
+    struct mr_dataset *ds;
+    struct mr_arrow_opts o;
+    mr_arrow_opts_init(&o);
+    o.schema = &t->schema;
+    o.chunk = t->chunk;
+    test_fails(mr_dataset_open_arrow(&o, &ds), MR_EMISUSE, "no chunks");
+    o.n_chunks = UINT64_MAX;
+    test_fails(mr_dataset_open_arrow(&o, &ds), MR_ELIMIT, "chunks");
+    o.n_chunks = CHUNKS;
+    t->chunk[0].length = t->chunk[1].length = 0;
+    test_fails(mr_dataset_open_arrow(&o, &ds), MR_EFORMAT, "no rows");
+    t->chunk[0].length = t->chunk[1].length = ROWS;
+    t->column[X].name = "flag";
+    test_fails(mr_dataset_open_arrow(&o, &ds), MR_EMISUSE, "flag");
+    free(t);
+}
+
+/* One of the chunks has no rows: the other's rows are the set's. */
+static void empty_chunks_are_passed_over(void **state)
+{
+    (void)state;
+    for (int empty = 0; empty < CHUNKS; empty++) {
+        struct table *t = table_make();
+        struct mr_dataset *ds;
+        t->chunk[empty].length = 0;
+        test_works(table_open(t, &ds));
+        assert_int_equal(mr_dataset_length(ds), ROWS);
+        for (uint64_t i = 0; i < ROWS; i++)
+            check_row(ds, &t->part[!empty], i, i);
+        mr_dataset_close(ds);
+        free(t);
+    }
+}
+
+/* "+w:2" of "+w:3" of bytes, of bits, and of pairs of bytes. All share one buffer. */
+static void lists_of_lists_are_tensors(void **state)
+{
+    (void)state;
+    static const char *const formats_of_items[] = {"C", "b", "w:2"};
+    for (size_t k = 0; k < MR_COUNT(formats_of_items); k++) {
+        struct table *t = table_make();
+        struct mr_dataset *ds;
+        struct ArrowSchema inner_type = t->item, *inner_types[] = {&inner_type};
+        struct ArrowArray inner[CHUNKS], *inners[CHUNKS];
+        uint64_t each = k == 2 ? 12 : 6;
+        inner_type.format = formats_of_items[k];
+        t->item.format = "+w:3";
+        t->item.children = inner_types;
+        t->item.n_children = 1;
+        for (int c = 0; c < CHUNKS; c++) {
+            struct part *p = &t->part[c];
+            inner[c] = array_of(p->buffer[COLUMNS], 2, 3 * (SKIP + p->item.length));
+            inners[c] = &inner[c];
+            p->buffer[COLUMNS][1] = p->text;
+            p->item.n_buffers = 1;
+            p->item.n_children = 1;
+            p->item.children = &inners[c];
+        }
+        test_works(table_open(t, &ds));
+        const struct mr_spec *spec = mr_dataset_field(ds, BOX);
+        assert_int_equal(spec->rank, k == 2 ? 3 : 2);
+        assert_int_equal(spec->dim[0] * 10 + spec->dim[1], 23);
+        for (uint64_t row = 0; row < CHUNKS * ROWS; row++) {
+            const uint8_t *bytes = (const uint8_t *)t->part[row / ROWS].text;
+            uint64_t at = SKIP + 3 * (SKIP + 2 * (2 * SKIP + row % ROWS));
+            uint8_t value[12];
+            test_works(mr_dataset_read_field(ds, row, BOX, value, NULL));
+            for (uint64_t i = 0; i < each; i++)
+                assert_int_equal(value[i], k == 0   ? bytes[at + i]
+                                           : k == 1 ? bytes[(at + i) / 8] >> (at + i) % 8 & 1
+                                                    : bytes[2 * at + i]);
+        }
+        mr_dataset_close(ds);
+        free(t);
+    }
+}
+
+/* Rows times the bytes of one may pass an address space where the rows do not. */
+static void products_are_checked(void **state)
+{
+    (void)state;
+    const int64_t rows = INT64_MAX / 64;
+    struct table *t = table_make();
+    struct mr_dataset *ds;
+    t->columns[0] = &t->column[KEY];
+    t->schema.n_children = 1;
+    t->column[KEY].format = "w:1000";
+    t->part[0].columns[0] = &t->part[0].column[KEY];
+    t->chunk[0].n_children = 1;
+    t->chunk[0].length = rows;
+    t->part[0].column[KEY].length = rows + SKIP;
+    test_fails(table_open(t, &ds), MR_EFORMAT, "address space");
+    free(t);
 }
 
 static void types_are_checked(void **state)
@@ -340,6 +450,11 @@ int main(void)
         cmocka_unit_test(nulls_are_refused),
         cmocka_unit_test(nulls_in_lists_name_the_row),
         cmocka_unit_test(foreign_numbers_are_checked),
+        cmocka_unit_test(what_is_released_is_refused),
+        cmocka_unit_test(chunks_are_checked),
+        cmocka_unit_test(empty_chunks_are_passed_over),
+        cmocka_unit_test(lists_of_lists_are_tensors),
+        cmocka_unit_test(products_are_checked),
         cmocka_unit_test(types_are_checked),
         cmocka_unit_test(every_type_has_its_width),
         cmocka_unit_test(every_kind_of_text_is_read),

@@ -14,7 +14,6 @@ struct state {
     struct mr_arrow_part *part; /* n_chunks x n_fields */
     struct ArrowArray *chunk;   /* moved here, like schema, once the set is open */
     struct ArrowSchema schema;
-    bool owner;
 };
 
 static void bits_read(const uint8_t *bits, uint64_t first, uint64_t n, uint8_t *out)
@@ -113,8 +112,7 @@ static int read_schema(struct mr_dataset *ds, const struct ArrowSchema *schema)
 static int read_chunk(struct mr_dataset *ds, const struct ArrowArray *chunk, uint64_t c)
 {
     struct state *st = ds->state;
-    uint64_t rows = ds->n;
-    int rc = mr_arrow_chunk_check(st->name, chunk, ds->n_fields, &rows);
+    int rc = mr_arrow_chunk_check(st->name, chunk, ds->n_fields, ds->n);
     if (rc < 0)
         return rc;
     for (int f = 0; f < ds->n_fields; f++) {
@@ -123,7 +121,7 @@ static int read_chunk(struct mr_dataset *ds, const struct ArrowArray *chunk, uin
         if (rc < 0)
             return rc;
     }
-    if (!mr_add(ds->n, rows, &ds->n) || ds->n > INT64_MAX)
+    if (!mr_add(ds->n, (uint64_t)chunk->length, &ds->n) || ds->n > INT64_MAX)
         return mr_error_set(MR_ELIMIT, "%s: more rows than an address space holds", st->name);
     st->end[c] = ds->n;
     return 0;
@@ -163,6 +161,8 @@ static int open_arrow(struct mr_dataset *ds, const void *options)
         if ((rc = read_chunk(ds, &o->chunk[c], c)) < 0)
             return rc;
     }
+    if (ds->n == 0)
+        return mr_error_set(MR_EFORMAT, "%s: the table has no rows: expected at least 1", name);
     if ((rc = mr_dataset_check(ds, name)) < 0)
         return rc;
     ds->fingerprint = mr_hash(ds->fingerprint, name, strlen(name) + 1);
@@ -178,7 +178,7 @@ static int open_arrow(struct mr_dataset *ds, const void *options)
 static void close_arrow(struct mr_dataset *ds)
 {
     struct state *st = ds->state;
-    if (st->owner) {
+    if (st->schema.release) { /* all of them were moved */
         for (uint64_t c = 0; c < st->n_chunks; c++)
             st->chunk[c].release(&st->chunk[c]);
         st->schema.release(&st->schema);
@@ -216,6 +216,5 @@ int mr_dataset_open_arrow(const struct mr_arrow_opts *opts, struct mr_dataset **
         st->chunk[c] = opts->chunk[c];
         opts->chunk[c].release = NULL;
     }
-    st->owner = true;
     return 0;
 }

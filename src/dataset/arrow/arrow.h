@@ -35,13 +35,14 @@ struct mr_arrow_part {
 int mr_arrow_type_read(const char *name, const struct ArrowSchema *schema,
                        struct mr_arrow_type *type, struct mr_spec *spec);
 
-/* Checks a chunk's own struct (not its columns). columns: how many it must have.
- * [out] out: its rows. Returns 0, MR_EMISUSE, MR_EFORMAT. */
+/* Checks a chunk's own struct (not its columns). columns: how many it must have. row: the data
+ * set's row that it begins at, for errors. Returns 0, MR_EMISUSE, MR_EFORMAT. */
 int mr_arrow_chunk_check(const char *name, const struct ArrowArray *chunk, int columns,
-                         uint64_t *out);
+                         uint64_t row);
 
 /* Checks a column of a checked chunk and finds its buffers. row: the data set's row that the chunk
- * begins at, for errors. Raises spec->dim[0] of a text to the longest. Returns 0, MR_EFORMAT. */
+ * begins at, for errors. Raises spec->dim[0] of a text to the longest. Returns 0, MR_EFORMAT,
+ * MR_EMISUSE (released). */
 int mr_arrow_part_read(const char *name, const struct ArrowArray *chunk, int column, uint64_t row,
                        const struct mr_arrow_type *type, struct mr_spec *spec,
                        struct mr_arrow_part *out);

@@ -54,20 +54,16 @@ static int null_check(const struct place *at, const struct ArrowArray *a, uint64
 }
 
 int mr_arrow_chunk_check(const char *name, const struct ArrowArray *chunk, int columns,
-                         uint64_t *out)
+                         uint64_t row)
 {
-    struct place at = {name, "(the table)", *out};
+    struct place at = {name, "(the table)", row};
     if (!chunk->release)
         return mr_error_set(MR_EMISUSE, "%s: rows from %llu: the chunk is released", name,
                             (unsigned long long)at.row);
     int rc = shape_check(&at, chunk, 1, columns);
     if (rc < 0)
         return rc;
-    rc = null_check(&at, chunk, (uint64_t)chunk->offset, (uint64_t)chunk->length, 1);
-    if (rc < 0)
-        return rc;
-    *out = (uint64_t)chunk->length;
-    return 0;
+    return null_check(&at, chunk, (uint64_t)chunk->offset, (uint64_t)chunk->length, 1);
 }
 
 int64_t mr_arrow_offset(const struct mr_arrow_part *p, enum mr_arrow_layout layout, uint64_t i)
@@ -106,21 +102,28 @@ static int texts_check(const struct place *at, const struct ArrowArray *a, uint6
     return 0;
 }
 
-/* Goes down one level: n rows from p->first of `a` are checked; their values are in its child. */
-static int list_check(const struct place *at, const struct ArrowArray *a, uint64_t n, uint64_t each,
-                      uint64_t size, struct mr_arrow_part *p)
+/* Enters an array at one level: checks its struct, and n elements of it from p->first on. each: of
+ * them are a row. Then p->first counts from the begin of its buffers. */
+static int enter(const struct place *at, const struct ArrowArray *a, uint64_t n, uint64_t each,
+                 int64_t buffers, int64_t children, struct mr_arrow_part *p)
 {
-    int rc = shape_check(at, a, 1, 1);
+    int rc = shape_check(at, a, buffers, children);
     if (rc < 0)
         return rc;
     if (p->first > (uint64_t)a->length || n > (uint64_t)a->length - p->first)
         return malformed(at, "fewer elements than its parent needs; length", a->length);
     p->first += (uint64_t)a->offset;
-    rc = null_check(at, a, p->first, n, each);
-    if (rc < 0)
-        return rc;
-    if (!mr_mul(p->first, size, &p->first) || p->first > INT64_MAX / 16)
-        return malformed(at, "an offset beyond an address space", a->offset);
+    return null_check(at, a, p->first, n, each);
+}
+
+/* From n elements of an array to the `size` elements that each of them has. */
+static int widen(const struct place *at, const struct ArrowArray *a, uint64_t size, uint64_t *n,
+                 struct mr_arrow_part *p)
+{
+    uint64_t end;
+    if (!mr_mul(p->first, size, &p->first) || !mr_mul(*n, size, n) || !mr_add(p->first, *n, &end) ||
+        end > INT64_MAX / 16)
+        return malformed(at, "more elements than fit an address space; length", a->length);
     return 0;
 }
 
@@ -129,13 +132,7 @@ static int leaf_check(const struct place *at, const struct ArrowArray *a, uint64
                       struct mr_arrow_part *p)
 {
     bool text = type->layout == MR_ARROW_TEXT32 || type->layout == MR_ARROW_TEXT64;
-    int rc = shape_check(at, a, text ? 3 : 2, 0);
-    if (rc < 0)
-        return rc;
-    if (p->first > (uint64_t)a->length || n > (uint64_t)a->length - p->first)
-        return malformed(at, "fewer elements than its parent needs; length", a->length);
-    p->first += (uint64_t)a->offset;
-    rc = null_check(at, a, p->first, n, each);
+    int rc = enter(at, a, n, each, text ? 3 : 2, 0, p);
     if (rc < 0)
         return rc;
     if (text)
@@ -143,9 +140,7 @@ static int leaf_check(const struct place *at, const struct ArrowArray *a, uint64
     p->values = a->buffers[1];
     if (n > 0 && !p->values)
         return malformed(at, "no buffer of values; length", a->length);
-    if (!mr_mul(p->first, type->leaf, &p->first) || p->first > INT64_MAX / 16)
-        return malformed(at, "an offset beyond an address space", a->offset);
-    return 0;
+    return widen(at, a, type->leaf, &n, p);
 }
 
 int mr_arrow_part_read(const char *name, const struct ArrowArray *chunk, int column, uint64_t row,
@@ -159,15 +154,18 @@ int mr_arrow_part_read(const char *name, const struct ArrowArray *chunk, int col
     for (int d = 0; d <= type->depth; d++) {
         if (!a)
             return malformed(&at, "expected an array at each level; level", d);
+        if (!a->release)
+            return mr_error_set(MR_EMISUSE, "%s: column '%s', rows from %llu: released", name,
+                                spec->name, (unsigned long long)row);
         if (a->dictionary)
             return malformed(&at, "a dictionary that the schema lacks; level", d);
         if (d == type->depth)
             break;
-        int rc = list_check(&at, a, n, each, spec->dim[d], &p);
+        int rc = enter(&at, a, n, each, 1, 1, &p);
+        if (rc == 0)
+            rc = widen(&at, a, spec->dim[d], &n, &p);
         if (rc < 0)
             return rc;
-        if (!mr_mul(n, spec->dim[d], &n) || n > INT64_MAX / 16)
-            return malformed(&at, "more elements than fit an address space; length", a->length);
         each *= spec->dim[d];
         a = a->children[0];
     }

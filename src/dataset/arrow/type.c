@@ -91,6 +91,9 @@ int mr_arrow_type_read(const char *name, const struct ArrowSchema *schema,
         if (!at || !at->format)
             return mr_error_set(MR_EFORMAT, "%s: column '%s': a list without a type of its values",
                                 name, spec->name);
+        if (!at->release)
+            return mr_error_set(MR_EMISUSE, "%s: column '%s': its type is released", name,
+                                spec->name);
         if (at->dictionary)
             return mr_error_set(MR_EUNSUPPORTED,
                                 "%s: column '%s': dictionary-encoded (format \"%.20s\"): expected "
