@@ -15,8 +15,8 @@ static const struct mr_option options[] = {
                       .help = "Samples in a batch", .group = "Options"),
     OPT("transform", MR_OPT_STRING, transform, .key = 't', .meta = "CHAIN",
         .help = "With a DATASET: ops on each sample; millrace inspect --transforms lists them"),
-    OPT("repeats", MR_OPT_UINT, repeats, .initial = "3", .min = 1, .max = 1000, .unit = "repeats",
-        .help = "With a DATASET: measurements of each row, in turn"),
+    OPT("repeats", MR_OPT_UINT, repeats, .initial = "0", .max = 1000, .unit = "repeats",
+        .help = "Measurements of each row, in turn; 0: 3 with a DATASET, else 1"),
     OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 1, .max = 1e9,
         .unit = "samples", .help = "Without a DATASET: samples of the set in memory, 4 KiB each"),
     OPT("step", MR_OPT_DURATION, step_ns, .initial = "100us", .min = 0, .max = 3600e9, .unit = "us",
@@ -154,6 +154,8 @@ static int run(void *values, int n_args, char **args)
         return cli_misuse(
             "--workers-list %s: expected at most %d numbers of 1..512 with commas between", o->list,
             WORKERS_MAX);
+    if (o->repeats == 0)
+        o->repeats = n_args ? 3 : 1;
     if (n_args)
         return workers_dataset_run(o, &w, args[0]);
     if (o->transform)
@@ -167,6 +169,7 @@ static int run(void *values, int n_args, char **args)
                                      .rows_key = "cells",
                                      .parts = titles,
                                      .series = mixes,
+                                     .repeats = o->repeats,
                                      .chart = "Workers, memory, and a host that waits",
                                      .panels = panels,
                                      .n_panels = CLI_COUNT(panels),
@@ -191,7 +194,8 @@ static const struct cli_note json_notes[] = {
     {"cells.step_us, cells.samples_per_s, cells.of_limit",
      "mean time from batch to batch, and the rate"},
     {"cells.lowest_samples_per_s, highest_samples_per_s, ideal_speed_up, speed_up, bottleneck",
-     "with a DATASET: over the repeats; over the fewest workers of the list; of the loader"},
+     "with a DATASET: over the repeats; over the fewest workers of the list; of the loader in "
+     "the last repeat, its warm-up included"},
     {"dataset, enough_workers, most_tried, bottleneck, bottleneck_reason",
      "with a DATASET: the fewest workers within 5% of the best rate, whether no larger number was "
      "tried, and what limits it"},

@@ -1,4 +1,4 @@
-/* The walk of one optimizer on J = 100 x^2 + y^2, and what is said of it. */
+/* The walk of one optimizer on J = 100 x^2 + y^2, and the text that describes it. */
 #include "bench/surface.h"
 
 #include <math.h>

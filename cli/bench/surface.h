@@ -1,5 +1,6 @@
 /*
- * Paths of optimizers on J = 100 x^2 + y^2, a valley that is ten times as steep across as along.
+ * Paths of optimizers on J = 100 x^2 + y^2, a valley whose curvature across is 100
+ * times that along.
  *
  * The gradient is (200 x, 2 y). Plain gradient descent multiplies x by 1 - 200 lr and y by 1 - 2 lr
  * each step: above lr = 2/200 it diverges, and at the largest rate that does not, y still shrinks
@@ -17,7 +18,8 @@
 #define SURFACE_CHART_J          1e4
 #define SURFACE_FLOOR(tolerance) ((tolerance) / 100)
 
-enum { SURFACE_DRAWN = 400, SURFACE_SAMPLES = 160 };
+/* Samples: 64, then one for each 8% more steps; SURFACE_MOST_STEPS take 219. */
+enum { SURFACE_DRAWN = 400, SURFACE_SAMPLES = 256, SURFACE_MOST_STEPS = 10000000 };
 
 /* What one optimizer did. */
 struct surface_path {
@@ -38,7 +40,7 @@ struct surface_path {
 /* Runs path->optimizer for `steps` steps. Returns 0 or the library's error. */
 int surface_walk(struct surface_path *path, uint64_t steps, double tolerance);
 
-/* "612 steps", "diverges (lr above 0.01)", "not in 20,000 steps". Returns buf. */
+/* "612 steps", "diverges: lr is above its limit, 0.01", "not in 20,000 steps". Returns buf. */
 #define SURFACE_TEXT 96
 const char *surface_outcome(const struct surface_path *path, char buf[SURFACE_TEXT]);
 

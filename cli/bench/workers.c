@@ -68,7 +68,7 @@ int workers_measure(const struct workers *w, struct workers_cell *cell)
     lo.workers = cell->workers;
     lo.pin = cell->pinned;
     if (cell->one_read)
-        lo.queue_depth = cell->workers, lo.read_ahead = cell->workers;
+        lo.queue_depth = lo.read_ahead = cell->workers;
     int rc = cli_pipeline_chain(&p, w->o->transform);
     if (rc < 0)
         goto out;

@@ -113,7 +113,7 @@ static void conclude(struct bench *b)
             best = row->v[RATE];
     }
     s->enough = fewest(b, MANY, ENOUGH * best);
-    s->grows = s->enough >= 0 && b->rows[s->enough].v[COUNT] >= most && s->w.n_list > 1;
+    s->grows = s->enough >= 0 && b->rows[s->enough].v[COUNT] >= most;
     snprintf(b->subtitle, sizeof b->subtitle, "%.200s, device %s", s->uri, b->info.name);
 }
 
