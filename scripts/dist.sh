@@ -21,7 +21,7 @@ fi
 cached() { sed -nE "s/^$1:[A-Z]+=(.*)/\1/p" "$build/CMakeCache.txt"; }
 if [ "$(cached CMAKE_BUILD_TYPE),$(cached MILLRACE_TESTS),$(cached MILLRACE_SANITIZE)" = Release,OFF, ]; then
     mapfile -t ours < <(find "$libdir" -type f -name 'libmillrace*.so*')
-    scripts/hardening.sh "$folder/bin/millrace" "${ours[@]}" >&2 || [ $? = 77 ]
+    scripts/hardening.sh "$folder/bin/millrace" "${ours[@]}" >&2
 fi
 
 # glibc's own libraries and the compiler's run-time library are every system's; they must not come along.

@@ -1,12 +1,9 @@
 #!/bin/bash
-# Checks the hardening of shared libraries and programs: full RELRO, a stack that is not executable, position-independent
-# code, no text relocations, CET's branch targets and a stack protector in each, and fortified calls somewhere. x86-64 only.
+# Checks the hardening of each shared library and program: full RELRO, a stack that is not executable, position-independent
+# code, no text relocations, a stack protector, fortified calls (not in the recorder), and on x86-64 CET's branch targets.
 # usage: hardening.sh FILE...
 set -eu
-if [ "$(uname -m)" != x86_64 ] || [ $# = 0 ]; then
-    echo "SKIP: the flags are checked on x86-64 only"
-    exit 77
-fi
+[ $# -gt 0 ] || { echo "hardening.sh: expected files" >&2; exit 2; }
 status=0
 lacks() {
     echo "$1: no $2"
@@ -25,20 +22,26 @@ linked() { # file
 }
 
 # Counts the instructions, not the mark in the notes: the linker sets that only if Debian's start files have it, too.
-compiled() { # file
-    local symbols targets exported
-    symbols=$(readelf -W --dyn-syms "$1")
+branch_targets() { # file, its dynamic symbols
+    local targets exported
     targets=$(LC_ALL=C grep -aoP '\xf3\x0f\x1e\xfa' "$1" | wc -l)
-    exported=$(grep -cE 'FUNC +GLOBAL +DEFAULT +[0-9]' <<<"$symbols") || true
+    exported=$(grep -cE 'FUNC +GLOBAL +DEFAULT +[0-9]' <<<"$2") || true
     [ "$targets" -ge $((exported + 10)) ] || lacks "$1" "CET: $targets endbr64, $exported exported functions"
-    grep -q __stack_chk_fail <<<"$symbols" || lacks "$1" "stack protector"
-    fortified+=$(grep -oE '__[a-z]+_chk\b' <<<"$symbols") || true
 }
 
-fortified=
+compiled() { # file
+    local symbols
+    symbols=$(readelf -W --dyn-syms "$1")
+    grep -q __stack_chk_fail <<<"$symbols" || lacks "$1" "stack protector"
+    case $1 in
+    *libmillrace-record*) ;;
+    *) grep -qE '__[a-z]+_chk\b' <<<"$symbols" || lacks "$1" "fortified call" ;;
+    esac
+    [ "$(uname -m)" != x86_64 ] || branch_targets "$1" "$symbols"
+}
+
 for file in "$@"; do
     linked "$file"
     compiled "$file"
 done
-if [ -z "$fortified" ]; then lacks "any file" "fortified call"; fi
 exit $status
