@@ -22,12 +22,12 @@ static int parse(const char *option, const char *text, uint64_t least, uint64_t 
                         text, least, MOST);
 }
 
-/* Common names for other things, too: one alone says nothing of ranks. */
+/* Other programs use these names, too: one alone does not make ranks. */
 static void note_half(void)
 {
     bool rank = getenv("RANK") != NULL, world = getenv("WORLD_SIZE") != NULL;
     if (rank != world)
-        cli_say("%s is set and %s is not: it is ignored, and this is rank 0 of 1",
+        cli_say("%s is ignored, because %s is not set: this is rank 0 of 1",
                 rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK");
 }
 

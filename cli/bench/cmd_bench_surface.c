@@ -25,8 +25,8 @@ static const struct mr_option options[] = {
         .initial = "sgd:lr=0.0101|sgd:lr=0.009|momentum:lr=0.005|nesterov:lr=0.005|adagrad:lr=1|"
                    "adadelta:lr=1|rmsprop:lr=0.05|adam:lr=0.3|nadam:lr=0.3",
         .help = "Optimizers, separated by |; one may be listed several times"),
-    OPT("iterations", MR_OPT_UINT, iterations, .key = 'n', .initial = "2000", .min = 1, .max = SURFACE_MOST_STEPS,
-        .unit = "steps", .help = "Steps per optimizer, at most"),
+    OPT("iterations", MR_OPT_UINT, iterations, .key = 'n', .initial = "2000", .min = 1,
+        .max = SURFACE_MOST_STEPS, .unit = "steps", .help = "Steps per optimizer, at most"),
     OPT("tolerance", MR_OPT_DOUBLE, tolerance, .initial = "1e-6", .min = 1e-12, .max = 100,
         .help = "An optimizer has arrived when J stays below this"),
     OPT("plot", MR_OPT_STRING, plot, .initial = "surface.html", .meta = "FILE",

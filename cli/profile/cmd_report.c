@@ -491,8 +491,9 @@ static int run(void *options, int n_args, char **args)
     if (o->metrics && !o->ranks)
         return cli_misuse("--metrics: expected --ranks DIR, too");
     if (o->ranks && (o->output || o->format || o->report))
-        return cli_misuse("--ranks: its sentence and table have one form; --json and --metrics are "
-                          "the others (not --report, --format, --output)");
+        return cli_misuse(
+            "--ranks: expected no --report, --format or --output; --json and --metrics "
+            "are its other forms");
     if (o->ranks)
         return ranks_report(o->ranks, o->metrics, o->force);
     if (o->list)

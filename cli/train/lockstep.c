@@ -113,7 +113,7 @@ static int exchange(struct train *t)
     return rc;
 }
 
-/* While the run goes on: a dashboard's file is not worth a training run. Its end says it again. */
+/* A failed write must not end the run; that of its end reports the error. */
 static void write_metrics(struct train_steps *l, const char *path)
 {
     if (ranks_metrics_write(&l->all, path) == 0) {

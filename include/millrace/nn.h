@@ -147,7 +147,8 @@ struct mr_net_totals {
 MR_API int mr_net_zero_totals(struct mr_net *net, struct mr_stream *stream);
 
 /* Reads the totals. Blocks until the stream's work so far is done. [out] out: on success, all
- * but size. Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM. */
+ * but size. Returns 0, MR_EMISUSE, MR_EDEVICE, -ENOMEM; on a simulated device also the error of a
+ * pass that failed since the last call, once. */
 MR_API int mr_net_query_totals(struct mr_net *net, struct mr_stream *stream,
                                struct mr_net_totals *out);
 

@@ -82,7 +82,7 @@ class _Server:
             del self._ended[next(iter(self._ended))]
 
     def _until_grown_ms(self) -> float | None:
-        """Until the next young child is none, so that it does not stay a zombie; None: there is none."""
+        """Milliseconds until the next young child may be reaped; None: no child is young."""
         ages = [time.monotonic() - born for born in self._children.values()]
         left = [_YOUNG_S - age for age in ages if age < _YOUNG_S]
         return 1000 * min(left) + 1 if left else None

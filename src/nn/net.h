@@ -146,7 +146,7 @@ struct mr_net_job {
     struct mr_net_batch batch;
 };
 int mr_net_enqueue(const struct mr_net_job *job, struct mr_stream *stream);
-/* Until the queue's passes are done. Returns what a failed one returned. */
+/* Waits until all queued passes are done. Returns the error of a failed one, once. */
 int mr_net_wait(struct mr_net *net, struct mr_stream *stream);
 /* net_run.c. marks: NULL, or events: 0 .. n_nodes around each node's forward pass, then as many
  * around those back, in the nodes' order. */

@@ -36,7 +36,7 @@ static const struct mr_kernel kernel = {.name = "net",
                                         .flops = flops};
 static const struct mr_kernel_module module = {"net", NULL, &kernel, 1};
 
-/* What a pass of before this returned. */
+/* Returns and clears the error of an earlier pass of the queue. */
 static int take_failure(struct mr_net *net)
 {
     int failed = atomic_exchange(&net->failed, 0);

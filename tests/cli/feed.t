@@ -179,8 +179,8 @@ $ env OMPI_COMM_WORLD_RANK=1 millrace feed d
 millrace feed: environment: OMPI_COMM_WORLD_SIZE is not set, though openmpi seems to have started this process: set it, or unset the launcher's other variables
 [2]
 $ for v in RANK=1 WORLD_SIZE=2; do env $v millrace feed d --digest 2>&1 | grep '^millrace'; done; env RANK=1 millrace feed d -q --digest 2>&1 | grep -c '^millrace'
-millrace feed: RANK is set and WORLD_SIZE is not: it is ignored, and this is rank 0 of 1
-millrace feed: WORLD_SIZE is set and RANK is not: it is ignored, and this is rank 0 of 1
+millrace feed: RANK is ignored, because WORLD_SIZE is not set: this is rank 0 of 1
+millrace feed: WORLD_SIZE is ignored, because RANK is not set: this is rank 0 of 1
 0
 [1]
 $ env SLURM_PROCID=0 SLURM_NTASKS=4 millrace feed d --digest 2>&1 | grep -c '^millrace'

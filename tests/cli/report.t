@@ -126,7 +126,7 @@ $ millrace report run.sqlite longer.sqlite
 millrace report: longer.sqlite: holds neither a rank nor collectives, so nothing shows that it is of the same job as the others: expected recordings of ranks of one job, or one recording (--diff compares two)
 [1]
 $ millrace report --ranks . -o ranks.txt
-millrace report: --ranks: its sentence and table have one form; --json and --metrics are the others (not --report, --format, --output)
+millrace report: --ranks: expected no --report, --format or --output; --json and --metrics are its other forms
 [2]
 $ millrace report --diff run.sqlite
 millrace report: --diff: expected two recordings, before and after
