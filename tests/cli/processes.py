@@ -111,10 +111,14 @@ def test_misuse():
 
 
 def descendants(pid):
+    """Of those that run: a task may end while its list is read."""
     found = []
-    for task in os.listdir(f"/proc/{pid}/task"):
-        for child in open(f"/proc/{pid}/task/{task}/children").read().split():
-            found += [int(child), *descendants(int(child))]
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            for child in open(f"/proc/{pid}/task/{task}/children").read().split():
+                found += [int(child), *descendants(int(child))]
+    except OSError:
+        pass
     return found
 
 

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -318,6 +319,9 @@ def test_garbage_is_closed():
     assert len(os.listdir("/proc/self/task")) > threads
     del box
     gc.collect()
+    end = time.monotonic() + 5
+    while len(os.listdir("/proc/self/task")) > threads and time.monotonic() < end:
+        time.sleep(0.01)  # join() returns before the kernel takes the task out of the list
     assert len(os.listdir("/proc/self/task")) == threads
 
 
