@@ -10,7 +10,7 @@ help:
 	@echo 'make check     set up this machine, build, and run the tests, but for the slow ones'
 	@echo 'make check-slow  the slow tests'
 	@echo 'make asan      the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
-	@echo 'make tsan      the tests under ThreadSanitizer'
+	@echo 'make tsan      the tests under ThreadSanitizer, but for the slow ones'
 	@echo 'make lint      format, clang-tidy, cppcheck, shellcheck, man pages, ABI'
 	@echo 'make fuzz      each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS) seconds'
 	@echo 'make bench     ours, memcpy and PyTorch (by PYTHON=python3) in turn; one table'
@@ -29,8 +29,11 @@ check: setup-test
 check-slow: setup-test
 	@scripts/test.sh dev slow
 
-asan tsan: setup-test
-	@scripts/test.sh $@
+asan: setup-test
+	@scripts/test.sh asan
+
+tsan: setup-test
+	@scripts/test.sh tsan fast
 
 lint: setup-lint
 	@scripts/lint.sh
