@@ -64,6 +64,8 @@ static int put_events(struct mr_kineto *k)
         if (item.name.at)
             continue;
         mr_kineto_parse(item.value, &event);
+        if (event.kind < MR_KINETO_NAMES && mr_kineto_is_repeat(k, item.value))
+            continue;
         rc = mr_kineto_put(k, &event);
         if (rc < 0)
             break;
@@ -145,6 +147,7 @@ static int put_left_out(struct mr_kineto *k)
     mr_import_count(wrong, sizeof wrong, k->n[MR_KINETO_CATEGORY], "of an unknown category");
     mr_import_count(wrong, sizeof wrong, k->n[MR_KINETO_NO_EVENT], "that are no objects");
     mr_import_count(wrong, sizeof wrong, k->n_too_large, "of more than 16 MiB");
+    mr_import_count(wrong, sizeof wrong, k->n_repeats, "that repeat another word for word");
     mr_import_count(usual, sizeof usual, k->n[MR_KINETO_PYTHON], "Python functions");
     mr_import_count(usual, sizeof usual, k->n[MR_KINETO_MEMORY],
                     "allocations of PyTorch's own allocator");
@@ -228,6 +231,7 @@ int mr_kineto_import(const char *path, struct sqlite3 **out)
 abandon:
     mr_store_abandon(k.store);
 end:
+    mr_kineto_free_repeats(&k);
     mr_map_free(&k.pids);
     mr_map_free(&k.tids);
     free(k.hosts);

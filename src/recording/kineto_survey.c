@@ -39,6 +39,9 @@ static int survey_event(struct mr_kineto *k, struct mr_json_text text)
         return survey_name(k, &event);
     if (event.kind > MR_KINETO_NAMES)
         return 0;
+    int rc = mr_kineto_note(k, text);
+    if (rc < 0)
+        return rc;
     k->first_ns = MR_MIN(k->first_ns, event.start_ns);
     k->last_ns = MR_MAX(k->last_ns, event.end_ns);
     if (mr_kineto_of_device(event.kind)) {
@@ -169,6 +172,7 @@ int mr_kineto_survey(struct mr_kineto *k)
     /* device work from 0 to 0 would be taken for work whose times were lost */
     k->first_ns -= k->first_empty_ns == k->first_ns;
     choose_main(k);
+    mr_kineto_find_repeats(k);
     rc = rc < 0 ? rc : check_ranks(k);
 end:
     mr_json_stream_close(in);

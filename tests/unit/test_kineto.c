@@ -299,6 +299,31 @@ static void test_left_out(void **state)
     mr_recording_close(r);
 }
 
+/* A file whose events are all there twice, the second time in another order, reads as the one whose
+ * events are there once. */
+static void test_repeated_events(void **state)
+{
+    (void)state;
+    enum { N = 3000 };
+    size_t cap = (size_t)2 * N * 200 + 16, at = 1;
+    char *text = malloc(cap);
+    assert_non_null(text);
+    text[0] = '[';
+    for (int i = 0; i < 2 * N; i++) {
+        int event = i < N ? i : i * 7 % N;
+        at += (size_t)snprintf(text + at, cap - at,
+                               "%s" KERNEL "'ts':%d,'dur':1,'args':{'correlation':%d,'stream':7}}",
+                               i ? "," : "", 10 + event / 2, event);
+    }
+    snprintf(text + at, cap - at, "]");
+    struct mr_recording *r = open_quoted(text);
+    assert_int_equal(r->n_ops, N);
+    assert_int_equal(n_warnings, 1);
+    assert_non_null(strstr(warning, "events left out: 3000 that repeat another word for word"));
+    mr_recording_close(r);
+    free(text);
+}
+
 /* Large and exact: microseconds since 1970 with three decimals, beyond a double's digits. */
 static void test_nanoseconds(void **state)
 {
@@ -434,6 +459,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_gzip, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_cut_anywhere, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_left_out, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_repeated_events, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_nanoseconds, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_empty_at_the_start, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_two_processes, make_folder, remove_folder),
