@@ -118,7 +118,7 @@ static __device__ double class_row(const struct mr_nn_gpu_loss &a, uint64_t r, c
 }
 
 /* By one block: the rows' losses, in an order that n alone decides. */
-static __device__ void add_totals(const struct mr_nn_gpu_loss &a)
+__device__ inline void add_totals(const struct mr_nn_gpu_loss &a)
 {
     __shared__ double sums[BLOCK];
     __shared__ uint32_t rights[BLOCK], bads[BLOCK];

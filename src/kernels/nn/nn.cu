@@ -1,4 +1,6 @@
-/* The kernels of nn.h on NVIDIA GPUs. Arithmetic is in f32; T is the type of activations. */
+/* The kernels of nn.h on NVIDIA GPUs. Arithmetic is in f32; T is the type of activations.
+ * Functions that hold shared variables are not static: nvcc would put a hash of this file's path into
+ * the variables' names, and the build would not be reproducible (scripts/reproduce.sh). */
 #include "kernels/nn/nn.h"
 
 #include "kernels/nn/draw.h"
@@ -116,7 +118,7 @@ static __device__ float unact(int32_t act, float y, float dy)
 
 /* In all threads of the last block of `n` that comes here: true, and all that the others wrote is
  * seen. */
-static __device__ bool is_last(uint32_t *ticket, uint32_t n)
+__device__ inline bool is_last(uint32_t *ticket, uint32_t n)
 {
     __shared__ uint32_t mine;
     __threadfence();
@@ -218,7 +220,7 @@ static __device__ float strips_sum(const float *partial, uint32_t strips, uint32
 }
 
 /* In the first row of threads: the sum over all rows of threads. */
-static __device__ float rows_sum(float sum)
+__device__ inline float rows_sum(float sum)
 {
     __shared__ float part[ROWS][TILE];
     uint32_t tx = threadIdx.x % TILE, ty = threadIdx.x / TILE;
@@ -346,7 +348,7 @@ template <typename T> static __device__ void do_unfilter(const struct mr_nn_gpu_
 }
 
 /* Grid: tiles of 16 x 16, across and down. */
-template <typename T> static __device__ void do_gemm(const struct mr_nn_gpu_gemm &g)
+template <typename T> __device__ inline void do_gemm(const struct mr_nn_gpu_gemm &g)
 {
     __shared__ float as[16][17], bs[16][17];
     uint32_t tx = threadIdx.x % 16, ty = threadIdx.x / 16;

@@ -26,7 +26,7 @@ static __device__ spread rows_together(spread mine, spread part[ROWS][TILE])
 }
 
 /* Grid: strips, tiles of channels. */
-template <typename T> static __device__ void do_norm_stats(const struct mr_nn_gpu_norm &a)
+template <typename T> __device__ inline void do_norm_stats(const struct mr_nn_gpu_norm &a)
 {
     __shared__ spread part[ROWS][TILE];
     uint32_t tx = threadIdx.x % TILE, ty = threadIdx.x / TILE, col = blockIdx.y * TILE + tx;
@@ -80,7 +80,7 @@ template <typename T> static __device__ void do_norm_apply(const struct mr_nn_gp
 }
 
 /* Undoes the activation in dy, and sums dy and dy times the normalised input of each channel. */
-template <typename T> static __device__ void do_norm_sums(const struct mr_nn_gpu_norm &a)
+template <typename T> __device__ inline void do_norm_sums(const struct mr_nn_gpu_norm &a)
 {
     __shared__ double part[2][ROWS][TILE];
     uint32_t tx = threadIdx.x % TILE, ty = threadIdx.x / TILE, col = blockIdx.y * TILE + tx;

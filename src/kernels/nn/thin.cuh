@@ -18,7 +18,7 @@ static __device__ void thin_window(const struct mr_nn_gpu_thin &a, uint32_t pixe
 }
 
 /* A thread makes 16 bytes of a pixel's channels. */
-template <typename T> static __device__ void do_thin(const struct mr_nn_gpu_thin &a)
+template <typename T> __device__ inline void do_thin(const struct mr_nn_gpu_thin &a)
 {
     constexpr int N = 16 / sizeof(T);
     alignas(32) __shared__ float filter[SUMS][MR_NN_GPU_THIN];
@@ -75,7 +75,7 @@ static __device__ thin_run<T> run_of(const struct mr_nn_gpu_thin &a, uint32_t r)
 }
 
 /* Grid: strips of runs, whole tiles of filters. A row of threads goes along a run. */
-template <typename T> static __device__ void do_thin_back(const struct mr_nn_gpu_thin &a)
+template <typename T> __device__ inline void do_thin_back(const struct mr_nn_gpu_thin &a)
 {
     __shared__ float part[ROWS][SUMS][TILE];
     uint32_t tx = threadIdx.x % TILE, ty = threadIdx.x / TILE, col = blockIdx.y * TILE + tx;
@@ -124,7 +124,7 @@ template <typename T> static __device__ void do_thin_back(const struct mr_nn_gpu
 }
 
 /* Grid: 1, eights of the sums, whose strips are shared out to 32 threads each. */
-template <typename T> static __device__ void do_thin_sum(const struct mr_nn_gpu_thin &a)
+template <typename T> __device__ inline void do_thin_sum(const struct mr_nn_gpu_thin &a)
 {
     constexpr uint32_t N = MR_NN_GPU_THIN_SUMS, THREADS = BLOCK / N;
     __shared__ float part[THREADS][N];
