@@ -51,7 +51,7 @@ fi
 PATH=$PWD/$venv/bin:$PATH
 
 rm -rf "$work/raw" "$work/repaired" "$work/unpacked"
-: "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || date +%s)}"
+: "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CMakeLists.txt)}"
 export SOURCE_DATE_EPOCH CMAKE_GENERATOR=Ninja CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)}
 logged "the build" python -m build --wheel --no-isolation -o "$work/raw" -Cbuild-dir="$PWD/$work/build" python
 logged "auditwheel repair" auditwheel repair --plat "$tag" -w "$work/repaired" "$work"/raw/*.whl
