@@ -35,14 +35,24 @@ static bool is_at(int fd, const char *path)
            file.st_ino == there.st_ino;
 }
 
+/* A power cut may leave zeros, or the beginning. */
+static bool is_lock(const char *bytes, size_t n)
+{
+    size_t zeros = 0;
+    while (zeros < n && !bytes[zeros])
+        zeros++;
+    return zeros == n || strncmp(bytes, MARK, n < sizeof MARK - 1 ? n : sizeof MARK - 1) == 0;
+}
+
 /* [out] text: what the file holds. Returns whether it is a lock of ours, or empty. */
 static bool read_lock(int fd, char text[256])
 {
     struct stat file;
     ssize_t n = fstat(fd, &file) == 0 && S_ISREG(file.st_mode) ? pread(fd, text, 255, 0) : -1;
+    bool ours = n >= 0 && is_lock(text, (size_t)n);
     text[n > 0 ? n : 0] = 0;
     text[strcspn(text, "\n")] = 0;
-    return n == 0 || (n > 0 && strncmp(text, MARK, sizeof MARK - 1) == 0);
+    return ours;
 }
 
 static int held(const char *path, const char *text)

@@ -166,13 +166,6 @@ int cli_output_finish(struct cli_output *out)
               : CLI_OK;
 }
 
-int cli_output_sync(struct cli_output *out)
-{
-    if (fflush(out->file) == 0 && fsync(fileno(out->file)) == 0)
-        return CLI_OK;
-    return cli_fail("%s: cannot be written: %s", out->path, strerror(errno));
-}
-
 int cli_output_commit(struct cli_output *out)
 {
     int code = cli_output_finish(out);

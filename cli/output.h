@@ -80,8 +80,6 @@ int cli_output_open(struct cli_output *out, const char *path, enum cli_kind kind
 int cli_output_open_gz(struct cli_output *out, const char *path, enum cli_kind kind,
                        int force); /* compressed */
 int cli_output_write(struct cli_output *out, const void *data, size_t bytes);
-int cli_output_sync(
-    struct cli_output *out); /* not of gz: what was written is on the disk, not only on its way */
 int cli_output_finish(
     struct cli_output *out); /* everything is on its way to the disk; the rename remains */
 int cli_output_commit(struct cli_output *out); /* finish, if not done, and rename; or abort */

@@ -2,7 +2,7 @@
  * Output files that appear complete or not at all.
  *
  * Such a file is written next to its final place as FILE.part-NNNNNN and renamed when it is
- * complete.
+ * complete and on disk. After a power cut the name has the old file or the new one, whole.
  *
  *     struct mr_output *output;
  *     int rc = mr_output_open("result.csv", &output);
@@ -45,7 +45,8 @@ MR_API int mr_output_get_fd(const struct mr_output *output);
 MR_API const char *mr_output_get_name(const struct mr_output *output);
 
 /*
- * Renames the file to its final place. Call it once, after everything is written.
+ * Syncs the file and renames it to its final place. Call it once, after everything is written.
+ * Blocks until the file is on disk.
  * replace: 1: an existing file is replaced; 0: it is an error.
  * Returns 0, -EEXIST, -errno. After an error mr_output_close() removes the unfinished file.
  */

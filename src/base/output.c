@@ -1,4 +1,7 @@
-/* Files that appear complete or not at all. */
+/*
+ * Files that appear complete or not at all, also after a power cut: a file is synced before it gets
+ * its name, since file systems may keep the name and lose what was written before it.
+ */
 #include "base/base.h"
 
 #include <errno.h>
@@ -140,12 +143,35 @@ static int put_in_free_place(const struct mr_output *output)
     return rename(output->name, output->path) == 0 ? 0 : -errno;
 }
 
+/* Some file systems have nothing to sync, and say so by an error. */
+static int sync_fd(int fd)
+{
+    return fsync(fd) == 0 || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP ? 0 : -errno;
+}
+
 /* Network file systems report write errors when a descriptor is closed. A copy is closed, since
  * ours holds the lock until the end. */
 static int flush(const struct mr_output *output)
 {
+    int rc = sync_fd(output->fd);
+    if (rc < 0)
+        return rc;
     int copy = fcntl(output->fd, F_DUPFD_CLOEXEC, 0);
     return copy >= 0 && close(copy) == 0 ? 0 : -errno;
+}
+
+/* The new name, too. Where this fails a power cut may leave the old file, which is whole as well. */
+static void sync_folder(const struct mr_output *output)
+{
+    char *folder = strdup(output->path), *slash = folder ? strrchr(folder, '/') : NULL;
+    if (slash)
+        slash[slash == folder] = 0; /* "/" remains of "/file" */
+    int fd = folder ? open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    free(folder);
+    if (fd < 0)
+        return;
+    sync_fd(fd);
+    close(fd);
 }
 
 int mr_output_commit(struct mr_output *output, int replace)
@@ -162,6 +188,7 @@ int mr_output_commit(struct mr_output *output, int replace)
     if (rc < 0)
         goto fail;
     output->unfinished = false;
+    sync_folder(output);
     return 0;
 fail:
     return rc == -EEXIST

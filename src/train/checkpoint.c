@@ -8,7 +8,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -197,18 +196,14 @@ int mr_checkpoint_put(struct mr_checkpoint *c, FILE *file)
     return 0;
 }
 
-/* Not only on its way to the disk when the file gets its name. */
-static int put_and_sync(FILE *file, void *arg)
+static int put_into(FILE *file, void *arg)
 {
-    int bad = mr_checkpoint_put(arg, file);
-    if (bad)
-        return bad;
-    return fflush(file) != 0 || fsync(fileno(file)) != 0 ? errno : 0;
+    return mr_checkpoint_put(arg, file);
 }
 
 int mr_checkpoint_write(struct mr_checkpoint *c, const char *path)
 {
-    return mr_file_write(path, "checkpoint", put_and_sync, c);
+    return mr_file_write(path, "checkpoint", put_into, c);
 }
 
 void mr_checkpoint_free(struct mr_checkpoint *c)
