@@ -30,6 +30,7 @@ enum mr_file_kind {
 
 struct mr_file_cache;
 struct mr_inflater;
+struct mr_ranges;
 
 /* One file. Constant once added, except for the atomics. A lazy file's bytes are MR_WHOLE. Small,
  * because there may be millions. */
@@ -263,6 +264,7 @@ struct mr_read_queue {
     void *shared;                     /* the store's, ops->shared_size bytes */
     struct mr_files *files;
     struct mr_blocks *blocks;              /* the reader's */
+    struct mr_ranges *ranges;              /* of all readers; NULL: none are kept */
     uint32_t depth;                        /* reads in flight at most */
     _Atomic(const char *) *refused_direct; /* the storage's: see mr_storage_refused() */
     bool refuses;                          /* its new reads go to the fallback */

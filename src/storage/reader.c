@@ -1,6 +1,7 @@
 /* Storage and readers: selects the store for each kind of file, and does what all stores have in
  * common. */
 #include "storage/private.h"
+#include "storage/ranges.h"
 
 /* Best first. */
 static const struct mr_storage_ops *const stores[] = {
@@ -24,6 +25,7 @@ struct mr_storage {
     bool direct;
     _Atomic(const char *) refused_direct;
     uint32_t reader_depth;
+    struct mr_ranges *ranges; /* NULL: none are kept */
     void *shared[N_STORES];
     bool usable[N_STORES];
     _Atomic(const char *) name; /* of the store that reads path files */
@@ -129,7 +131,14 @@ void mr_storage_close(struct mr_storage *st)
             stores[i]->close(st->shared[i]);
         free(st->shared[i]);
     }
+    mr_ranges_destroy(st->ranges);
     free(st);
+}
+
+int mr_storage_keep_ranges(struct mr_storage *st, uint64_t limit)
+{
+    st->ranges = mr_ranges_create(limit);
+    return st->ranges ? 0 : mr_error_nomem("ranges of files", limit);
 }
 
 const char *mr_storage_name(const struct mr_storage *st)
@@ -153,6 +162,7 @@ static int queue_try(struct mr_reader *r, struct mr_read_queue *queue, size_t i)
     queue->files = r->st->files;
     queue->shared = r->st->shared[i];
     queue->blocks = &r->blocks;
+    queue->ranges = r->st->ranges;
     queue->refused_direct = &r->st->refused_direct;
     queue->depth = r->st->reader_depth;
     int rc = ops->queue_open(queue);
@@ -299,7 +309,7 @@ static void clear(struct mr_read *read)
     read->done = read->chunks = 0;
     read->at = read->offset;
     read->want = read->need = read->bytes;
-    read->direct = false;
+    read->direct = read->shared = false;
     read->to = read->buf;
 }
 

@@ -167,7 +167,12 @@ struct mr_read {
      * set */
     void *buf;
     void *user;
+    /* A range around it, of a remote file, that is worth one request as other reads will want parts
+     * of it soon (mr_storage_keep_ranges()). range_bytes 0: none. turn: of the order: what was used
+     * in earlier turns makes way. */
+    uint64_t range_at, range_bytes, turn;
     /* result */
+    bool shared; /* it got a part of a range that had been fetched for another read */
     /* where the bytes are: in buf, in the cache, or for MR_WHOLE in memory to pass to
      * mr_reader_recycle() */
     const void *view;
@@ -204,6 +209,9 @@ struct mr_storage;
 int mr_storage_open(struct mr_files *files, int kind, uint32_t depth, uint32_t n_readers,
                     struct mr_storage **out);
 void mr_storage_close(struct mr_storage *st); /* after its readers */
+/* Fetches the ranges that reads name, and keeps up to `limit` bytes of them. Before readers are
+ * opened; without it a read's range is ignored. Returns 0 or -ENOMEM. */
+int mr_storage_keep_ranges(struct mr_storage *st, uint64_t limit);
 /* A file whose file system refused direct reads, so it is read through the page cache; NULL: none
  * so far. */
 const char *mr_storage_refused(const struct mr_storage *st);

@@ -124,6 +124,88 @@ int mr_cached_read(struct mr_http *client, struct mr_file *f, uint64_t at, void 
     return 0;
 }
 
+/* A range that is read. All offsets are in the object; chunks count from its start. */
+struct span {
+    struct mr_http *client;
+    struct mr_file *f;
+    const _Atomic bool *stop;
+    uint8_t *to;
+    uint64_t at, end;     /* the range */
+    uint64_t first, last; /* chunks that the cache lacks, and what is between them; first > last:
+                             none */
+};
+
+static void span_key(const struct span *s, uint64_t chunk, struct mr_disk_key *out)
+{
+    mr_disk_cache_key(mr_file_url(s->f), mr_remote_object(s->f), chunk, out);
+}
+
+/* Copies what the cache has, and finds what it lacks. */
+static void take_hits(struct span *s)
+{
+    const struct mr_object *o = mr_remote_object(s->f);
+    s->first = UINT64_MAX;
+    s->last = 0;
+    for (uint64_t at = s->at, n; at < s->end; at += n) {
+        uint64_t chunk = at / MR_DISK_CHUNK, in = at % MR_DISK_CHUNK;
+        struct mr_disk_key key;
+        n = MR_MIN(s->end - at, MR_DISK_CHUNK - in);
+        span_key(s, chunk, &key);
+        if (mr_disk_cache_get(mr_http_disk_cache(s->client), &key, chunk_bytes(o, chunk), in,
+                              s->to + (at - s->at), n, NULL)) {
+            count_hits(1, n);
+            continue;
+        }
+        s->first = MR_MIN(s->first, chunk);
+        s->last = chunk;
+    }
+}
+
+/* Fetches the chunks whole, stores them, and copies what is of the range. */
+static int fetch_span(const struct span *s, uint64_t from, uint64_t bytes)
+{
+    const struct mr_object *o = mr_remote_object(s->f);
+    uint8_t *data = malloc(bytes);
+    if (!data)
+        return mr_error_nomem(s->f->name, bytes);
+    int rc = mr_remote_fetch(s->client, s->f, from, data, bytes, s->stop);
+    if (rc < 0)
+        goto end;
+    for (uint64_t chunk = s->first; chunk <= s->last; chunk++) {
+        struct mr_disk_key key;
+        span_key(s, chunk, &key);
+        mr_disk_cache_put(mr_http_disk_cache(s->client), &key,
+                          data + (chunk * MR_DISK_CHUNK - from), chunk_bytes(o, chunk));
+    }
+    uint64_t begin = MR_MAX(s->at, from), end = MR_MIN(s->end, from + bytes);
+    memcpy(s->to + (begin - s->at), data + (begin - from), end - begin);
+end:
+    free(data);
+    return rc;
+}
+
+int mr_cached_range(struct mr_http *client, struct mr_file *f, uint64_t at, void *to,
+                    uint64_t bytes, const _Atomic bool *stop)
+{
+    struct span s = {.client = client, .f = f, .stop = stop, .to = to, .at = at};
+    int rc = mr_remote_object(f) ? 0 : mr_remote_look(client, f, stop);
+    if (rc < 0)
+        return rc;
+    const struct mr_object *o = mr_remote_object(f);
+    if (!mr_add(at, bytes, &s.end) || s.end > o->total || !may_keep(o))
+        return mr_remote_fetch(client, f, at, to, bytes, stop);
+    take_hits(&s);
+    if (s.first > s.last)
+        return 0;
+    uint64_t from = s.first * MR_DISK_CHUNK,
+             whole = s.last * MR_DISK_CHUNK + chunk_bytes(o, s.last) - from;
+    bool part = from < at || from + whole > s.end;
+    if (mr_disk_cache_takes(mr_http_disk_cache(client), MR_MIN(whole, MR_DISK_CHUNK), part))
+        return fetch_span(&s, from, whole);
+    uint64_t begin = MR_MAX(at, from), end = MR_MIN(s.end, from + whole);
+    return mr_remote_fetch(client, f, begin, s.to + (begin - at), end - begin, stop);
+}
+
 bool mr_cached_now(struct mr_http *client, struct mr_file *f, uint64_t at, void *to, uint64_t bytes)
 {
     const struct mr_object *o = mr_remote_object(f);

@@ -131,7 +131,11 @@ int mr_remote_learn(struct mr_http *client, struct mr_file *f,
 /* Like mr_remote_ops.read, through the client's disk cache. stop: as in a request. */
 int mr_cached_read(struct mr_http *client, struct mr_file *f, uint64_t at, void *to, uint64_t bytes,
                    const _Atomic bool *stop);
-/* The same for bytes in the page cache, without blocking. false: some are missing. */
+/* The same for what is to be had by one request: from the first to the last byte that the cache
+ * lacks. Two that want the same chunk at a time may both fetch it. */
+int mr_cached_range(struct mr_http *client, struct mr_file *f, uint64_t at, void *to,
+                    uint64_t bytes, const _Atomic bool *stop);
+/* As mr_cached_read() for bytes in the page cache, without blocking. false: some are missing. */
 bool mr_cached_now(struct mr_http *client, struct mr_file *f, uint64_t at, void *to,
                    uint64_t bytes);
 /* Requests the object's size and validators, by HEAD or a substitute that the server supports. */

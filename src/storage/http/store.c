@@ -3,6 +3,7 @@
  * threads of a pool look in the cache and wait for requests for what is missing.
  */
 #include "storage/http/http.h"
+#include "storage/ranges.h"
 #include "storage/read_pool.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@ struct store {
     struct mr_http *client;
     struct mr_read_pool pool; /* only with a disk cache, as has_pool says */
     bool has_pool;
+    _Atomic bool stop; /* a reader is being closed, and so all are: ranges are not waited for */
 };
 
 /* Of one reader. */
@@ -25,6 +27,16 @@ struct requests {
 struct flight {
     struct mr_http_request request;
     struct mr_read *read;
+    struct mr_file *file;
+};
+
+/* A range under way, for all reads that wait for it. */
+struct fetch {
+    struct mr_http_request request; /* without a disk cache */
+    struct mr_read job;             /* with one: for the pool */
+    struct mr_ranges *ranges;
+    struct mr_file_range *range;
+    const struct store *store;
     struct mr_file *file;
 };
 
@@ -85,6 +97,39 @@ static void on_done(struct mr_http_request *request)
     hand_back(read);
 }
 
+/* Reads that wait are done again one by one if it failed: each says then what it was. */
+static void end_fetch(struct fetch *fetch, int status)
+{
+    struct mr_ranges *ranges = fetch->ranges;
+    struct mr_file_range *range = fetch->range;
+    free(fetch);
+    mr_ranges_fetched(ranges, range, status, hand_back);
+}
+
+static void on_fetched(struct mr_http_request *request)
+{
+    struct fetch *fetch = request->user;
+    int rc = request->status;
+    free(request->error);
+    if (rc == 0)
+        rc = mr_remote_learn(fetch->store->client, fetch->file, request);
+    end_fetch(fetch, rc);
+}
+
+static void request_range(struct fetch *fetch)
+{
+    const struct mr_file_range *range = fetch->range;
+    fetch->request = (struct mr_http_request){.url = mr_file_url(fetch->file),
+                                              .at = range->at,
+                                              .want = range->bytes,
+                                              .to = range->data,
+                                              .expect = mr_remote_object(fetch->file),
+                                              .stop = &fetch->store->stop,
+                                              .done = on_fetched,
+                                              .user = fetch};
+    mr_http_start(fetch->store->client, &fetch->request);
+}
+
 static bool start_request(struct mr_read_queue *queue, struct mr_file *f, struct mr_read *read)
 {
     const struct store *store = queue->shared;
@@ -133,9 +178,20 @@ end:
     return rc;
 }
 
+static void fetch_blocking(struct fetch *fetch)
+{
+    const struct mr_file_range *range = fetch->range;
+    fetch->job.status = mr_cached_range(fetch->store->client, fetch->file, range->at, range->data,
+                                        range->bytes, &fetch->store->stop);
+}
+
 static void read_blocking(void *user, struct mr_read *read)
 {
     const struct store *store = user;
+    if (!read->queue) {
+        fetch_blocking(read->user);
+        return;
+    }
     const struct requests *of = read->queue->state;
     struct mr_file *f = read->queue->files->file[read->file];
     int rc = read->want == MR_WHOLE
@@ -147,6 +203,15 @@ static void read_blocking(void *user, struct mr_read *read)
         read->done = read->want;
 }
 
+/* On a thread of the pool. */
+static void end_job(struct mr_read *read)
+{
+    if (read->queue)
+        hand_back(read);
+    else
+        end_fetch(read->user, read->status);
+}
+
 /* The reader's own thread copies what is in the page cache. */
 static bool start_cached(struct store *store, struct mr_file *f, struct mr_read *read)
 {
@@ -155,6 +220,51 @@ static bool start_cached(struct store *store, struct mr_file *f, struct mr_read 
         return true;
     }
     return mr_read_pool_start(&store->pool, read);
+}
+
+/* ---- ranges ---- */
+
+/* The read waits for the range already. */
+static void start_fetch(struct mr_read_queue *queue, struct mr_file *f, struct mr_file_range *range)
+{
+    struct store *store = queue->shared;
+    struct fetch *fetch = calloc(1, sizeof *fetch);
+    if (!fetch) {
+        mr_ranges_fetched(queue->ranges, range, -ENOMEM, hand_back);
+        return;
+    }
+    fetch->ranges = queue->ranges;
+    fetch->range = range;
+    fetch->store = store;
+    fetch->file = f;
+    fetch->job.user = fetch; /* without a queue: it is no reader's */
+    if (!store->has_pool)
+        request_range(fetch);
+    else if (mr_read_pool_start(&store->pool, &fetch->job))
+        end_job(&fetch->job);
+}
+
+static bool start_alone(struct mr_read_queue *queue, struct mr_file *f, struct mr_read *read)
+{
+    struct store *store = queue->shared;
+    return store->has_pool ? start_cached(store, f, read) : start_request(queue, f, read);
+}
+
+static bool start_in_range(struct mr_read_queue *queue, struct mr_file *f, struct mr_read *read)
+{
+    struct mr_file_range *range;
+    switch (mr_ranges_claim(queue->ranges, read, &range)) {
+    case MR_RANGE_COPIED:
+        return true;
+    case MR_RANGE_WAITS:
+        return false;
+    case MR_RANGE_FETCH:
+        start_fetch(queue, f, range);
+        return false;
+    case MR_RANGE_ALONE:
+        break;
+    }
+    return start_alone(queue, f, read);
 }
 
 /* ---- the store ---- */
@@ -172,7 +282,7 @@ static int remote_open(void *shared, struct mr_files *files, uint32_t depth)
     if (!mr_http_disk_cache(store->client))
         return 0;
     store->pool.run = read_blocking;
-    store->pool.end = hand_back;
+    store->pool.end = end_job;
     store->pool.user = store;
     store->pool.name = "mr-cache";
     rc = mr_read_pool_open(&store->pool, depth);
@@ -209,10 +319,11 @@ static void remote_queue_close(struct mr_read_queue *queue)
 
 static bool remote_start(struct mr_read_queue *queue, struct mr_file *f, struct mr_read *read)
 {
-    struct store *store = queue->shared;
     if (read->want == 0)
         return true;
-    return store->has_pool ? start_cached(store, f, read) : start_request(queue, f, read);
+    if (queue->ranges && read->range_bytes > 0 && read->want != MR_WHOLE)
+        return start_in_range(queue, f, read);
+    return start_alone(queue, f, read);
 }
 
 static uint32_t remote_reap(struct mr_read_queue *queue, struct mr_read **out, uint32_t cap,
@@ -224,9 +335,10 @@ static uint32_t remote_reap(struct mr_read_queue *queue, struct mr_read **out, u
 
 static void remote_cancel(struct mr_read_queue *queue)
 {
-    const struct store *store = queue->shared;
+    struct store *store = queue->shared;
     struct requests *of = queue->state;
     atomic_store_explicit(&of->stop, true, memory_order_release);
+    atomic_store_explicit(&store->stop, true, memory_order_release);
     mr_http_kick(store->client);
 }
 
