@@ -88,6 +88,9 @@ struct mr_sizes {
     uint64_t sample_bytes, whole_bytes;
     uint32_t n_whole;
     int sample_reads;
+    /* Of ranges that are kept for the samples of blocks; and blocks that a worker remembers, a
+     * power of two (merge.h). 0: nothing is merged. */
+    uint64_t merged_bytes, n_merged;
 };
 
 /* By how much slots have grown beyond the sizes of struct mr_layout, all together. */

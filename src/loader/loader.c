@@ -36,8 +36,11 @@ static int open_storage(struct mr_loader *ld)
     }
     if (ld->sizes.depth == 0)
         return 0;
-    return mr_storage_open(ld->ds->files, other_storage(ld), ld->sizes.depth, ld->workers.n,
-                           &ld->storage);
+    rc = mr_storage_open(ld->ds->files, other_storage(ld), ld->sizes.depth, ld->workers.n,
+                         &ld->storage);
+    if (rc < 0 || ld->sizes.merged_bytes == 0)
+        return rc;
+    return mr_storage_keep_ranges(ld->storage, ld->sizes.merged_bytes);
 }
 
 static int open_device(struct mr_loader *ld, struct mr_device *device)

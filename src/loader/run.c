@@ -165,13 +165,16 @@ static struct mr_read *read_before(struct mr_run *run, uint32_t most, const stru
     return NULL;
 }
 
-/* The read for extent e of sample i: one made longer, or a new one. */
-static void plan_read(struct mr_loader *ld, struct mr_run *run, uint32_t i, int e, bool open)
+/* The read for extent e of sample i: one made longer, or a new one. Reads that are parts of ranges
+ * are not made longer: a range has them all. */
+static void plan_read(struct mr_worker *w, struct mr_run *run, uint32_t i, int e, bool open)
 {
+    struct mr_loader *ld = w->ld;
     struct mr_run_sample *s = &run->sample[i];
     const struct mr_extent *at = &s->extent[e].at;
     unsigned char *to = open ? straight(ld, at, run->t, run->row0 + i) : NULL;
-    struct mr_read *read = read_before(run, (uint32_t)mr_extents_most(ld->ds), at, to);
+    uint32_t most = w->merged ? 0 : (uint32_t)mr_extents_most(ld->ds);
+    struct mr_read *read = read_before(run, most, at, to);
     s->extent[e].skip = read ? read->bytes : 0;
     if (read) {
         read->bytes += at->bytes;
@@ -180,6 +183,7 @@ static void plan_read(struct mr_loader *ld, struct mr_run *run, uint32_t i, int 
         read = &run->read[run->n_reads++];
         *read = (struct mr_read){
             .file = at->file, .offset = at->offset, .bytes = at->bytes, .buf = to, .user = run};
+        mr_merge_read(w, run, i, read);
     }
     s->extent[e].read = read;
 }
@@ -207,8 +211,9 @@ static int locate(const struct mr_loader *ld, struct mr_run_sample *s, uint64_t 
     return n < 0 ? n : MR_MIN(rc, 0);
 }
 
-static void locate_sample(struct mr_loader *ld, struct mr_run *run, uint32_t i, bool open)
+static void locate_sample(struct mr_worker *w, struct mr_run *run, uint32_t i, bool open)
 {
+    struct mr_loader *ld = w->ld;
     struct mr_run_sample *s = &run->sample[i];
     s->n_extents = s->status = 0;
     if (!ld->ds->ops->locate || !ld->backends.reads) {
@@ -218,7 +223,7 @@ static void locate_sample(struct mr_loader *ld, struct mr_run *run, uint32_t i, 
     s->status = locate(ld, s, run->info.epoch);
     for (int e = 0; e < s->n_extents && s->status == 0; e++)
         if (!s->extent[e].view && !mr_backend_reads(ld, s->maker, &s->extent[e].at))
-            plan_read(ld, run, i, e, open);
+            plan_read(w, run, i, e, open);
 }
 
 int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i)
@@ -286,7 +291,7 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number, bool 
         rc = ld->plan.finds ? mr_run_find(w, run) : map_order(w, run);
     if (rc == 0) {
         for (uint32_t i = 0; i < run->n; i++)
-            locate_sample(ld, run, i, open);
+            locate_sample(w, run, i, open);
         rc = place_reads(run);
     }
     if (rc < 0) { /* no order, no buffer: this batch cannot be made whatever the policy */

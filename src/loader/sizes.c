@@ -14,6 +14,7 @@
 #define MOST_AHEAD_BYTES   (256u << 20) /* 50 ms at 5 GB/s */
 #define FILE_DEPTH         256
 #define MOST_FILE_DEPTH    4096
+#define LEAST_MERGED_BYTES (4u << 20)   /* for ranges of blocks: with less there are none */
 #define GUESSED_FILE_BYTES (128u << 10) /* of a first file that cannot be looked at */
 
 /* Of a file that is read whole, its size now. One that is missing is the sample's error, later. */
@@ -146,7 +147,8 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
     uint64_t device, host;
     mr_backends_bytes(ld, n_slots, &device, &host);
     m.cache += device;
-    m.reads += host + mr_source_bytes(ld);
+    m.reads += host + mr_source_bytes(ld) + ld->sizes.merged_bytes;
+    m.reads += ld->sizes.merged_bytes > 0 ? mr_merge_bytes(ld) : 0;
     m.total = (m.slot + m.device) * n_slots + m.grown + m.reads + m.cache + m.workers + m.files;
     return m;
 }
@@ -185,7 +187,10 @@ static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds
     struct memory_sum m = sum_memory(ld, kinds, ld->ring.n_slots);
     uint64_t most = ld->opts.max_memory;
     while ((most && m.total > most) || !mr_budget_reserve(&ld->share, claimed(ld, kinds, &m))) {
-        if (ld->opts.read_ahead == 0 && ld->sizes.runs_per_worker > 1 && m.reads > m.slot)
+        if (ld->sizes.merged_bytes > 0)
+            ld->sizes.merged_bytes =
+                ld->sizes.merged_bytes < LEAST_MERGED_BYTES ? 0 : ld->sizes.merged_bytes / 4 * 3;
+        else if (ld->opts.read_ahead == 0 && ld->sizes.runs_per_worker > 1 && m.reads > m.slot)
             ld->sizes.runs_per_worker /= 2;
         else if (ld->opts.prefetch == 0 && ld->ring.n_slots > 2)
             ld->ring.n_slots /= 2;
@@ -202,6 +207,7 @@ int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     if (rc < 0)
         return rc;
     plan_runs(ld, kinds);
+    mr_merge_plan(ld, kinds);
     rc = check_memory(ld, kinds);
     uint64_t n = ld->ring.n_slots;
     ld->grown.planned_bytes = sum_memory(ld, kinds, n).total;

@@ -56,6 +56,8 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
     if (rc < 0)
         return rc;
     rc = mr_found_create(w);
+    if (rc >= 0)
+        rc = mr_merge_create(w);
     if (rc < 0)
         return rc;
     for (int f = 0; f < ld->layout.n_decoded; f++) {
@@ -98,6 +100,7 @@ void mr_worker_free(struct mr_worker *w)
     mr_permit_destroy(&w->permit);
     mr_get_free(w);
     mr_found_free(w);
+    free(w->merged);
     free(w->order);
     free(w->row_buffer);
     free(w->scratch);
@@ -248,17 +251,21 @@ static void reap(struct mr_worker *w, uint64_t wait_ns)
     uint32_t n;
     do {
         n = mr_reader_reap(w->reader, landed, MR_COUNT(landed), wait_ns);
+        uint32_t n_own = 0;
         uint64_t first_ns = 0;
         for (uint32_t i = 0; i < n; i++) {
             struct mr_run *run = landed[i]->user;
             run->landed[landed[i] - run->read] = true;
             run->n_landed++;
-            first_ns = MR_MAX(first_ns, landed[i]->submit_ns);
+            if (!landed[i]->shared) { /* else its time says nothing of the storage's */
+                first_ns = MR_MAX(first_ns, landed[i]->submit_ns);
+                n_own++;
+            }
             w->held_bytes += landed[i]->bytes == MR_WHOLE ? landed[i]->done : 0;
         }
-        if (n > 0 && w->ld->sizes.runs_per_worker > w->ld->sizes.start_runs) {
+        if (n_own > 0 && w->ld->sizes.runs_per_worker > w->ld->sizes.start_runs) {
             uint64_t now = mr_time_ns();
-            mr_ahead_landed(w, n, now - MR_MIN(first_ns, now), now);
+            mr_ahead_landed(w, n_own, now - MR_MIN(first_ns, now), now);
         }
         wait_ns = 0;
     } while (n == MR_COUNT(landed));

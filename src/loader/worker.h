@@ -17,6 +17,7 @@
 #include "loader/blocked.h"
 #include "loader/budget.h"
 #include "loader/get.h"
+#include "loader/merge.h"
 #include "loader/run.h"
 #include "loader/watch.h"
 #include <millrace/loader.h>
@@ -55,6 +56,7 @@ struct mr_worker {
     unsigned char *run_buffers;
     uint64_t *order; /* for mapping: run_rows indices */
     struct mr_found found;
+    struct mr_merge_block *merged; /* sizes.n_merged, each at its number's place; NULL: none */
     struct mr_ahead ahead;
 
     /* Claims. */

@@ -41,6 +41,8 @@ struct mr_sampler {
     uint64_t max_batch; /* of a batch sampler; else 0 */
     /* Of the packing sampler: rows of a batch, and elements of a row; else 0. */
     uint64_t rows, row_length;
+    /* Of an order by blocks: samples of a block, and positions of a window; else 0. */
+    uint64_t block, span;
     uint64_t seed;
     char text[192];
     bool unnamed; /* the text doesn't tell this order from others: a callback's, without a name */

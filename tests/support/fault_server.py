@@ -217,6 +217,9 @@ class Handler(BaseHTTPRequestHandler):
             return self.plain(503, b"no", [("Retry-After", LATER[fault])])
         if fault == "past":
             return self.plain(503, b"no", [("Retry-After", "Sun, 06 Nov 1994 08:49:37 GMT")])
+        if fault == "large":  # refuses ranges of more than a page that do not begin the file
+            span = self.span(len(data))
+            return self.plain(403, b"") if span and span[0] > 0 and span[1] - span[0] >= 4096 else self.serve(data)
         if fault == "nohead":
             return self.plain(405, b"") if head else self.serve(data)
         if fault == "noetag":
