@@ -7,7 +7,7 @@ other structs: they may not grow.
 import re
 import sys
 
-FIXED = re.compile(r'Arrow(Schema|Array)$|mr_(spec|rank_step|batch_field|batch_item|sample_context|range|bytes|stored|picture_opts|collate_in|collate_out|'
+FIXED = re.compile(r'Arrow(Schema|Array|ArrayStream)$|mr_(arrow_column|spec|rank_step|batch_field|batch_item|sample_context|range|bytes|stored|picture_opts|collate_in|collate_out|'
                    r'collate_context|copy|device_process|percentiles|optim_group|text_column|doubles|shape|limit|option|cell|'
                    r'rng|dlpack\w*)$')
 

@@ -21,7 +21,7 @@ for path in "$include"/millrace/*.h; do
     compile "$header" "$cxx" c++ c++17
     undone=$(sed -nE 's/^[[:space:]]*#[[:space:]]*undef[[:space:]]+([A-Za-z0-9_]+).*/\1/p' "$path")
     macros=$(sed -nE 's/^[[:space:]]*#[[:space:]]*define[[:space:]]+([A-Za-z0-9_]+).*/\1/p' "$path" |
-        grep -vE '^(MR_|MILLRACE_|ARROW_C_DATA_INTERFACE$|ARROW_FLAG_)' | grep -vxF "${undone:--}")
+        grep -vE '^(MR_|MILLRACE_|ARROW_C_(DATA|STREAM)_INTERFACE$|ARROW_FLAG_)' | grep -vxF "${undone:--}")
     if [ -n "$macros" ]; then
         echo "millrace/$header defines $macros"
         failed=1

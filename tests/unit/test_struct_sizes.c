@@ -30,6 +30,8 @@ static void options(void **state)
     struct mr_sampler *sampler = NULL;
     struct mr_budget *budget = NULL;
     struct mr_dataset *ds = NULL;
+    struct mr_arrow_groups groups;
+    mr_arrow_groups_init(&groups);
     REFUSES(report, mr_report_make(rec, "mem_ops", opts, &table));
     REFUSES(advice, mr_analyze(rec, opts, &advice));
     REFUSES(timeline, mr_timeline_write(rec, "/nowhere/x", MR_TIMELINE_SVG, opts));
@@ -39,6 +41,7 @@ static void options(void **state)
     REFUSES(remote, mr_remote_opts_set(opts));
     REFUSES(array, mr_dataset_open_array(opts, &ds));
     REFUSES(arrow, mr_dataset_open_arrow(opts, &ds));
+    REFUSES(arrow, mr_dataset_open_arrow_groups(opts, &groups, &ds));
     REFUSES(callback, mr_dataset_open_callback(opts, &ds));
     REFUSES(idx, mr_dataset_open_idx(opts, &ds));
     REFUSES(raw, mr_dataset_open_raw(opts, &ds));

@@ -7,39 +7,14 @@
 #define HASHED_ROWS 16 /* at each end */
 
 struct state {
-    char *name;
-    struct mr_arrow_type type[MR_MAX_FIELDS];
+    struct mr_arrow_fields fields;
     uint64_t n_chunks;
     uint64_t *end;              /* of each chunk: the row after its last */
     struct mr_arrow_part *part; /* n_chunks x n_fields */
+    uint64_t *row;              /* of each sample; NULL: its number */
     struct ArrowArray *chunk;   /* moved here, like schema, once the set is open */
     struct ArrowSchema schema;
 };
-
-static void bits_read(const uint8_t *bits, uint64_t first, uint64_t n, uint8_t *out)
-{
-    for (uint64_t i = 0; i < n; i++)
-        out[i] = bits[(first + i) / 8] >> ((first + i) % 8) & 1;
-}
-
-/* Copies row i of a part. [out] length: of a text. */
-static void value_read(const struct mr_arrow_type *type, const struct mr_arrow_part *p, uint64_t i,
-                       void *out, uint64_t *length)
-{
-    uint64_t first = p->first + i * type->count;
-    if (type->layout == MR_ARROW_BITS) {
-        bits_read(p->values, first, type->count, out);
-        return;
-    }
-    if (type->layout == MR_ARROW_PLAIN) {
-        memcpy(out, p->values + first * type->width, type->count * type->width);
-        return;
-    }
-    int64_t begin = mr_arrow_offset(p, type->layout, first);
-    *length = (uint64_t)(mr_arrow_offset(p, type->layout, first + 1) - begin);
-    if (*length > 0)
-        memcpy(out, p->values + begin, *length);
-}
 
 /* The chunk of a row: the first that ends behind it. */
 static uint64_t chunk_of(const struct state *st, uint64_t row)
@@ -55,92 +30,113 @@ static uint64_t chunk_of(const struct state *st, uint64_t row)
     return low;
 }
 
+/* The parts of the chunk that a sample is in. [out] i: its row in there; row: in the table. */
+static const struct mr_arrow_part *find(const struct state *st, uint64_t index, uint64_t *i,
+                                        uint64_t *row)
+{
+    *row = st->row ? st->row[index] : index;
+    uint64_t c = chunk_of(st, *row);
+    *i = *row - (c > 0 ? st->end[c - 1] : 0);
+    return &st->part[c * (uint64_t)st->fields.n];
+}
+
 static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out)
 {
     const struct state *st = ds->state;
-    uint64_t c = chunk_of(st, index), i = index - (c > 0 ? st->end[c - 1] : 0);
-    const struct mr_arrow_part *part = &st->part[c * (uint64_t)ds->n_fields];
-    for (int f = 0; f < ds->n_fields; f++)
-        value_read(&st->type[f], &part[f], i, out->field[f].room, &out->field[f].dim[0]);
-    return 0;
+    uint64_t i, row;
+    const struct mr_arrow_part *part = find(st, index, &i, &row);
+    return mr_arrow_sample(ds, &st->fields, part, i, row, false, out);
 }
 
-static int hash_field(struct mr_dataset *ds, int f)
+static uint64_t hash_field(const struct mr_dataset *ds, int f, uint64_t hash)
 {
     const struct state *st = ds->state;
-    uint64_t bytes;
-    int rc = mr_spec_bytes(&ds->field[f], &bytes);
-    if (rc < 0)
-        return rc;
-    void *value = malloc(MR_MAX(bytes, 1));
-    if (!value)
-        return mr_error_nomem(st->name, bytes);
-    for (uint64_t row = 0; row < ds->n; row++) {
-        if (row == HASHED_ROWS && ds->n > 2 * HASHED_ROWS)
-            row = ds->n - HASHED_ROWS;
-        uint64_t c = chunk_of(st, row), length = bytes;
-        value_read(&st->type[f], &st->part[c * (uint64_t)ds->n_fields + (uint64_t)f],
-                   row - (c > 0 ? st->end[c - 1] : 0), value, &length);
-        ds->fingerprint = mr_hash(ds->fingerprint, &length, sizeof length);
-        ds->fingerprint = mr_hash(ds->fingerprint, value, length);
+    for (uint64_t index = 0, i, row; index < ds->n; index++) {
+        if (index == HASHED_ROWS && ds->n > 2 * HASHED_ROWS)
+            index = ds->n - HASHED_ROWS;
+        const struct mr_arrow_part *part = find(st, index, &i, &row);
+        hash = mr_arrow_hash(hash, &st->fields.type[f], &part[f], i);
     }
-    free(value);
-    return 0;
-}
-
-static int read_schema(struct mr_dataset *ds, const struct ArrowSchema *schema)
-{
-    struct state *st = ds->state;
-    if (!schema || !schema->release)
-        return mr_error_set(MR_EMISUSE, "%s: the schema is NULL or released", st->name);
-    if (!schema->format || strcmp(schema->format, "+s") != 0)
-        return mr_error_set(MR_EUNSUPPORTED,
-                            "%s: Arrow format \"%.20s\": expected a table, a struct \"+s\"",
-                            st->name, schema->format ? schema->format : "");
-    if (schema->n_children < 1 || schema->n_children > MR_MAX_FIELDS || !schema->children)
-        return mr_error_set(MR_ELIMIT, "%s: %lld columns: expected 1 to %d", st->name,
-                            (long long)schema->n_children, MR_MAX_FIELDS);
-    ds->n_fields = (int)schema->n_children;
-    for (int f = 0; f < ds->n_fields; f++) {
-        int rc = mr_arrow_type_read(st->name, schema->children[f], &st->type[f], &ds->field[f]);
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
-}
-
-static int read_chunk(struct mr_dataset *ds, const struct ArrowArray *chunk, uint64_t c)
-{
-    struct state *st = ds->state;
-    int rc = mr_arrow_chunk_check(st->name, chunk, ds->n_fields, ds->n);
-    if (rc < 0)
-        return rc;
-    for (int f = 0; f < ds->n_fields; f++) {
-        rc = mr_arrow_part_read(st->name, chunk, f, ds->n, &st->type[f], &ds->field[f],
-                                &st->part[c * (uint64_t)ds->n_fields + (uint64_t)f]);
-        if (rc < 0)
-            return rc;
-    }
-    if (!mr_add(ds->n, (uint64_t)chunk->length, &ds->n) || ds->n > INT64_MAX)
-        return mr_error_set(MR_ELIMIT, "%s: more rows than an address space holds", st->name);
-    st->end[c] = ds->n;
-    return 0;
+    return hash;
 }
 
 static int make_chunks(struct mr_dataset *ds, const struct mr_arrow_opts *o)
 {
     struct state *st = ds->state;
+    const char *name = st->fields.name;
     if (o->n_chunks == 0 || !o->chunk)
-        return mr_error_set(MR_EMISUSE, "%s: no chunks: expected 1 or more", st->name);
+        return mr_error_set(MR_EMISUSE, "%s: no chunks: expected 1 or more", name);
     if (o->n_chunks > UINT32_MAX)
-        return mr_error_set(MR_ELIMIT, "%s: %llu chunks: expected at most %u", st->name,
+        return mr_error_set(MR_ELIMIT, "%s: %llu chunks: expected at most %u", name,
                             (unsigned long long)o->n_chunks, UINT32_MAX);
     st->n_chunks = o->n_chunks;
     st->end = calloc(o->n_chunks, sizeof *st->end);
     st->part = calloc(o->n_chunks * (uint64_t)ds->n_fields, sizeof *st->part);
     st->chunk = calloc(o->n_chunks, sizeof *st->chunk);
     if (!st->end || !st->part || !st->chunk)
-        return mr_error_nomem(st->name, o->n_chunks * sizeof *st->chunk);
+        return mr_error_nomem(name, o->n_chunks * sizeof *st->chunk);
+    return 0;
+}
+
+static int read_chunks(struct mr_dataset *ds, const struct mr_arrow_opts *o)
+{
+    struct state *st = ds->state;
+    for (uint64_t c = 0; c < o->n_chunks; c++) {
+        int rc = mr_arrow_chunk_read(&st->fields, ds->field, &o->chunk[c], ds->n, st->fields.range,
+                                     &st->part[c * (uint64_t)ds->n_fields]);
+        if (rc < 0)
+            return rc;
+        if (!mr_add(ds->n, (uint64_t)o->chunk[c].length, &ds->n) || ds->n > INT64_MAX)
+            return mr_error_set(MR_ELIMIT, "%s: more rows than an address space holds",
+                                st->fields.name);
+        st->end[c] = ds->n;
+    }
+    if (ds->n == 0)
+        return mr_error_set(MR_EFORMAT, "%s: the table has no rows: expected at least 1",
+                            st->fields.name);
+    return 0;
+}
+
+/* Sizes of texts and lists, now that all rows are known. */
+static int set_sizes(struct mr_dataset *ds)
+{
+    const struct state *st = ds->state;
+    for (int f = 0; f < ds->n_fields; f++) {
+        const struct mr_arrow_type *type = &st->fields.type[f];
+        const struct mr_arrow_range *range = &st->fields.range[f];
+        if (ds->field[f].var_dims == 0 || type->picture)
+            continue;
+        ds->field[f].dim[0] = MR_MAX(range->most, 1);
+        if (!type->list)
+            continue;
+        if (range->most == 0)
+            return mr_error_set(MR_EFORMAT, "%s: column '%s': all lists are empty", st->fields.name,
+                                ds->field[f].name);
+        if (range->least == range->most)
+            ds->field[f].var_dims = 0;
+    }
+    return 0;
+}
+
+static int choose_rows(struct mr_dataset *ds, const struct mr_arrow_opts *o)
+{
+    struct state *st = ds->state;
+    if (!o->row)
+        return 0;
+    if (o->n_rows == 0 || o->n_rows > INT64_MAX / sizeof *st->row)
+        return mr_error_set(MR_EMISUSE, "%s: %llu rows are chosen: expected 1 or more",
+                            st->fields.name, (unsigned long long)o->n_rows);
+    st->row = malloc(o->n_rows * sizeof *st->row);
+    if (!st->row)
+        return mr_error_nomem(st->fields.name, o->n_rows * sizeof *st->row);
+    for (uint64_t i = 0; i < o->n_rows; i++) {
+        if (o->row[i] >= ds->n)
+            return mr_error_set(MR_EMISUSE, "%s: row[%llu]: %llu: the table has %llu rows",
+                                st->fields.name, (unsigned long long)i,
+                                (unsigned long long)o->row[i], (unsigned long long)ds->n);
+        st->row[i] = o->row[i];
+    }
+    ds->n = o->n_rows;
     return 0;
 }
 
@@ -148,28 +144,23 @@ static int open_arrow(struct mr_dataset *ds, const void *options)
 {
     const struct mr_arrow_opts *o = options;
     struct state *st = ds->state;
-    const char *name = o->name && o->name[0] ? o->name : "arrow";
     int rc;
-    st->name = strdup(name);
-    if (!st->name)
-        return mr_error_nomem(name, strlen(name) + 1);
-    if ((rc = read_schema(ds, o->schema)) < 0)
+    if ((rc = mr_arrow_fields_open(ds, o, &st->fields)) < 0)
         return rc;
     if ((rc = make_chunks(ds, o)) < 0)
         return rc;
-    for (uint64_t c = 0; c < o->n_chunks; c++) {
-        if ((rc = read_chunk(ds, &o->chunk[c], c)) < 0)
-            return rc;
-    }
-    if (ds->n == 0)
-        return mr_error_set(MR_EFORMAT, "%s: the table has no rows: expected at least 1", name);
+    if ((rc = read_chunks(ds, o)) < 0)
+        return rc;
+    if ((rc = set_sizes(ds)) < 0)
+        return rc;
+    if ((rc = choose_rows(ds, o)) < 0)
+        return rc;
+    const char *name = st->fields.name;
     if ((rc = mr_dataset_check(ds, name)) < 0)
         return rc;
     ds->fingerprint = mr_hash(ds->fingerprint, name, strlen(name) + 1);
-    for (int f = 0; f < ds->n_fields; f++) {
-        if ((rc = hash_field(ds, f)) < 0)
-            return rc;
-    }
+    for (int f = 0; f < ds->n_fields; f++)
+        ds->fingerprint = hash_field(ds, f, ds->fingerprint);
     snprintf(ds->text, sizeof ds->text, "arrow: %.60s: %llu rows, %d columns", name,
              (unsigned long long)ds->n, ds->n_fields);
     return 0;
@@ -184,9 +175,10 @@ static void close_arrow(struct mr_dataset *ds)
         st->schema.release(&st->schema);
     }
     free(st->chunk);
+    free(st->row);
     free(st->part);
     free(st->end);
-    free(st->name);
+    mr_arrow_fields_close(&st->fields);
 }
 
 const struct mr_dataset_ops mr_dataset_arrow = {
