@@ -51,7 +51,9 @@ static int code_of(int message)
         return MR_ELIMIT;
     case JERR_BAD_PRECISION:
     case JERR_SOF_UNSUPPORTED:
+#if JPEG_LIB_VERSION < 70 /* Ubuntu's has the interface of libjpeg 8, and arithmetic coding */
     case JERR_ARITH_NOTIMPL:
+#endif
     case JERR_CONVERSION_NOTIMPL:
     case JERR_NOTIMPL:
     case JERR_NOT_COMPILED:
