@@ -12,9 +12,11 @@ foreach(target millrace millrace_static millrace-profile millrace_profile_static
     set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN")
     target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
   endif()
+  # A component a library, and one for what only compiling needs: each becomes a Debian package (Package.cmake).
+  install(TARGETS ${target} EXPORT ${target} LIBRARY COMPONENT ${target} NAMELINK_COMPONENT development
+    ARCHIVE COMPONENT development)
   # One file a target: each is loaded only where what it needs is found.
-  install(TARGETS ${target} EXPORT ${target} COMPONENT library)
-  install(EXPORT ${target} NAMESPACE millrace:: FILE ${target}Target.cmake DESTINATION ${cmake_dir} COMPONENT library)
+  install(EXPORT ${target} NAMESPACE millrace:: FILE ${target}Target.cmake DESTINATION ${cmake_dir} COMPONENT development)
 endforeach()
 if(TARGET millrace-video)
   install(TARGETS millrace-video LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/millrace COMPONENT video)
@@ -23,13 +25,13 @@ if(TARGET millrace-record)
   install(TARGETS millrace-record LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/millrace COMPONENT program)
   install(FILES ${record_python} DESTINATION ${CMAKE_INSTALL_LIBDIR}/millrace/record-python COMPONENT program)
 endif()
-install(DIRECTORY include/millrace TYPE INCLUDE COMPONENT library FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY include/millrace TYPE INCLUDE COMPONENT development FILES_MATCHING PATTERN "*.h")
 
 configure_package_config_file(cmake/millraceConfig.cmake.in ${PROJECT_BINARY_DIR}/millraceConfig.cmake
   INSTALL_DESTINATION ${cmake_dir} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/millraceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/millraceConfig.cmake ${PROJECT_BINARY_DIR}/millraceConfigVersion.cmake
-  DESTINATION ${cmake_dir} COMPONENT library)
+  DESTINATION ${cmake_dir} COMPONENT development)
 
 file(RELATIVE_PATH prefix_from_pc ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" prefix_from_pc "${prefix_from_pc}")
@@ -51,14 +53,14 @@ endforeach()
 function(mr_pkg_config pc_name pc_description pc_requires pc_private)
   list(JOIN pc_private " " pc_private)
   configure_file(cmake/library.pc.in ${PROJECT_BINARY_DIR}/${pc_name}.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/${pc_name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
+  install(FILES ${PROJECT_BINARY_DIR}/${pc_name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 endfunction()
 mr_pkg_config(millrace "${PROJECT_DESCRIPTION}" "" "${pc_private};-pthread;-ldl;-lm")
 mr_pkg_config(millrace-profile "Recordings of CUDA programs: reports, advice, timelines" "millrace = ${PROJECT_VERSION}"
   "${SQLITE_LDFLAGS};${PNG_LDFLAGS};-lz;-pthread;-lm")
 mr_pkg_config(millrace-train "Small nets, optimizers and the trainer of millrace" "millrace = ${PROJECT_VERSION}"
   "${CJSON_LDFLAGS};-pthread;-lm")
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT development)
 
 if(TARGET millrace_cli)
   set_target_properties(millrace_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${lib_from_bin}")

@@ -25,10 +25,10 @@ if(MILLRACE_HAVE_REFERENCE)
     COMMENT "Writing the reference"
     VERBATIM)
   add_custom_target(reference ALL DEPENDS ${reference}/stamp)
-  install(DIRECTORY ${reference}/man3 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT library)
-  install(DIRECTORY ${reference}/html DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)
+  install(DIRECTORY ${reference}/man3 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT development)
+  install(DIRECTORY ${reference}/html DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT development)
 endif()
 
 # Guides and examples, in the folders that they have here, so that their links work.
-install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)
-install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)
+install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT development)
+install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT development)

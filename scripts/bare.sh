@@ -11,6 +11,10 @@
 # usage: scripts/bare.sh [options] wheel
 #   What a user of the Python package does: a root with python3 and python3-venv only; pip installs the wheel of dist/ (make
 #   wheel) and numpy in it, README.md's Python example runs there, then the tests. PIP_CERT: certificates for pip, if set.
+# usage: scripts/bare.sh [options] deb
+#   What a user of the Debian packages does: a root with nothing; apt-get installs those of dist/release-VERSION (make release,
+#   or scripts/deb.sh FOLDER and DEBS=FOLDER) and what they depend on; the program runs, a C program is built and runs; they
+#   are purged and leave nothing behind.
 set -eu
 arguments=("$@")
 suite=bookworm mirror='' keyring='' root='' keep=''
@@ -71,7 +75,7 @@ mount --bind /dev "$root/dev"
 mount --bind /dev/pts "$root/dev/pts"
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 rm -rf "$root/root/origin" "$root/root/millrace"
-[ "$1" = wheel ] || git clone -q --bare . "$root/root/origin"
+case $1 in wheel | deb) ;; *) git clone -q --bare . "$root/root/origin" ;; esac
 echo "bare: $suite root in $root: $((SECONDS - start)) s"
 
 inside() {
@@ -109,6 +113,37 @@ try_wheel() {
         ../venv/bin/python -m pytest -q -s -p no:cacheprovider tests/python/test_docs.py -k "README.md and not python/" &&
         echo "bare: the tests:" && ../venv/bin/python -m pytest -q -p no:cacheprovider tests/python'
 }
+
+try_debs() {
+    local folder debs
+    folder=${DEBS:-dist/release-$(scripts/version.sh)}
+    mapfile -t debs < <(find "$folder" -maxdepth 1 -name '*.deb' -printf '%f\n' 2>/dev/null | sort)
+    if [ ${#debs[@]} = 0 ]; then
+        echo "bare: no packages in $folder: run make release" >&2
+        return 1
+    fi
+    rm -rf "$root/root/debs"
+    mkdir "$root/root/debs"
+    cp "${debs[@]/#/$folder/}" "$root/root/debs/" || return
+    install_packages "${debs[@]/#//root/debs/}" || return
+    echo "bare: installed: ${debs[*]}"
+    inside sh -ec 'cd /tmp && millrace --version && millrace synth digits digits && millrace feed digits --device cpu --epochs 1 &&
+        millrace train digits --model mlp:32r --max-steps 3 --device cpu' || return
+    install_packages gcc libc6-dev pkg-config make || return
+    cp tests/project/consumer*.c "$root/tmp/"
+    # shellcheck disable=SC2016  # expanded inside
+    inside sh -ec 'cd /tmp && for part in "" -profile -train; do
+        gcc consumer$(echo "$part" | tr - _).c -o consumer $(pkg-config --cflags --libs millrace$part) && ./consumer; done' || return
+    # shellcheck disable=SC2016  # expanded inside
+    inside sh -ec 'dpkg -P $(dpkg-query -W -f "\${Package}\n" "*millrace*") >/dev/null &&
+        left=$(find /usr /etc /var/lib/dpkg/info -name "*millrace*") && echo "bare: left behind: ${left:-nothing}" && [ -z "$left" ]'
+}
+if [ "$1" = deb ]; then
+    rc=0
+    try_debs || rc=$?
+    echo "bare: the Debian packages on $suite with $(nproc) processors: exit $rc"
+    exit $rc
+fi
 if [ "$1" = wheel ]; then
     rc=0
     try_wheel || rc=$?

@@ -1,0 +1,11 @@
+# CPack runs this on the staged files of each component: Debian's man pages are compressed, without name and time.
+file(GLOB_RECURSE pages ${CPACK_TEMPORARY_DIRECTORY}/*/usr/share/man/*.1 ${CPACK_TEMPORARY_DIRECTORY}/*/usr/share/man/*.3)
+foreach(page IN LISTS pages)
+  if(IS_SYMLINK ${page})
+    file(READ_SYMLINK ${page} target)
+    file(CREATE_LINK ${target}.gz ${page}.gz SYMBOLIC)
+    file(REMOVE ${page})
+  else()
+    execute_process(COMMAND gzip -9 -n ${page} COMMAND_ERROR_IS_FATAL ANY)
+  endif()
+endforeach()
