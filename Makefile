@@ -18,6 +18,8 @@ help:
 	@echo 'make wheel     the Python package: one wheel in dist/'
 	@echo 'make python    its tests, with each Python 3.10 to 3.13 found'
 	@echo 'make dist      relocatable folder and tarball in dist/'
+	@echo 'make release   all that a release hands out: dist/release-VERSION/ (a clean tree, committed)'
+	@echo 'make reproduce builds twice in different circumstances and compares the bits (four builds)'
 	@echo 'make clean     remove build/ and dist/'
 
 demo: setup-build
@@ -48,6 +50,12 @@ dist: setup-build
 	@scripts/build.sh release
 	@scripts/dist.sh build/release dist
 
+release: setup-test
+	@scripts/release.sh
+
+reproduce: setup-test
+	@scripts/reproduce.sh
+
 wheel: setup-test
 	@scripts/wheel.sh
 
@@ -68,4 +76,4 @@ setup-test:
 setup-lint:
 	@scripts/setup.sh build test lint
 
-.PHONY: help demo check check-slow asan tsan lint fuzz bench dist wheel python install clean setup-build setup-test setup-lint
+.PHONY: help demo check check-slow asan tsan lint fuzz bench dist release reproduce wheel python install clean setup-build setup-test setup-lint

@@ -30,7 +30,7 @@ doc=$folder/share/doc/millrace/licences
 mkdir -p "$doc"
 copied=$(mktemp)
 trap 'rm -f "$copied"' EXIT
-LD_LIBRARY_PATH=$libdir ldd "$folder/bin/millrace" "$libdir"/libmillrace{,-profile,-train}.so | awk '$2 == "=>" { print $1, $3 }' |
+LD_PRELOAD='' LD_LIBRARY_PATH=$libdir ldd "$folder/bin/millrace" "$libdir"/libmillrace{,-profile,-train}.so | awk '$2 == "=>" { print $1, $3 }' |
     sort -u | while read -r soname path; do
     if [[ $soname =~ $system ]] || [[ $soname == libmillrace* ]]; then continue; fi
     install -m 644 "$(readlink -f "$path")" "$libdir/$soname"

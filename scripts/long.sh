@@ -5,6 +5,7 @@
 #   tidy                    clang-tidy with its analyzer on the tests, too (.ci/run: on all but the tests)
 #   slow.tsan               the tests labelled slow under ThreadSanitizer (.ci/run: not at all)
 #   faults.PRESET.TEST      a sweep of failures in which every call fails in turn (.ci/run: the first ones and a choice)
+#   reproduce               two builds in different circumstances give the same bits (scripts/reproduce.sh)
 #   fuzz.TARGET             a fuzzer for LONG_SECONDS of a processor, by default 7200 (.ci/run: 8)
 # MILLRACE_LONG: the folder for corpora, counters and logs; default: ~/.cache/millrace-long. JOBS: at a time; default: all
 # processors.
@@ -20,7 +21,7 @@ mkdir -p "$folder/done" "$folder/log" "$folder/fuzz" || exit 1
 list_jobs() {
     local kinds preset kind file
     mapfile -t kinds < <(sed -n 's/^foreach(kind \(.*\))/\1/p' tests/fault/CMakeLists.txt)
-    printf "%s\n" tidy slow.tsan
+    printf "%s\n" tidy slow.tsan reproduce
     for preset in dev asan tsan; do
         for kind in ${kinds[0]}; do echo "faults.$preset.jobs.$kind"; done
         for kind in ${kinds[1]}; do echo "faults.$preset.profile.$kind"; done
@@ -59,6 +60,7 @@ run_job() { # name
     case $1 in
     tidy) LINT_DEEP=1 scripts/lint.sh tidy ;;
     slow.tsan) scripts/test.sh tsan slow ;;
+    reproduce) scripts/reproduce.sh ;;
     faults.*.*) run_faults "$(echo "$1" | cut -d. -f2)" "$(echo "$1" | cut -d. -f3-)" ;;
     fuzz.*) run_fuzz "${1#fuzz.}" ;;
     *) echo "no such job: $1" && return 2 ;;
