@@ -61,6 +61,7 @@ add_licences "$(echo "$work"/unpacked/*)"
 mapfile -t ours < <(find "$work/unpacked" -path '*/millrace/*' \( -name '*.so' -o -name 'lib*.so.*' -o -path '*/_bin/millrace' \))
 [ ${#ours[@]} = 6 ] || fail "expected 6 binaries to check, found ${#ours[@]}: ${ours[*]}"
 scripts/hardening.sh "${ours[@]}" || fail "the wheel is not hardened"
+chmod -R u=rwX,go=rX "$work/unpacked" # one of auditwheel's files has the umask's mode
 rm -f dist/millrace-*.whl
 logged "packing" python -m wheel pack -d dist "$work"/unpacked/*
 logged "abi3audit" abi3audit --strict --report -o "$work/abi3audit.json" dist/millrace-*.whl
