@@ -2,10 +2,6 @@
 #include "loader/unfinished.h"
 #include "loader/engine.h"
 
-#include <cjson/cJSON.h>
-#include <inttypes.h>
-#include <math.h>
-
 static void add(struct mr_standing *s, uint64_t t)
 {
     if (s->n < s->n_reserved)
@@ -92,84 +88,5 @@ int mr_standing_query(const struct mr_loader *ld, bool released, struct mr_stand
     mr_consumers_lock(ld);
     int rc = query(ld, released, out);
     mr_consumers_unlock(ld);
-    return rc;
-}
-
-/* ---- reading ---- */
-
-/* UINT64_MAX: it is none. */
-static uint64_t whole(const cJSON *item)
-{
-    double v = cJSON_IsNumber(item) ? item->valuedouble : -1;
-    return v >= 0 && v < 0x1p53 && floor(v) == v ? (uint64_t)v : UINT64_MAX;
-}
-
-/* Which batches they are depends on these. */
-static int check_same(const struct mr_loader *ld, const cJSON *root)
-{
-    const struct {
-        const char *name;
-        uint64_t have;
-    } number[] = {
-        {"batch_size", ld->opts.batch_size}, {"world", ld->opts.world}, {"rank", ld->opts.rank}};
-    for (size_t i = 0; i < MR_COUNT(number); i++) {
-        uint64_t there = whole(cJSON_GetObjectItemCaseSensitive(root, number[i].name));
-        if (there == UINT64_MAX)
-            return mr_error_set(MR_ESTATE, "state: \"%s\" is missing or not a whole number",
-                                number[i].name);
-        if (there != number[i].have)
-            return mr_error_set(MR_ESTATE,
-                                "state: it lists unfinished batches of a run with %s %" PRIu64
-                                ", this run has %" PRIu64 ": resume with the same",
-                                number[i].name, there, number[i].have);
-    }
-    return 0;
-}
-
-static int read_batch(const struct mr_loader *ld, const cJSON *item, const struct mr_state *state,
-                      struct mr_plan_again *out)
-{
-    uint64_t epoch = UINT64_MAX, position = UINT64_MAX;
-    if (cJSON_IsArray(item) && cJSON_GetArraySize(item) == 2) {
-        epoch = whole(item->child);
-        position = whole(item->child->next);
-    }
-    uint64_t end = epoch == state->epoch ? state->position : mr_sampler_length(ld->sampler);
-    if (epoch > state->epoch || position >= end)
-        return mr_error_set(MR_ESTATE, "state: an unfinished batch is not [epoch, position] before "
-                                       "the state's own epoch and position");
-    *out = (struct mr_plan_again){.epoch = epoch, .shard.start = position};
-    return 0;
-}
-
-int mr_unfinished_read(const struct mr_loader *ld, const cJSON *root, struct mr_state *state)
-{
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "unfinished"), *item;
-    int n = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
-    if (n == 0)
-        return 0;
-    if (ld->ds->ops->iterable || ld->sampler->max_batch > 0)
-        return mr_error_set(MR_ESTATE, "state: it lists unfinished batches, which are not those of "
-                                       "a batch sampler or an iterable data set");
-    int rc = check_same(ld, root);
-    if (rc < 0)
-        return rc;
-    struct mr_plan_again *again = calloc((size_t)n, sizeof *again);
-    if (!again)
-        return mr_error_nomem("state", (uint64_t)n * sizeof *again);
-    cJSON_ArrayForEach(item, list)
-    {
-        rc = read_batch(ld, item, state, &again[state->n_again++]);
-        if (rc < 0)
-            goto fail;
-    }
-    rc = mr_plan_sort_again(again, state->n_again, ld->opts.batch_size * ld->opts.world);
-    if (rc < 0)
-        goto fail;
-    state->again = again;
-    return 0;
-fail:
-    state->n_again = 0;
-    free(again);
     return rc;
 }

@@ -12,9 +12,7 @@
 
 #include "base/base.h"
 
-struct cJSON;
 struct mr_loader;
-struct mr_state;
 
 /* Where a run stands. */
 struct mr_standing {
@@ -27,9 +25,5 @@ struct mr_standing {
 /* released: from the view of the last batch that was released. Returns 0, -ENOMEM. The caller frees
  * out->unfinished. */
 int mr_standing_query(const struct mr_loader *ld, bool released, struct mr_standing *out);
-/* Reads the list of a state into state->again, which the caller frees. state->epoch and position
- * are set. Returns 0, MR_ESTATE, -ENOMEM. */
-int mr_unfinished_read(const struct mr_loader *ld, const struct cJSON *root,
-                       struct mr_state *state);
 
 #endif
