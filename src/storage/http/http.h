@@ -10,8 +10,8 @@
 
 #include "base/secret.h"
 #include "storage/http/head.h"
-#include "storage/http/remote.h"
 #include "storage/private.h"
+#include "storage/remote.h"
 
 #define MR_HTTP_THREADS 4
 

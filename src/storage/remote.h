@@ -1,8 +1,8 @@
 /*
  * Remote files: settings and counts, which every build has.
  */
-#ifndef MR_STORAGE_HTTP_REMOTE_H
-#define MR_STORAGE_HTTP_REMOTE_H
+#ifndef MR_STORAGE_REMOTE_H
+#define MR_STORAGE_REMOTE_H
 
 #include "base/base.h"
 #include <millrace/storage.h>

@@ -1,6 +1,6 @@
 /* Settings and counters of remote reading, in every build because the public functions need
  * them. */
-#include "storage/http/remote.h"
+#include "storage/remote.h"
 #include "storage/storage.h"
 
 #include <math.h>
