@@ -36,8 +36,8 @@
 #define MR_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* For kernels worth compiling for several instruction sets; gcc picks one at load time. Not with
- * sanitizers, which can't run in resolvers. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
+ * sanitizers, which can't run in resolvers, nor with musl, whose loader calls none. */
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) &&                            \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define MR_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else

@@ -1,5 +1,6 @@
 /* Error text of each thread, and the log callback. */
 #include "base/base.h"
+#include "base/libc.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -27,7 +28,7 @@ const char *mr_strerror(int code)
     }
     if (code >= 0)
         return "success";
-    const char *text = code < -4095 ? NULL : strerrordesc_np(-code);
+    const char *text = code < -4095 ? NULL : mr_libc_error_text(-code);
     return text ? text : "unknown error";
 }
 

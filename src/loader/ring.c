@@ -1,5 +1,6 @@
 /* The slots in turn: opened, written, ready; who sleeps until then, and who wakes whom. */
 #include "loader/ring.h"
+#include "base/libc.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -255,9 +256,9 @@ static bool sleep_at_bell(struct mr_ring *ring, uint64_t until_ns)
         sem_wait(&ring->bell);
         return true;
     }
-    if (sem_clockwait(&ring->bell, CLOCK_MONOTONIC, &until) == 0)
+    if (mr_libc_sem_wait_until(&ring->bell, &until) == 0)
         return true;
-    return errno == EINTR && mr_time_ns() < until_ns;
+    return (errno == EINTR || errno == ETIMEDOUT) && mr_time_ns() < until_ns;
 }
 
 void mr_ring_wait_ready(struct mr_ring *ring, uint64_t k, bool look_first, uint64_t until_ns)

@@ -188,7 +188,7 @@ void mr_slot_destroy(struct mr_slot *slot)
 
 int mr_slot_grow(struct mr_slot *slot, const struct mr_layout *layout, uint64_t bytes)
 {
-    struct mr_slot_memory *m, *before = slot->memory;
+    struct mr_slot_memory *m = NULL, *before = slot->memory;
     uint64_t device_bytes = before->on_device ? bytes + layout->output_bytes : 0;
     int rc =
         memory_create(before->device, before->shared, before->host_kind, bytes, device_bytes, &m);

@@ -62,7 +62,7 @@ int mr_wire_check(int fd, const char *call)
 int mr_wire_connect(const char *address)
 {
     struct sockaddr_un to;
-    socklen_t bytes;
+    socklen_t bytes = 0;
     int rc = make_address(address, &to, &bytes);
     if (rc < 0)
         return rc;
@@ -107,7 +107,7 @@ static int lock_folder(const char *address)
 static int listen_at(const char *address, struct mr_wire_file *file)
 {
     struct sockaddr_un at;
-    socklen_t bytes;
+    socklen_t bytes = 0;
     struct stat st;
     int rc = make_address(address, &at, &bytes);
     if (rc < 0)

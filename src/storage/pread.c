@@ -2,6 +2,7 @@
  * Reads by pread. The reader's own thread copies bytes from the page cache (RWF_NOWAIT); reads that
  * would wait for a disk go to a thread pool, which all readers share and which grows on demand.
  */
+#include "base/libc.h"
 #include "storage/read_pool.h"
 
 #include <errno.h>
@@ -71,7 +72,7 @@ static bool read_cached(struct mr_file *f, struct mr_read *read)
     while (read->done < read->want) {
         struct iovec part = {(char *)read->to + read->done,
                              MR_MIN(read->want - read->done, 1ull << 30)};
-        ssize_t got = preadv2(f->fd, &part, 1, (off_t)(read->at + read->done), RWF_NOWAIT);
+        ssize_t got = mr_libc_preadv2(f->fd, &part, 1, (off_t)(read->at + read->done), RWF_NOWAIT);
         if (got > 0) {
             read->done += (uint64_t)got;
         } else if (got == 0) {

@@ -1,4 +1,5 @@
 /* Runs of samples become jobs for workers, and what workers made of them rows. */
+#include "base/libc.h"
 #include "dataset/workers/workers.h"
 
 #include <inttypes.h>
@@ -209,12 +210,12 @@ static void take_rows(const struct wanted *w, const struct piece *piece)
 static const char *death_text(const struct mr_process_pool *p, const struct mr_death *d, char *buf,
                               size_t cap)
 {
+    const char *name = mr_libc_signal_name(d->signal);
     if (d->timeout)
         snprintf(buf, cap, "took longer than the timeout of %.3g s and was killed",
                  (double)p->timeout_ns / 1e9);
     else if (d->signal)
-        snprintf(buf, cap, "was killed by signal %d (SIG%s)%s", d->signal,
-                 sigabbrev_np(d->signal) ? sigabbrev_np(d->signal) : "?",
+        snprintf(buf, cap, "was killed by signal %d (SIG%s)%s", d->signal, name ? name : "?",
                  d->signal == SIGKILL ? ", perhaps out of memory" : "");
     else if (d->status >= 0)
         snprintf(buf, cap, "exited with status %d", d->status);
