@@ -9,6 +9,7 @@ help:
 	@echo 'make demo      set up this machine, build, feed generated digits to two devices, and train on them'
 	@echo 'make check     set up this machine, build, and run the tests, but for the slow ones'
 	@echo 'make check-slow  the slow tests'
+	@echo 'make core      the core build: the library for arrays and callbacks, with musl and glibc, and its tests'
 	@echo 'make asan      the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make tsan      the tests under ThreadSanitizer, but for the slow ones'
 	@echo 'make lint      format, clang-tidy, cppcheck, shellcheck, man pages, ABI'
@@ -30,6 +31,9 @@ check: setup-test
 
 check-slow: setup-test
 	@scripts/test.sh dev slow
+
+core: setup-test
+	@scripts/core.sh
 
 asan: setup-test
 	@scripts/test.sh asan
@@ -76,4 +80,4 @@ setup-test:
 setup-lint:
 	@scripts/setup.sh build test lint
 
-.PHONY: help demo check check-slow asan tsan lint fuzz bench dist release reproduce wheel python install clean setup-build setup-test setup-lint
+.PHONY: help demo check check-slow core asan tsan lint fuzz bench dist release reproduce wheel python install clean setup-build setup-test setup-lint

@@ -5,8 +5,11 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3>=3.31)
 set(MILLRACE_LIBRARIES Threads::Threads ZLIB::ZLIB PkgConfig::CJSON m ${CMAKE_DL_LIBS})
+set(MILLRACE_NEEDS ZLIB::ZLIB PkgConfig::CJSON) # of the installed static library
 set(MILLRACE_PROFILE_LIBRARIES Threads::Threads ZLIB::ZLIB PkgConfig::CJSON PkgConfig::SQLITE m)
 set(MILLRACE_TRAIN_LIBRARIES Threads::Threads PkgConfig::CJSON m ${CMAKE_DL_LIBS})
+
+target_compile_definitions(millrace_flags INTERFACE MILLRACE_HAVE_ZLIB=1)
 
 set(MILLRACE_HAVE_URING 0)
 if(NOT MILLRACE_URING STREQUAL "OFF")

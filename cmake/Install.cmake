@@ -7,6 +7,9 @@ file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FUL
 # DT_RPATH, not DT_RUNPATH: it also holds for what the libraries in the relocatable folder need themselves.
 set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/millrace)
 foreach(target millrace millrace_static millrace-profile millrace_profile_static millrace-train millrace_train_static)
+  if(NOT TARGET ${target}) # of the core build
+    continue()
+  endif()
   get_target_property(type ${target} TYPE)
   if(type STREQUAL SHARED_LIBRARY)
     set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN")
@@ -37,7 +40,10 @@ file(RELATIVE_PATH prefix_from_pc ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE
 string(REGEX REPLACE "/$" "" prefix_from_pc "${prefix_from_pc}")
 # What static libraries need is written out under Libs.private. Under Requires.private it would be asked for even by
 # `pkg-config --cflags`, on machines that have no development files of it.
-set(pc_private ${CJSON_LDFLAGS} -lz)
+set(pc_private "")
+if(NOT MILLRACE_CORE)
+  list(APPEND pc_private ${CJSON_LDFLAGS} -lz)
+endif()
 foreach(package URING ZSTD ZIP HTTP JPEG PNG WEBP)
   set(pc_name ${package})
   if(package STREQUAL ZIP)
@@ -56,10 +62,12 @@ function(mr_pkg_config pc_name pc_description pc_requires pc_private)
   install(FILES ${PROJECT_BINARY_DIR}/${pc_name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 endfunction()
 mr_pkg_config(millrace "${PROJECT_DESCRIPTION}" "" "${pc_private};-pthread;-ldl;-lm")
-mr_pkg_config(millrace-profile "Recordings of CUDA programs: reports, advice, timelines" "millrace = ${PROJECT_VERSION}"
-  "${SQLITE_LDFLAGS};${PNG_LDFLAGS};-lz;-pthread;-lm")
-mr_pkg_config(millrace-train "Small nets, optimizers and the trainer of millrace" "millrace = ${PROJECT_VERSION}"
-  "${CJSON_LDFLAGS};-pthread;-lm")
+if(NOT MILLRACE_CORE)
+  mr_pkg_config(millrace-profile "Recordings of CUDA programs: reports, advice, timelines" "millrace = ${PROJECT_VERSION}"
+    "${SQLITE_LDFLAGS};${PNG_LDFLAGS};-lz;-pthread;-lm")
+  mr_pkg_config(millrace-train "Small nets, optimizers and the trainer of millrace" "millrace = ${PROJECT_VERSION}"
+    "${CJSON_LDFLAGS};-pthread;-lm")
+endif()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT development)
 
 if(TARGET millrace_cli)

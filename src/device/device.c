@@ -151,12 +151,12 @@ int mr_device_open(const char *uri, struct mr_device **out)
     int rc = find_device(uri, colon ? (size_t)(colon - uri) : strlen(uri), &ops);
     if (!ops)
         return rc;
+    const char *why_not = ops->probe ? ops->probe() : NULL;
+    if (why_not)
+        return mr_error_set(MR_ENODEVICE, "device %s: not usable here: %s", ops->name, why_not);
     rc = check_ops(ops);
     if (rc < 0)
         return rc;
-    const char *why_not = ops->probe();
-    if (why_not)
-        return mr_error_set(MR_ENODEVICE, "device %s: not usable here: %s", ops->name, why_not);
     void *opts = NULL;
     rc = parse_options(ops, colon ? colon + 1 : NULL, &opts);
     if (rc < 0)

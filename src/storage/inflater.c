@@ -225,7 +225,9 @@ int mr_inflater_open(struct mr_file *f, const char *path, void *head, size_t hea
     if (!g->in)
         return mr_error_nomem(path, IN_BYTES);
     g->z = mr_gunzip_create(f->name);
-    return g->z ? begin(g, head, head_bytes, want, user) : -ENOMEM;
+    if (!g->z)
+        return MILLRACE_HAVE_ZLIB ? -ENOMEM : MR_EUNSUPPORTED;
+    return begin(g, head, head_bytes, want, user);
 }
 
 void mr_inflater_close(struct mr_file *f)

@@ -21,7 +21,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 static char test_dir[256];
 
@@ -82,6 +81,9 @@ static inline const char *test_write(const char *name, const void *bytes, size_t
     return path;
 }
 
+#if MILLRACE_HAVE_ZLIB /* not in the core build */
+#include <zlib.h>
+
 static inline const char *test_write_gz(const char *name, const void *bytes, size_t n)
 {
     const char *path = test_path(name);
@@ -92,6 +94,7 @@ static inline const char *test_write_gz(const char *name, const void *bytes, siz
     assert_int_equal(gzclose(f), Z_OK);
     return path;
 }
+#endif
 
 /* The i-th of a fixed stream of numbers. */
 static inline uint64_t test_random(uint32_t i)
