@@ -52,7 +52,9 @@ static void *beside_cuda(int major)
             if (at)
                 snprintf(place, sizeof place, "%.*s%d%s", (int)(at - places[j]), places[j], major,
                          at + 2);
-            snprintf(path, sizeof path, "%s%s/libcupti.so.%d", folders[i], place, major);
+            int n = snprintf(path, sizeof path, "%s%s/libcupti.so.%d", folders[i], place, major);
+            if (n < 0 || (size_t)n >= sizeof path)
+                continue;
             void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
             if (library)
                 return library;

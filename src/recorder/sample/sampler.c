@@ -314,6 +314,12 @@ static void forked(void)
     begin();
 }
 
+#ifdef __x86_64__ /* whose registers slots.c reads */
+#define SAMPLES 1
+#else
+#define SAMPLES 0
+#endif
+
 /* Runs after that of record.c: the linker keeps the order of the files. */
 __attribute__((constructor)) static void loaded(void)
 {
@@ -321,7 +327,10 @@ __attribute__((constructor)) static void loaded(void)
     uint64_t rate = hz ? strtoull(hz, NULL, 10) : 0;
     if (!rate || !(record_config.traced & MR_TRACE_C_STACKS))
         return;
-#ifdef __x86_64__
+    if (!SAMPLES) {
+        record_note("no_stacks", 0, "C stacks are sampled on x86-64 only");
+        return;
+    }
     bool inside = record_inside;
     record_inside = true;
     sampler.period_ns = 1000000000ull / rate;
@@ -330,7 +339,4 @@ __attribute__((constructor)) static void loaded(void)
     pthread_atfork(NULL, NULL, forked);
     begin();
     record_inside = inside;
-#else
-    record_note("no_stacks", 0, "C stacks are sampled on x86-64 only");
-#endif
 }
