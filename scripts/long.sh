@@ -2,6 +2,8 @@
 # The long runs: what .ci/run does by half within its 60 minutes, done whole. Each job ends with a PASS or FAIL line. They can
 # be stopped at any time and started again: what passed on this commit is not repeated, and fuzzing goes on where it was.
 # usage: scripts/long.sh [list | JOB...]         without arguments: all jobs; list: their names
+#   core                    the core build with musl and glibc, and its tests (scripts/core.sh)
+#   arm64                   the core and all of it for arm64, and their tests under qemu-user (scripts/arm64.sh; needs root)
 #   tidy                    clang-tidy with its analyzer on the tests, too (.ci/run: on all but the tests)
 #   slow.tsan               the tests labelled slow under ThreadSanitizer (.ci/run: not at all)
 #   faults.PRESET.TEST      a sweep of failures in which every call fails in turn (.ci/run: the first ones and a choice)
@@ -21,7 +23,7 @@ mkdir -p "$folder/done" "$folder/log" "$folder/fuzz" || exit 1
 list_jobs() {
     local kinds preset kind file
     mapfile -t kinds < <(sed -n 's/^foreach(kind \(.*\))/\1/p' tests/fault/CMakeLists.txt)
-    printf "%s\n" tidy slow.tsan reproduce
+    printf "%s\n" tidy core arm64 reproduce slow.tsan
     for preset in dev asan tsan; do
         for kind in ${kinds[0]}; do echo "faults.$preset.jobs.$kind"; done
         for kind in ${kinds[1]}; do echo "faults.$preset.profile.$kind"; done
@@ -58,6 +60,10 @@ run_fuzz() { # target
 
 run_job() { # name
     case $1 in
+    core) JOBS=1 scripts/core.sh ;;
+    arm64)
+        JOBS=1 scripts/arm64.sh -d "$folder/arm64" -K core && JOBS=1 scripts/arm64.sh -d "$folder/arm64" -K all
+        ;;
     tidy) LINT_DEEP=1 scripts/lint.sh tidy ;;
     slow.tsan) scripts/test.sh tsan slow ;;
     reproduce) scripts/reproduce.sh ;;
