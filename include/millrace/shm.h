@@ -135,13 +135,15 @@ MR_API int mr_shm_ring_attach(struct mr_shm *shm, const char *name, struct mr_sh
 MR_API void mr_shm_ring_close(struct mr_shm_ring *ring); /* here; NULL: nothing */
 
 /* Appends n values, in order, though others' may come between them. Returns how many, less than n
- * if the time is over; -EAGAIN, -ETIMEDOUT: none; -EPIPE: the ring has ended. */
+ * if the time is over; -EAGAIN, -ETIMEDOUT: none; -EPIPE: the ring has ended; MR_EFORMAT: another
+ * process damaged the ring. */
 MR_API int64_t mr_shm_ring_push(struct mr_shm_ring *ring, const uint64_t *v, uint64_t n,
                                 int64_t timeout_ns);
 /*
  * Takes up to n values; waits for the first one only. Returns how many; -EAGAIN, -ETIMEDOUT;
  * MR_END: the ring has ended and is empty; -EOWNERDEAD, once for each: a producer was killed while
- * it wrote a value, which is lost. Go on then; its tensors can be reclaimed.
+ * it wrote a value, which is lost. Go on then; its tensors can be reclaimed. MR_EFORMAT: another
+ * process damaged the ring.
  */
 MR_API int64_t mr_shm_ring_pop(struct mr_shm_ring *ring, uint64_t *v, uint64_t n,
                                int64_t timeout_ns);

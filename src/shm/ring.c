@@ -114,8 +114,19 @@ static void move_on(_Atomic uint64_t *at, uint64_t t)
     atomic_compare_exchange_strong(at, &t, t + 1);
 }
 
-/* Returns whether there was a place. */
-static bool try_push(const struct mr_shm_ring *ring, uint32_t pid, uint64_t value)
+/* A place's word is none that processes which follow the steps above could have left there. */
+static int damaged(const char *call, const struct mr_shm_ring *ring, uint64_t t, uint64_t word)
+{
+    return mr_error_set(MR_EFORMAT,
+                        "%s: the ring is damaged: place %llu is in state %llu of round %llu, "
+                        "expected round %llu",
+                        call, (unsigned long long)(t % ring->n), (unsigned long long)(word & 3),
+                        (unsigned long long)(without_pid(word) >> 2),
+                        (unsigned long long)(t / ring->n & ((1u << ROUND_BITS) - 1)));
+}
+
+/* Returns 1, 0: there was no place, or MR_EFORMAT. */
+static int try_push(const struct mr_shm_ring *ring, uint32_t pid, uint64_t value)
 {
     struct shared *s = ring->s;
     for (;;) {
@@ -129,13 +140,17 @@ static bool try_push(const struct mr_shm_ring *ring, uint32_t pid, uint64_t valu
             move_on(&s->tail, t);
             atomic_store(&place->value, value);
             atomic_store(&place->word, word_of(round, FULL, pid));
-            return true;
+            return 1;
         }
         if (t != atomic_load(&s->tail))
             continue;
         if (without_pid(word) == word_of(round - 1, WRITING, 0) ||
             without_pid(word) == word_of(round - 1, FULL, 0))
-            return false;     /* of the round before: the ring is full */
+            return 0; /* of the round before: the ring is full */
+        if (without_pid(word) != word_of(round, WRITING, 0) &&
+            without_pid(word) != word_of(round, FULL, 0) &&
+            without_pid(word) != word_of(round + 1, EMPTY, 0))
+            return damaged("mr_shm_ring_push", ring, t, word);
         move_on(&s->tail, t); /* who took the place has not yet */
     }
 }
@@ -153,12 +168,14 @@ int64_t mr_shm_ring_push(struct mr_shm_ring *ring, const uint64_t *v, uint64_t n
         if (atomic_load(&s->ended))
             return i > 0 ? (int64_t)i
                          : mr_error_set(-EPIPE, "mr_shm_ring_push: the ring has ended");
-        if (try_push(ring, pid, v[i])) {
+        int rc = try_push(ring, pid, v[i]);
+        if (rc == 1) {
             i++;
             mr_shm_notify(&s->pushed, &s->pop_waiters, 1);
             continue;
         }
-        int rc = mr_shm_wait(&s->popped, seen, &s->push_waiters, &limit,
+        if (rc == 0)
+            rc = mr_shm_wait(&s->popped, seen, &s->push_waiters, &limit,
                              "mr_shm_ring_push: the ring is full");
         if (rc < 0)
             return i > 0 ? (int64_t)i : rc;
@@ -179,7 +196,7 @@ static bool pass_over(const struct mr_shm_ring *ring, struct place *place, uint6
     return true;
 }
 
-/* Returns 1, 0: there is none yet, or -EOWNERDEAD. patient: producers are not looked at. */
+/* Returns 1, 0: there is none yet, -EOWNERDEAD or MR_EFORMAT. patient: producers are not looked at. */
 static int try_pop(const struct mr_shm_ring *ring, uint64_t *value, bool patient)
 {
     struct shared *s = ring->s;
@@ -208,6 +225,9 @@ static int try_pop(const struct mr_shm_ring *ring, uint64_t *value, bool patient
                                       (unsigned long long)(word >> 32))
                        : 0;
         }
+        uint64_t next = without_pid(word) - word_of(round + 1, EMPTY, 0);
+        if (next != EMPTY && next != WRITING && next != FULL)
+            return damaged("mr_shm_ring_pop", ring, t, word);
         move_on(&s->head, t); /* who took the value has not yet */
     }
 }
