@@ -44,6 +44,7 @@ class Log:
         with open(os.path.join(folder, "ops"), encoding="utf-8", errors="surrogateescape") as lines:
             for line in lines:
                 getattr(self, "on_" + line.split("\t")[0])(*line.rstrip("\n").split("\t")[1:])
+        assert self.ops, f"{folder}: nothing was logged"
 
     def add_names(self, names):
         (folder,) = {os.path.dirname(path) for path in names}  # nothing of ours moves files between folders
