@@ -1,6 +1,7 @@
 #!/bin/bash
 # The long runs: what .ci/run does by half within its 60 minutes, done whole. Each job ends with a PASS or FAIL line. They can
-# be stopped at any time and started again: what passed on this commit is not repeated, and fuzzing goes on where it was.
+# be stopped at any time and started again: what passed on this commit is not repeated, and fuzzing and soaks go on where they
+# were. docs/reliability.md says what each shows, and how far it got.
 # usage: scripts/long.sh [list | JOB...]         without arguments: all jobs; list: their names
 #   core                    the core build with musl and glibc, and its tests (scripts/core.sh)
 #   arm64                   the core and all of it for arm64, and their tests under qemu-user (scripts/arm64.sh; needs root)
@@ -8,6 +9,11 @@
 #   slow.tsan               the tests labelled slow under ThreadSanitizer (.ci/run: not at all)
 #   faults.PRESET.TEST      a sweep of failures in which every call fails in turn (.ci/run: the first ones and a choice)
 #   reproduce               two builds in different circumstances give the same bits (scripts/reproduce.sh)
+#   uring                   faults of io_uring by 1000 seeds (.ci/run: 4)
+#   power.JOB               2000 power cuts in mid-run of pack, train, feed and the disk cache (.ci/run: 2 to 8)
+#   threads.JOB             ThreadSanitizer with 64 workers (.ci/run: a few)
+#   soak.KIND               a run for LONG_SECONDS, beside it others that are killed or whose disk is full: scripts/soak.py
+#                           (.ci/run: none). python: with build/python and numpy in an environment, which this makes
 #   fuzz.TARGET             a fuzzer for LONG_SECONDS of a processor, by default 7200 (.ci/run: 8)
 # MILLRACE_LONG: the folder for corpora, counters and logs; default: ~/.cache/millrace-long. JOBS: at a time; default: all
 # processors.
@@ -16,9 +22,9 @@ cd "$(dirname "$0")/.." || exit 1
 jobs=${JOBS:-$(nproc)}
 folder=${MILLRACE_LONG:-$HOME/.cache/millrace-long}
 most=${LONG_SECONDS:-7200}
-slice=600 # what is lost of a fuzzer's time when it is stopped
+slice=600 # what is lost of a fuzzer's or a soak's time when it is stopped
 version=$(git describe --always --dirty)
-mkdir -p "$folder/done" "$folder/log" "$folder/fuzz" || exit 1
+mkdir -p "$folder/done" "$folder/log" "$folder/fuzz" "$folder/soak" || exit 1
 
 list_jobs() {
     local kinds preset kind file
@@ -29,6 +35,10 @@ list_jobs() {
         for kind in ${kinds[1]}; do echo "faults.$preset.profile.$kind"; done
         printf "faults.$preset.%s\n" cli record
     done
+    echo uring
+    printf 'power.%s\n' pack checkpoint state cache
+    printf 'threads.%s\n' raw photos tar cache
+    printf 'soak.%s\n' sim photos video http python
     for file in tests/fuzz/fuzz_*.c; do echo "fuzz.$(basename "${file#*fuzz_}" .c)"; done
 }
 
@@ -47,15 +57,63 @@ run_faults() { # preset, test: jobs.memory, cli, ...
 }
 
 # In slices, which are counted in a file: the next run adds to it.
-run_fuzz() { # target
-    local counter=$folder/fuzz/$1.seconds spent next
+in_slices() { # counter, command...: it gets a slice's seconds
+    local counter=$1 spent next
+    shift
     spent=$(cat "$counter" 2>/dev/null || echo 0)
     while [ "$spent" -lt "$most" ]; do
         next=$((most - spent < slice ? most - spent : slice))
-        JOBS=1 FUZZ_SECONDS=$next FUZZ_WORK=$folder/fuzz FUZZ_BUILT=1 scripts/fuzz.sh "$1" || return
+        "$@" "$next" || return
         spent=$((spent + next))
         echo $spent >"$counter"
     done
+}
+
+fuzz_slice() { # target, seconds
+    JOBS=1 FUZZ_SECONDS=$2 FUZZ_WORK=$folder/fuzz FUZZ_BUILT=1 scripts/fuzz.sh "$1"
+}
+
+# A line of each slice is kept.
+soak_slice() { # kind, seconds
+    local python=python3
+    if [ "$1" = python ]; then python=$folder/venv/bin/python; fi
+    MILLRACE_VIDEO_MODULE=$PWD/build/dev/libmillrace-video.so PYTHONPATH=build/python \
+        "$python" scripts/soak.py "$1" "$2" "$folder/soak/$1" | tee -a "$folder/soak/$1.lines"
+    return "${PIPESTATUS[0]}"
+}
+
+run_power() { # job
+    python3 tests/fault/power_cuts.py build/dev/millrace build/dev/tests/fault/libpower_log.so tests/support/fault_server.py \
+        "$1" 2000 "$(date +%s)"
+}
+
+# As many workers as no machine of ours has processors: what they do at once differs from run to run.
+run_threads() { # job
+    local program=build/tsan/millrace data=$folder/threads/$1 source
+    rm -rf "$data"
+    mkdir -p "$data"
+    case $1 in
+    raw)
+        $program synth raw "$data/x.bin" --n 20000 --shape 512 --dtype u8 -q || return
+        source="raw:$data/x.bin,shape=512,dtype=u8"
+        ;;
+    *)
+        $program synth photos "$data/photos" --n 400 --side 48 -q || return
+        source="folder:$data/photos"
+        ;;
+    esac
+    if [ "$1" = tar ]; then
+        $program pack "$source" "$data/shards" --shard-count 50 -w 64 -q || return
+        source="tar:$data/shards"
+    fi
+    local options=(-w 64 -p 16 -b 8 -e 3 --shuffle -d 'sim:h2d=20' -q --digest --json)
+    if [ "$1" = cache ]; then options+=(--cache host); fi
+    if [ "$1" != raw ]; then options+=(-t 'random_resized_crop(32),hflip(0.5),cast(f32)'); fi
+    local few many
+    many=$(TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 $program feed "$source" "${options[@]}") || return
+    few=$($program feed "$source" "${options[@]}" -w 1) || return
+    rm -rf "$data"
+    [ "$(grep '"digest"' <<<"$few")" = "$(grep '"digest"' <<<"$many")" ] && grep -q '"digest"' <<<"$many"
 }
 
 run_job() { # name
@@ -68,14 +126,18 @@ run_job() { # name
     slow.tsan) scripts/test.sh tsan slow ;;
     reproduce) scripts/reproduce.sh ;;
     faults.*.*) run_faults "$(echo "$1" | cut -d. -f2)" "$(echo "$1" | cut -d. -f3-)" ;;
-    fuzz.*) run_fuzz "${1#fuzz.}" ;;
+    uring) MILLRACE_FAULT_RUNS=1000 build/dev/tests/fault/fault_uring ;;
+    power.*) run_power "${1#power.}" ;;
+    threads.*) run_threads "${1#threads.}" ;;
+    soak.*) in_slices "$folder/soak/${1#soak.}.seconds" soak_slice "${1#soak.}" ;;
+    fuzz.*) in_slices "$folder/fuzz/${1#fuzz.}.seconds" fuzz_slice "${1#fuzz.}" ;;
     *) echo "no such job: $1" && return 2 ;;
     esac
 }
 
-# Fuzzers count what they did themselves.
+# Fuzzers and soaks count what they did themselves.
 has_passed() { # name
-    case $1 in fuzz.*) return 1 ;; esac
+    case $1 in fuzz.* | soak.*) return 1 ;; esac
     [ "$(cut -d' ' -f1 "$folder/done/$1" 2>/dev/null)" = "$version" ]
 }
 
@@ -99,6 +161,13 @@ build_for() { # names
     for preset in dev asan tsan; do
         if echo "$*" | grep -q "faults\.$preset\."; then scripts/build.sh $preset || exit 1; fi
     done
+    if echo "$*" | grep -qE 'uring|power\.|soak\.'; then scripts/build.sh dev || exit 1; fi
+    if echo "$*" | grep -q 'threads\.'; then scripts/build.sh tsan || exit 1; fi
+    if echo "$*" | grep -q 'soak\.python'; then
+        scripts/python.sh build || exit 1
+        [ -x "$folder/venv/bin/pip" ] || python3 -m venv "$folder/venv" || exit 1
+        "$folder/venv/bin/pip" install -q numpy || exit 1
+    fi
     if echo "$*" | grep -q 'fuzz\.'; then scripts/build.sh fuzz fuzzers || exit 1; fi
 }
 

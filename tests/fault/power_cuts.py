@@ -1,7 +1,7 @@
 """Power cuts in mid-run of pack, train (checkpoints), feed (states) and the disk cache: what is left opens whole, the old file or
 the new one, or not at all; and the run that comes after it ends as an undisturbed one.
-usage: power_cuts.py PROGRAM SHIM SERVER [JOB [CUTS [SEED]]]    JOB: pack, checkpoint, state, cache or all. As a test: few cuts, the
-same each time. CUTS 0: until it is stopped; prints how many."""
+usage: power_cuts.py PROGRAM SHIM SERVER [JOB [CUTS [SEED]]]    JOB: pack, checkpoint, state, cache or all. As a test:
+few cuts, the same each time. CUTS 0: until it is stopped; prints how many."""
 import filecmp
 import os
 import random
@@ -157,7 +157,8 @@ def cut(name, job, cuts, seed):
         except AssertionError as e:
             kept = tempfile.mkdtemp(prefix=f"power-{name}-")
             shutil.copytree(job.work, kept, dirs_exist_ok=True)
-            sys.exit(f"{name}, seed {seed + n}, cut after {at} of {len(job.log.ops)} operations: {e}\n{kept}/before has what it left")
+            sys.exit(f"{name}, seed {seed + n}, cut after {at} of {len(job.log.ops)} operations: {e}\n"
+                     f"{kept}/before has what it left")
         shutil.rmtree(os.path.join(job.work, "before"))
         n += 1
         if n % 100 == 0:

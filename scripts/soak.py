@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+"""A soak: a long run, and beside it short ones that are killed or whose disk is full. The long run's memory, descriptors and
+threads, and temporary files, stay flat after a warm-up; each short one ends by the kill or with status 0 or 1.
+usage: soak.py KIND SECONDS FOLDER     KIND: sim, photos, video, http, python. FOLDER: for data and logs, removed at the end. Ends
+with a line of figures; exit status 0: all was flat.
+MILLRACE: the program, by default build/dev/millrace; python needs PYTHONPATH=build/python and numpy."""
+import glob
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PROGRAM = os.environ.get("MILLRACE", os.path.join(ROOT, "build", "dev", "millrace"))
+KIND, SECONDS, WORK = sys.argv[1], float(sys.argv[2]), os.path.abspath(sys.argv[3])
+CHANCE = random.Random(time.time_ns())
+TEMPORARY = re.compile(r"\.part-|/tmp\.\d|unpacked\.|millrace-import|\.tmp$")
+FULL = os.path.join(WORK, "full")  # a small file system, or where it cannot be mounted an ordinary folder and a limit of files
+FULL_BYTES = 1 << 20
+FORK = [sys.executable, os.path.join(ROOT, "scripts", "soak_workers.py")]
+
+
+def run(*arguments, check=True):
+    done = subprocess.run([PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if check and done.returncode != 0:
+        sys.exit(f"{' '.join(arguments)}: {done.stdout}")
+    return done
+
+
+def mount_full():
+    os.makedirs(FULL)
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={FULL_BYTES}", "none", FULL], stderr=subprocess.DEVNULL)
+    return made.returncode == 0
+
+
+def path(name):
+    return os.path.join(WORK, name)
+
+
+class Kind:
+    """data(): makes what is read; main(): the long run's command; short(): a short run's arguments, with %s for its output."""
+
+    def data(self):
+        run("synth", "raw", path("x.bin"), "--n", "2000", "--shape", "4096", "--dtype", "u8", "-q")
+
+    def feed(self, *options):
+        return [PROGRAM, "feed", *self.source(), "-b", "32", "-w", "3", "-q", "--time", f"{SECONDS:.0f}s", *options]
+
+    def source(self):
+        return [f"raw:{path('x.bin')},shape=4096,dtype=u8", "--shuffle"]
+
+    def main(self):
+        return self.feed("-d", "sim:h2d=20")
+
+    def short(self, out):
+        return ["pack", self.source()[0], out + "/pack", "--shard-count", "100", "-w", "2", "-q"]
+
+    def tick(self, main):
+        """Once in a while, beside the long run."""
+
+    def close(self):
+        pass
+
+    kills = 0  # of worker processes
+
+
+class Sim(Kind):
+    pass
+
+
+class Photos(Kind):
+    def data(self):
+        run("synth", "photos", path("photos"), "--n", "200", "--side", "96", "-q")
+
+    def source(self):
+        return [f"folder:{path('photos')}", "--shuffle", "-t", "random_resized_crop(64),hflip(0.5),cast(f32)"]
+
+    def main(self):
+        return self.feed("-d", "sim:h2d=20")
+
+
+class Video(Kind):
+    def data(self):
+        for i in range(40):
+            os.makedirs(path(f"videos/{i % 4}"), exist_ok=True)
+            shutil.copy(os.path.join(ROOT, "tests/fuzz/corpus/video/mpeg4.mp4"), path(f"videos/{i % 4}/{i}.mp4"))
+
+    def source(self):
+        return [f"video:{path('videos')}", "--shuffle"]
+
+    def main(self):
+        return self.feed("-d", "cpu")
+
+
+class Http(Kind):
+    """A cache that is too small for the data, shared with runs that are killed; the server is killed, too, and comes back."""
+
+    def data(self):
+        run("synth", "npy", path("files/x.npy"), "--n", "3000", "--shape", "4096", "--dtype", "u8", "--classes", "0", "-q")
+        self.serve()
+
+    def serve(self):
+        server = [sys.executable, os.path.join(ROOT, "tests/support/fault_server.py"), path("files")]
+        self.server = subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.port = int(self.server.stdout.readline().split()[1])
+
+    def source(self):
+        return [f"npy:http://127.0.0.1:{self.port}/ok/x.npy", "--shuffle"]
+
+    def main(self):
+        return self.feed("-d", "cpu", "--cache-dir", path("cache"), "--cache-limit", "9MiB")
+
+    def short(self, out):
+        cache = FULL + "/cache" if out == FULL else path("cache")
+        return ["feed", *self.source(), "-d", "cpu", "-e", "1", "-q", "--cache-dir", cache, "--cache-limit", "9MiB"]
+
+    def tick(self, main):
+        """Stopped for less time than the run retries."""
+        if CHANCE.random() < 0.2:
+            self.server.send_signal(signal.SIGSTOP)
+            time.sleep(1)
+            self.server.send_signal(signal.SIGCONT)
+
+    def close(self):
+        self.server.kill()
+        self.server.wait()
+
+
+def children(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+            return f.read().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+class Python(Kind):
+    """Worker processes, one of which is killed every now and then. They are children of the server that forks them."""
+
+    def main(self):
+        return [*FORK, f"{SECONDS:.0f}"]
+
+    def tick(self, main):
+        workers = [worker for server in children(main.pid) for worker in children(server)]
+        if workers:
+            try:
+                os.kill(int(CHANCE.choice(workers)), signal.SIGKILL)
+                self.kills += 1
+            except ProcessLookupError:
+                pass
+
+
+KINDS = {"sim": Sim, "photos": Photos, "video": Video, "http": Http, "python": Python}
+
+
+def temporaries():
+    return sorted(f for f in glob.glob(WORK + "/**", recursive=True) if TEMPORARY.search(f))
+
+
+def look(pid):
+    """Memory in MiB, descriptors, threads."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+        status = dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
+    return int(status["VmRSS"].split()[0]) / 1024, len(os.listdir(f"/proc/{pid}/fd")), int(status["Threads"])
+
+
+def short_run(kind, mounted, counts):
+    """One that is killed, or one whose disk is full."""
+    full = CHANCE.random() < 0.4
+    out = FULL if full else WORK
+
+    def limit():
+        if full and not mounted:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (FULL_BYTES // 4, FULL_BYTES // 4))
+
+    child = subprocess.Popen([PROGRAM, *kind.short(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=limit)
+    if full:
+        status = child.wait()
+        counts["full"] += 1
+        if temporaries_in(FULL):
+            sys.exit(f"a full disk left {temporaries_in(FULL)}")
+        shutil.rmtree(FULL + "/pack", ignore_errors=True)
+    else:
+        try:
+            status = child.wait(CHANCE.uniform(0, 1))
+        except subprocess.TimeoutExpired:
+            child.kill()
+            status = child.wait()
+            counts["killed"] += 1
+        if status == 0:
+            shutil.rmtree(path("pack"), ignore_errors=True)
+    if status not in (0, 1, -signal.SIGKILL):
+        sys.exit(f"{' '.join(kind.short(out))}: status {status}")
+
+
+def temporaries_in(folder):
+    return [f for f in temporaries() if f.startswith(folder + "/")]
+
+
+def middle(values):
+    return sorted(values)[len(values) // 2]
+
+
+def judge(seen, counts, kills):
+    """The last quarter against the first one after the warm-up."""
+    seen = [s[1:] for s in seen if s[0] > max(SECONDS / 5, min(60, SECONDS / 2))]
+    quarter = max(len(seen) // 4, 1)
+    first, last = seen[:quarter], seen[-quarter:]
+    rss = [middle([s[0] for s in part]) for part in (first, last)]
+    most = [[max(s[i] for s in part) for part in (first, last)] for i in (1, 2, 3)]
+    print(f"{KIND}: {SECONDS:.0f} s, {len(seen)} looks, {counts['killed']} runs killed, {counts['full']} with a full disk, "
+          f"{kills} workers killed; RSS {rss[0]:.1f} -> {rss[1]:.1f} MiB, descriptors {most[0][0]} -> {most[0][1]}, "
+          f"threads {most[1][0]} -> {most[1][1]}, temporary files {most[2][0]} -> {most[2][1]}", flush=True)
+    flat = rss[1] <= 1.05 * rss[0] + 4 and all(b <= a + slack for (a, b), slack in zip(most, (2, 1, 4)))
+    if not flat:
+        sys.exit(f"{KIND}: not flat")
+
+
+def soak(kind, mounted):
+    counts, seen, start = {"killed": 0, "full": 0}, [], time.monotonic()
+    with open(path("log"), "w", encoding="utf-8") as log:
+        main = subprocess.Popen(kind.main(), stdout=log, stderr=log)
+    try:
+        while main.poll() is None:
+            short_run(kind, mounted, counts)
+            kind.tick(main)
+            try:
+                seen.append((time.monotonic() - start, *look(main.pid), len(temporaries())))
+            except (FileNotFoundError, KeyError, ProcessLookupError):
+                break  # it has just ended
+            time.sleep(0.2)
+    finally:
+        if main.poll() is None and sys.exc_info()[0]:
+            main.kill()
+    if main.wait() != 0:
+        with open(path("log"), encoding="utf-8") as log:
+            sys.exit(f"{KIND}: the long run ended with {main.returncode}: {log.read()[-2000:]}")
+    if len(seen) < 10:
+        sys.exit(f"{KIND}: only {len(seen)} looks in {SECONDS:.0f} s")
+    judge(seen, counts, kind.kills)
+    done = run(*kind.short(WORK))  # goes on from the last one that was killed, and removes what that left
+    left = [f for f in temporaries() if "/cache/" not in f]  # the cache removes its own after an hour
+    if left:
+        sys.exit(f"{KIND}: left after the last run: {left}: {done.stdout}")
+
+
+def main():
+    kind = KINDS[KIND]()
+    shutil.rmtree(WORK, ignore_errors=True)
+    os.makedirs(path("files"))
+    mounted = mount_full()
+    try:
+        kind.data()
+        soak(kind, mounted)
+    finally:
+        kind.close()
+        if mounted:
+            subprocess.run(["umount", FULL], check=False)
+        shutil.rmtree(WORK, ignore_errors=True)
+
+
+main()
