@@ -408,6 +408,10 @@ static void json(const struct bench *b, struct mr_json *json)
 {
     const struct ranks *r = b->user;
     mr_json_uint(json, "world", r->stats.world);
+    if (r->place.local_world > 0)
+        mr_json_uint(json, "local_world", r->place.local_world);
+    else
+        mr_json_null(json, "local_world");
     mr_json_string(json, "launcher", r->place.launcher);
     mr_json_string(json, "engine", r->stats.engine);
     mr_json_string(json, "library", r->stats.library);
@@ -480,6 +484,7 @@ static const struct cli_note json_notes[] = {
      "bytes / time; that times 2 (world - 1) / world; the latter over the link's limit (absent if "
      "that is unknown)"},
     {"world, launcher, engine, library", "ranks, what started them, what sums"},
+    {"local_world", "ranks on rank 0's machine; null: the launcher does not say"},
     {"link_bytes_per_s", "one way between two GPUs of one machine, as specified; null: unknown"},
     {NULL, NULL},
 };

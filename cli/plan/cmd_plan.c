@@ -23,7 +23,7 @@ const struct mr_option plan_options[] = {
     OPT("link", MR_OPT_STRING, link, .meta = "node=RATE,net=RATE,alpha=TIME/TIME", .group = cluster,
         .help = "Sums: bus bandwidth within a machine and between machines, and what the smallest "
                 "sum takes within one and between two: node=360GB/s,net=45GB/s,alpha=8us/25us; "
-                "what is not given costs nothing"),
+                "what neither it nor a file gives costs nothing"),
     OPT("store", MR_OPT_STRING, store, .meta = "RATE", .group = cluster,
         .help = "What the store gives to all ranks together, 50GB/s; default: no limit"),
     OPT("wire", MR_OPT_ENUM, wire, .initial = "f32", .choices = wires, .group = cluster,
@@ -121,7 +121,7 @@ static int run(void *values, int n_args, char **args)
 static const struct cli_note json_notes[] = {
     {"model", "what the model was given: step_ms, step_sigma, make_ms, make_sigma, prefetch, "
               "samples and batch_bytes and requests (of a rank's step), grad_bytes, "
-              "backward_share"},
+              "backward_share, node_bytes_per_s, net_bytes_per_s, node_alpha_us, net_alpha_us"},
     {"rows", "for each number of ranks: ranks, step_ms and its parts compute_ms, data_ms (batches "
              "that the slowest rank waits for), spread_ms (ranks do not compute equally fast), "
              "sum_ms (not hidden), whole_sum_ms, alone_ms (one rank's step), efficiency, "
@@ -137,6 +137,8 @@ static const struct cli_note examples[] = {
      "> train.json; millrace plan feed.json train.json --ranks 512 --sweep --link "
      "node=360GB/s,net=45GB/s,alpha=8us/25us --store 50GB/s",
      "from one machine with one GPU"},
+    {"millrace plan train.json node.json net.json --ranks 64 --sweep",
+     "the last two by bench comm: on the ranks of one machine, and on two machines"},
     {"millrace plan --step 40ms --make 25ms --make-sigma 0.5 --prefetch 4 --params 25600000 "
      "--ranks "
      "4096 --sweep --plot plan.html",
@@ -150,7 +152,9 @@ const struct cli_command cli_plan = {
     .synopsis = "[FILE...] [options]",
     .text =
         "FILE is what `millrace feed --json` and `millrace train --json` printed on one machine: "
-        "how fast a loader makes batches and how much that varies, and how long a step computes. "
+        "how fast a loader makes batches and how much that varies, and how long a step computes; "
+        "and what `millrace bench comm --json` printed on ranks of one machine, of several, or "
+        "both: the link, in place of --link. "
         "Each rank of the cluster has such a loader and the same batch, so more ranks train "
         "larger batches.\n\n"
         "The model simulates ranks in lock step: a step begins on a rank when its batch is there, "
@@ -160,7 +164,7 @@ const struct cli_command cli_plan = {
     .options = plan_options,
     .options_bytes = sizeof(struct plan_opts),
     .min_args = 0,
-    .max_args = 2,
+    .max_args = 4,
     .json = json_notes,
     .examples = examples,
     .run = run,

@@ -1,4 +1,4 @@
-/* What was measured: the JSON of feed and train, then options, which go first. */
+/* What was measured: the JSON of feed, train and bench comm, then options, which go first. */
 #include "plan/plan.h"
 
 #include <cjson/cJSON.h>
@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_MOST (16 << 20)
-#define P95       1.6449 /* standard deviations above the mean */
+#define FILE_MOST  (16 << 20)
+#define P95        1.6449 /* standard deviations above the mean */
+#define LEAST_LONG 1e6    /* bytes of a sum that shows the bandwidth */
+#define EXPECTED   "expected what millrace feed, train or bench comm prints with --json"
 
 static cJSON *load(const char *path)
 {
@@ -28,7 +30,7 @@ static cJSON *load(const char *path)
     free(text);
     if (!cJSON_IsObject(root)) {
         cJSON_Delete(root);
-        cli_fail("%s: expected what millrace feed or train prints with --json", path);
+        cli_fail("%s: " EXPECTED, path);
         return NULL;
     }
     return root;
@@ -90,7 +92,8 @@ static int take_feed(struct plan_input *in, const char *path, const cJSON *root)
     if (p50 > 0 && p95 > p50)
         in->model.make_sigma = fmin(log(p95 / p50) / P95, 3);
     in->model.batch_bytes = fmax(number(root, "read_bytes"), 0) / samples * in->samples;
-    in->requests = fmax(number(root, "reads"), 0) / samples * in->samples;
+    const double requests = number(root, "remote.requests"); /* a read may share one with others */
+    in->requests = fmax(requests > 0 ? requests : number(root, "reads"), 0) / samples * in->samples;
     if (prefetch >= 1 && prefetch <= 1024)
         in->model.prefetch = (uint32_t)prefetch;
     if (is(root, "bottleneck", "consumer"))
@@ -134,16 +137,80 @@ static int take_train(struct plan_input *in, const char *path, const cJSON *root
     return CLI_OK;
 }
 
-static int take_file(struct plan_input *in, const char *path)
+/* The smallest and the largest sum of one kind, in bytes. */
+struct curve {
+    double least, least_us, most, most_rate;
+};
+
+static void read_curve(const cJSON *root, const char *order, const char *way, struct curve *out)
+{
+    const cJSON *row;
+    *out = (struct curve){.least = INFINITY};
+    cJSON_ArrayForEach(row, member(root, "sums"))
+    {
+        const double bytes = number(row, "bytes"), us = number(row, "time_us");
+        const double rate = number(row, "bus_bytes_per_s");
+        if (!is(row, "order", order) || !is(row, "way", way) || !(us > 0) || !(rate > 0))
+            continue;
+        if (bytes < out->least) {
+            out->least = bytes;
+            out->least_us = us;
+        }
+        if (bytes > out->most) {
+            out->most = bytes;
+            out->most_rate = rate;
+        }
+    }
+}
+
+/* As train sums by default: in the engine's order, from a graph if there is one. */
+static int take_comm(struct plan_input *in, const struct plan_opts *o, const char *path,
+                     const cJSON *root)
+{
+    static const char *const kinds[][2] = {
+        {"fast", "graph"}, {"fast", "launched"}, {"tree", "graph"}, {"tree", "launched"}};
+    const double world = number(root, "world");
+    double local = number(root, "local_world");
+    struct curve c = {0};
+    for (size_t k = 0; k < CLI_COUNT(kinds) && !(c.most > 0); k++)
+        read_curve(root, kinds[k][0], kinds[k][1], &c);
+    if (!(c.most > 0) || !(world >= 2))
+        return missing(path, "no sums");
+    if (c.most < LEAST_LONG)
+        return cli_fail("%s: the largest sum has %.0f bytes, which says nothing of the bandwidth: "
+                        "measure with --max-bytes of 1 MiB or more",
+                        path, c.most);
+    if (!(local > 0))
+        local = fmin(world, (double)o->per_node);
+    if (local >= world) {
+        in->model.node_alpha_ns = c.least_us * 1e3;
+        in->model.node_bytes_per_s = c.most_rate;
+        return CLI_OK;
+    }
+    in->net_sum_ns = c.least_us * 1e3;
+    in->net_nodes = ceil(world / local);
+    in->net_local = local;
+    in->model.net_bytes_per_s = c.most_rate;
+    return CLI_OK;
+}
+
+/* As the model adds it up: within machines, and for each doubling of their number. */
+static void split_alpha(struct plan_input *in)
+{
+    const double within = in->net_local > 1 ? in->model.node_alpha_ns : 0;
+    if (in->net_sum_ns > 0)
+        in->model.net_alpha_ns = fmax(in->net_sum_ns - within, 0) / ceil(log2(in->net_nodes));
+}
+
+static int take_file(struct plan_input *in, const struct plan_opts *o, const char *path)
 {
     cJSON *root = load(path);
     if (!root)
         return CLI_FAILED;
-    int code = is(root, "command", "feed")    ? take_feed(in, path, root)
-               : is(root, "command", "train") ? take_train(in, path, root)
-                                              : cli_fail("%s: expected what millrace feed or "
-                                                         "train prints with --json",
-                                                         path);
+    int code = is(root, "command", "feed")         ? take_feed(in, path, root)
+               : is(root, "command", "train")      ? take_train(in, path, root)
+               : is(root, "command", "bench comm") ? take_comm(in, o, path, root)
+                                                   : cli_fail("%s: " EXPECTED, path);
     cJSON_Delete(root);
     return code;
 }
@@ -228,7 +295,8 @@ int plan_read(struct plan_input *in, const struct plan_opts *o, int n, char **fi
     *in = (struct plan_input){0};
     mr_cluster_opts_init(&in->model);
     for (int i = 0; i < n && code == CLI_OK; i++)
-        code = take_file(in, files[i]);
+        code = take_file(in, o, files[i]);
+    split_alpha(in);
     if (code == CLI_OK)
         code = parse_link(o->link, &in->model);
     if (code == CLI_OK && o->store)

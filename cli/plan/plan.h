@@ -1,6 +1,6 @@
 /*
  * millrace plan: what one machine measured, and what many would do. inputs.c reads the JSON of
- * feed and train, and the options' rates; cmd_plan.c puts both into the library's model
+ * feed, train and bench comm, and the options' rates; cmd_plan.c puts both into the library's model
  * (millrace/cluster.h) for each number of ranks; show.c prints and draws what came of it.
  */
 #ifndef CLI_PLAN_PLAN_H
@@ -22,9 +22,12 @@ struct plan_opts {
 /* What the files and the options say. */
 struct plan_input {
     struct mr_cluster_opts model;
-    double samples;        /* of a rank's step */
-    double requests;       /* of it, to the store */
-    uint64_t epoch;        /* samples of an epoch; 0: unknown */
+    double samples;  /* of a rank's step */
+    double requests; /* of it, to the store */
+    uint64_t epoch;  /* samples of an epoch; 0: unknown */
+    /* The smallest sum that was measured between machines, and how many machines and ranks of each
+     * had a part in it; 0: none was. */
+    double net_sum_ns, net_nodes, net_local;
     const char *slow_feed; /* a file whose loader waited for its consumer; NULL: none */
 };
 

@@ -114,6 +114,10 @@ static void json_model(const struct plan_input *in, struct mr_json *json)
     mr_json_double(json, "requests", in->requests);
     mr_json_double(json, "grad_bytes", m->grad_bytes);
     mr_json_double(json, "backward_share", m->backward_share);
+    mr_json_double(json, "node_bytes_per_s", m->node_bytes_per_s);
+    mr_json_double(json, "net_bytes_per_s", m->net_bytes_per_s);
+    mr_json_double(json, "node_alpha_us", m->node_alpha_ns / 1e3);
+    mr_json_double(json, "net_alpha_us", m->net_alpha_ns / 1e3);
     mr_json_object_end(json);
 }
 

@@ -21,6 +21,14 @@ min 16 s and costs 347.22 for the ranks and 4.00 for requests.
 # From what one machine measured: the loader's rate, and the steps' time. The last batch is short.
 $ millrace synth digits d --n 2000 -q >/dev/null; millrace feed d -b 300 -q --json >feed.json; millrace train d -b 300 -e 1 --model mlp:9r,10s -d cpu -q --json >train.json; millrace plan feed.json train.json --ranks 8 --json >plan.json; python3 -c "import json; f, t, p = (json.load(open(n + '.json')) for n in ('feed', 'train', 'plan')); m = p['model']; print(m['samples'], m['grad_bytes'] == 4 * t['parameters'], abs(m['make_ms'] * (f['warm_samples_per_s'] or f['samples_per_s']) / 300e3 - 1) < 1e-9, abs(m['step_ms'] * t['steps'] / t['times']['steps'] / 1000 - 1) < 1e-9, p['rows'][0]['ranks'])"
 300 True True True 8
+# Links from bench comm: of one machine, and of two with 4 ranks each, whose smallest sum contains the former's. --link goes first.
+$ sums() { echo "{\"command\": \"bench comm\", \"world\": $1, \"local_world\": $2, \"sums\": [{\"order\": \"tree\", \"way\": \"graph\", \"bytes\": 4096, \"time_us\": 99, \"bus_bytes_per_s\": 1e9}, {\"order\": \"fast\", \"way\": \"launched\", \"bytes\": 4096, \"time_us\": $3, \"bus_bytes_per_s\": 1e8}, {\"order\": \"fast\", \"way\": \"launched\", \"bytes\": $5, \"time_us\": 900, \"bus_bytes_per_s\": $4}]}"; }; sums 4 4 10 400e9 67108864 >node.json; sums 8 4 35 50e9 67108864 >net.json; sums 2 null 5 1e9 65536 >short.json; sums 1 1 5 1e9 1e8 >alone.json; for o in '' '--link net=25GB/s,alpha=1us/2us'; do millrace plan --step 40ms net.json node.json $o --json | python3 -c "import json, sys; m = json.load(sys.stdin)['model']; print(*(m[n] for n in ('node_bytes_per_s', 'net_bytes_per_s', 'node_alpha_us', 'net_alpha_us')))"; done
+400000000000 50000000000 10 25
+400000000000 25000000000 1 2
+$ millrace plan --step 4ms short.json; millrace plan --step 4ms alone.json
+millrace plan: short.json: the largest sum has 65536 bytes, which says nothing of the bandwidth: measure with --max-bytes of 1 MiB or more
+millrace plan: alone.json: no sums: expected the whole object of a run that was not interrupted
+[1]
 $ millrace train d -b 100 -e 1 --model mlp:9r,10s -d cpu -q --json >other.json; millrace plan feed.json other.json
 millrace plan: other.json: a rank's batch has 100 samples, in the other file 300: measure both with the same --batch-size
 [1]
@@ -40,5 +48,5 @@ millrace plan: --samples: expected --batch-size, or feed's or train's file, too
 millrace plan: nothing.json: No such file or directory
 millrace plan: x.json: no batches: expected the whole object of a run that was not interrupted
 millrace plan: x.json: no steps: expected the whole object of a run that was not interrupted
-millrace plan: x.json: expected what millrace feed or train prints with --json
+millrace plan: x.json: expected what millrace feed, train or bench comm prints with --json
 [1]
