@@ -4,7 +4,8 @@
 #   scripts/python.sh test [PYTHON...]   the tests, each step with a PASS, FAIL or SKIP line: types; the module under ASan; the
 #                                        wheel in an environment of each Python (default: 3.10 to 3.13, of PATH and of pyenv)
 # MILLRACE_TORCH_PYTHON=PYTHON: the tests also with that one, which has torch. MILLRACE_TORCH=1: with one that gets torch from
-# PyPI (2 GB). PYTEST_ARGS: more arguments of pytest.
+# PyPI (2 GB). MILLRACE_ARROW=1: the tests of Arrow, with the producers from PyPI (pyarrow, datasets, DuckDB, Polars, nanoarrow;
+# 400 MB); else they are skipped. PYTEST_ARGS: more arguments of pytest.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=${JOBS:-$(nproc)}
@@ -170,6 +171,20 @@ test_torch() {
     fi
 }
 
+# The tests of Arrow, beside the producers of its tables.
+test_arrow() {
+    if [ "${MILLRACE_ARROW:-0}" != 1 ]; then
+        echo "python: no pyarrow: MILLRACE_ARROW=1 installs it and the other producers of Arrow tables"
+        return 77
+    fi
+    venv $work/venv-arrow "$1" numpy pytest pyarrow datasets duckdb nanoarrow polars pillow || return 1
+    local wheel
+    wheel=$(the_wheel) &&
+        logged $work/venv-arrow.install.log $work/venv-arrow/bin/pip install --disable-pip-version-check --no-deps \
+            --force-reinstall "$wheel" &&
+        run_pytest $work/venv-arrow.test.log $work/venv-arrow/bin/python tests/python/test_arrow.py tests/python/test_docs.py
+}
+
 # As the wheel's users see them: the package alone.
 test_types() { # python
     local check=$work/venv-types
@@ -207,6 +222,7 @@ test_all() {
     rm -f $work/failed
     step wheel env PYTHON="$first" scripts/wheel.sh || failed=1
     beside torch test_torch "$first"
+    beside arrow test_arrow "$first"
     if [ -n "$given" ]; then
         for python in $given; do
             version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') || exit 1

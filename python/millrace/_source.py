@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from . import _core
 from ._arguments import Settings, arguments_named
 from ._arrays import arrays_of, current_stream, taker, value_of
+from ._arrow import arrow_kind
 from ._run import EngineRun, ListedRun, Place, Run, state_text
 from ._samplers import Order, checked, order_of
 from ._structure import Structure, structure_of
@@ -46,7 +47,10 @@ class Source(Protocol):
 
 
 def is_uri(dataset: Any) -> bool:
-    return isinstance(dataset, str | os.PathLike) or isinstance(dataset, _core.Dataset)
+    """Whether only the engine can read it: URIs, paths, Arrow tables."""
+    if isinstance(dataset, str | os.PathLike) or isinstance(dataset, _core.Dataset):
+        return True
+    return arrow_kind(dataset) == "table"
 
 
 class EngineSource:
@@ -247,6 +251,10 @@ def native_source(
     settings: Settings, dataset: Any, order_args: tuple[Any, Any, bool], reasons: list[str]
 ) -> NativeSource | None:
     """The native path for a data set; None, and reasons, if there is none."""
+    if arrow_kind(dataset):
+        from ._arrow_sources import arrow_source
+
+        return arrow_source(settings, dataset, order_args, reasons)
     if is_uri(dataset):
         given = isinstance(dataset, _core.Dataset)
         opened = dataset if given else _core.Dataset.open(os.fspath(dataset))

@@ -18,6 +18,7 @@ from .errors import SampleMismatch
 
 MAX_LEAVES = 16
 TEXT_BYTES = 1024  # the least space for a text
+NAME_BYTES = 23  # of a field of the engine, at most
 
 _NUMPY = {
     "bool": "bool", "uint8": "u8", "int8": "i8", "uint16": "u16", "int16": "i16",
@@ -170,7 +171,7 @@ def _tree(value: object, path: str, leaves: list[Leaf], texts: type | None) -> T
     leaf = leaf_of(value)
     if leaf:
         name = path or "data"
-        if any(name == other.name for other in leaves) or len(name) > 40:
+        if any(name == other.name for other in leaves) or len(name) > NAME_BYTES:
             name = f"leaf{len(leaves)}"
         leaves.append(Leaf(name, leaf[0], leaf[1], int(leaf[0] in ("string", "bytes"))))
         return "leaf", texts if leaf[0] in _TEXTS.values() else None, [], []

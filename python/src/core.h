@@ -108,6 +108,11 @@ int core_recording_init(PyObject *module);
 /* Adds the types ShmBlock, ShmPool and ShmRing. */
 int core_shm_init(PyObject *module, struct core *core);
 
+/* ---- arrow.c ---- */
+
+/* Adds the functions arrow_...(). */
+int core_arrow_init(PyObject *module);
+
 /* ---- trace.c ---- */
 
 /* Adds the functions trace_...(). */

@@ -118,6 +118,22 @@ static PyObject *finish(struct dataset *d, int rc)
     return NULL;
 }
 
+PyObject *core_dataset_wrap(const struct core *core, struct mr_dataset *ds,
+                            struct core_source *source)
+{
+    struct dataset *d = create(core->dataset);
+    if (!d) {
+        mr_dataset_close(ds);
+        if (source)
+            Py_DECREF(source->fetch);
+        free(source);
+        return NULL;
+    }
+    d->ds = ds;
+    d->source = source;
+    return (PyObject *)d;
+}
+
 static PyObject *dataset_open(PyObject *class, PyObject *args)
 {
     const char *uri;

@@ -117,7 +117,7 @@ static int module_exec(PyObject *module)
     if (core_view_init() < 0 || core_errors_init(module, core) < 0 ||
         core_spec_init(module, core) < 0 || add_types(module, core) < 0 ||
         core_recording_init(module) < 0 || core_trace_init(module) < 0 ||
-        core_shm_init(module, core) < 0 || register_end(module) < 0)
+        core_arrow_init(module) < 0 || core_shm_init(module, core) < 0 || register_end(module) < 0)
         return -1;
     return PyModule_AddStringConstant(module, "version", mr_version());
 }

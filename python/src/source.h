@@ -15,6 +15,11 @@ struct core_source {
     struct mr_spec field[MR_MAX_FIELDS];
 };
 
+/* A Dataset that owns ds, and source with the references in it; NULL: none. Closes both, and returns
+ * NULL with an exception, without memory. */
+PyObject *core_dataset_wrap(const struct core *core, struct mr_dataset *ds,
+                            struct core_source *source);
+
 /* Takes the GIL on any thread; one that Python does not know is the library's. */
 PyGILState_STATE core_gil_ensure(void);
 
