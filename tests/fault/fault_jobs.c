@@ -5,6 +5,7 @@
  *
  *     fault_jobs KIND [JOB [N [on]]]      one kind; one job; one n, to look into a failure
  */
+#include "arrow_jobs.h"
 #include "files.h"
 #include "sweep.h"
 #include "whole.h"
@@ -272,6 +273,9 @@ static const struct job jobs[] = {
     {"workers-sim", NULL, open_workers, "random", "cast(f32)", SIM, .bad = MR_BAD_FAIL},
     {"shm", .run = use_shm},
     {"located", NULL, open_located, "random", NULL, "cpu", .bad = MR_BAD_SKIP},
+    {"arrow-stream", NULL, open_arrow_stream, "random", NULL, "cpu", .bad = MR_BAD_FAIL},
+    {"arrow-groups", NULL, open_arrow_groups, "random:block=12,window=2", NULL, "cpu",
+     .bad = MR_BAD_FAIL},
     {"array", NULL, open_array, "random", "scale(2)", "cpu", .bad = MR_BAD_SKIP},
     {"whole-pread", NULL, open_whole, "random", NULL, "cpu", .storage = MR_STORAGE_PREAD},
     {"whole-uring", NULL, open_whole, "random", NULL, "cpu", .storage = MR_STORAGE_URING,
