@@ -4,7 +4,8 @@
 
 The set is generated: a float32 list of --floats, an int64 label and a short string a row. Producers:
 table: a gather by pyarrow, `table.take(indices)` batch by batch, and `table.slice`; parquet:
-`ParquetFile.read_row_group()` one after the other with its own threads; datasets: `iter(batch_size)`
+`ParquetFile.read_row_group()` one after the other with its own threads, against a new loader's first epoch, opening included;
+datasets: `iter(batch_size)`
 of the set in the format "numpy". The page cache is warm. Prints medians of the rounds, with the least and
 the most, and the ratio of the medians.
 """
@@ -47,10 +48,15 @@ def timed(read: Callable[[], int]) -> float:
 
 
 def loader_of(given: Any, args: argparse.Namespace, shuffle: bool) -> Callable[[], int]:
-    loader = millrace.DataLoader(
-        given, args.batch, shuffle, num_workers=args.workers, as_="numpy", path="native", seed=1
-    )
-    return lambda: sum(len(batch["label"]) for batch in loader)
+    """A new loader each time: one that is kept would have row groups in memory."""
+
+    def read() -> int:
+        with millrace.DataLoader(
+            given, args.batch, shuffle, num_workers=args.workers, as_="numpy", path="native", seed=1
+        ) as loader:
+            return sum(len(batch["label"]) for batch in loader)
+
+    return read
 
 
 def take(table: Any, batch: int) -> int:
