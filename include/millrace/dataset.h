@@ -467,6 +467,23 @@ static inline void mr_mix_opts_init(struct mr_mix_opts *opts)
 }
 MR_API int mr_dataset_open_mix(const struct mr_mix_opts *opts, struct mr_dataset **out);
 
+/* "slow": the samples of another data set, with simulated latency and work. */
+struct mr_slow_opts {
+    size_t size;
+    const char *dataset;   /* its URI; one with commas in brackets: "[folder:a/,labels=none]" */
+    uint64_t delay_ns;     /* latency of a sample; occupies no worker */
+    uint64_t max_delay_ns; /* above delay_ns: each sample has its own between the two */
+    uint64_t work_ns;      /* CPU time of a sample, decoding included; occupies its worker */
+};
+MR_API void mr_slow_opts_fill(struct mr_slow_opts *opts, size_t size);
+static inline void mr_slow_opts_init(struct mr_slow_opts *opts)
+{
+    mr_slow_opts_fill(opts, sizeof *opts);
+}
+/* Its samples cost one extent more than those of the data set, which may have at most
+ * MR_MAX_FIELDS - 1 fields. */
+MR_API int mr_dataset_open_slow(const struct mr_slow_opts *opts, struct mr_dataset **out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -44,6 +44,8 @@
 #define MR_CLONES
 #endif
 
+uint64_t mr_thread_cpu_ns(void); /* the processor time of the calling thread */
+
 /* An error copied from one thread, to be set on another. */
 struct mr_error_kept {
     int code;

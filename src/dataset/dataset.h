@@ -152,6 +152,7 @@ struct mr_dataset {
     bool picture_bounded;
     bool wants_decoder;              /* get() keeps state in the thread's decoder */
     bool draws;                      /* samples depend on the epoch */
+    int more_extents;                /* of a sample, besides those of its fields */
     struct mr_shared_memory *shared; /* for slots that they write; NULL: none */
     uint32_t makers; /* processes that make them while threads wait; 0: threads do */
     /* Of iterable ones (n is MR_UNKNOWN): why the source can be read once only, as a clause; "": it
@@ -178,7 +179,7 @@ struct mr_dataset {
 /* The most extents that locate() gives. It sizes what every sample in flight has. */
 static inline int mr_extents_most(const struct mr_dataset *ds)
 {
-    return MR_MAX(ds->n_fields, MR_FEW_EXTENTS);
+    return MR_MIN(MR_MAX(ds->n_fields, MR_FEW_EXTENTS) + ds->more_extents, MR_MAX_EXTENTS);
 }
 
 /* Opens a data set by ops and public options struct: the body of every mr_dataset_open_*. */
@@ -314,6 +315,7 @@ extern const char *const mr_picture_colors[], *const mr_picture_alphas[];
 extern const struct mr_dataset_ops mr_dataset_idx, mr_dataset_npy, mr_dataset_raw,
     mr_dataset_synthetic, mr_dataset_array, mr_dataset_callback, mr_dataset_located, mr_dataset_tar,
     mr_dataset_safetensors, mr_dataset_folder, mr_dataset_list, mr_dataset_csv, mr_dataset_video,
-    mr_dataset_mix, mr_dataset_npz, mr_dataset_iterable, mr_dataset_workers, mr_dataset_arrow;
+    mr_dataset_mix, mr_dataset_npz, mr_dataset_iterable, mr_dataset_workers, mr_dataset_arrow,
+    mr_dataset_slow;
 
 #endif

@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* Purpose of a draw for a sample: argument c of mr_draw4(). */
 enum { DRAW_KEY, DRAW_LABEL, DRAW_LENGTH };
@@ -221,17 +220,10 @@ static uint64_t draw_below(uint64_t seed, uint64_t index, uint32_t what, uint64_
     return (uint64_t)((unsigned __int128)((uint64_t)d[0] << 32 | d[1]) * n >> 64);
 }
 
-static uint64_t thread_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out)
 {
     const struct state *st = ds->state;
-    uint64_t begin = st->opts.work_ns ? thread_ns() : 0, bytes = st->bytes;
+    uint64_t begin = st->opts.work_ns ? mr_thread_cpu_ns() : 0, bytes = st->bytes;
     char *room = out->field[0].room;
     out->field[0].data = room;
     if (st->opts.min_length) {
@@ -251,7 +243,7 @@ static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *ou
         memcpy(out->field[1].room, &label, sizeof label);
         out->field[1].data = out->field[1].room;
     }
-    while (st->opts.work_ns && thread_ns() - begin < st->opts.work_ns)
+    while (st->opts.work_ns && mr_thread_cpu_ns() - begin < st->opts.work_ns)
         ;
     return 0;
 }

@@ -17,7 +17,8 @@
 static const struct mr_dataset_ops *const formats[] = {
     &mr_dataset_idx,         &mr_dataset_npy,    &mr_dataset_raw,  &mr_dataset_tar,
     &mr_dataset_safetensors, &mr_dataset_folder, &mr_dataset_list, &mr_dataset_csv,
-    &mr_dataset_video,       &mr_dataset_npz,    &mr_dataset_mix,  &mr_dataset_synthetic,
+    &mr_dataset_video,       &mr_dataset_npz,    &mr_dataset_mix,  &mr_dataset_slow,
+    &mr_dataset_synthetic,
 };
 
 const char *mr_format_names(char *buf, size_t cap)

@@ -3,15 +3,12 @@
 #include "loader/stats.h"
 
 #include <sys/resource.h>
-#include <time.h>
 
 void mr_blocked_begin(struct mr_blocked *out)
 {
-    struct timespec cpu = {0};
     struct rusage usage = {0};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
     getrusage(RUSAGE_THREAD, &usage);
-    out->cpu_ns = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
+    out->cpu_ns = mr_thread_cpu_ns();
     out->gave_up = usage.ru_nvcsw;
     out->taken = usage.ru_nivcsw;
 }

@@ -349,7 +349,7 @@ static void every_format_has_what_it_must(void **state)
         &mr_dataset_idx,       &mr_dataset_npy,   &mr_dataset_raw,      &mr_dataset_safetensors,
         &mr_dataset_synthetic, &mr_dataset_array, &mr_dataset_callback, &mr_dataset_tar,
         &mr_dataset_folder,    &mr_dataset_list,  &mr_dataset_csv,      &mr_dataset_npz,
-        &mr_dataset_mix};
+        &mr_dataset_mix,       &mr_dataset_slow};
     for (size_t i = 0; i < MR_COUNT(all); i++) {
         const struct mr_dataset_ops *ops = all[i];
         assert_true(ops->name[0] && ops->summary[0]);
@@ -380,7 +380,7 @@ static void older_structs_are_not_overrun(void **state)
     (void)state;
     shorter(idx) shorter(npy) shorter(safetensors) shorter(raw) shorter(synthetic) shorter(tar)
         shorter(folder);
-    shorter(list) shorter(csv) shorter(video) shorter(npz) shorter(mix) shorter(array)
+    shorter(list) shorter(csv) shorter(video) shorter(npz) shorter(mix) shorter(slow) shorter(array)
         shorter(callback);
     shorter(loader) shorter(sampler) shorter(remote);
     _Alignas(size_t) unsigned char guarded[16 + 64];

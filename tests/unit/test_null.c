@@ -219,6 +219,7 @@ static void constructors(void **state)
     no_opts(csv);
     no_opts(video);
     no_opts(mix);
+    no_opts(slow);
 }
 
 static void datasets(void **state)
