@@ -88,6 +88,51 @@ struct mr_remote_stats {
 /* Reads the counters. [out] out: on success, all but size. Returns 0, MR_EMISUSE (a wrong size). */
 MR_API int mr_remote_stats_query(struct mr_remote_stats *out);
 
+/* ---- how fast a disk can be read ---- */
+
+#define MR_READ_RATE_MAX_DEPTH 4096u
+#define MR_READ_RATE_MAX_BYTES (512ull << 20) /* of all reads in flight */
+
+struct mr_read_rate_opts {
+    size_t size;                  /* of this struct, set by mr_read_rate_opts_init() */
+    const char *path;             /* a local file; required */
+    enum mr_storage_kind storage; /* AUTO (default), URING, PREAD */
+    int direct;                   /* 1: with O_DIRECT, past the page cache; default 0 */
+    int cold; /* 1 (default): drop the file's pages from the page cache first, and read none twice */
+    int random;     /* 1: pieces in random order; 0 (default): one after the other */
+    uint32_t depth; /* reads in flight, 1 to MR_READ_RATE_MAX_DEPTH; default 1 */
+    uint64_t
+        piece_bytes;  /* of a read; all in flight at most MR_READ_RATE_MAX_BYTES; default 4096 */
+    uint64_t time_ns; /* no read begins later; default 0.5 s */
+    uint64_t seed;    /* of the random order */
+};
+
+/* Sets opts to the defaults. */
+MR_API void mr_read_rate_opts_fill(struct mr_read_rate_opts *opts, size_t size);
+static inline void mr_read_rate_opts_init(struct mr_read_rate_opts *opts)
+{
+    mr_read_rate_opts_fill(opts, sizeof *opts);
+}
+
+struct mr_read_rate {
+    size_t size;         /* of this struct, set by the caller */
+    uint64_t reads;      /* done */
+    uint64_t bytes;      /* of them */
+    uint64_t ns;         /* from the first read's start to the last one's end */
+    uint64_t p50_ns;     /* half of the reads took at most this long */
+    uint64_t p99_ns;     /* 99 of 100 reads */
+    const char *storage; /* that read: "uring", "pread". Constant text */
+    int direct; /* 1: all reads were direct; 0: they were not, or the file system refused */
+};
+
+/*
+ * Measures reads of a file by the engine that loaders read with, on the calling thread. Blocks for
+ * opts->time_ns and the reads in flight then; less if cold and the whole file was read.
+ * [out] out: on success, all but size.
+ * Returns 0; -errno; MR_EOPTION, MR_ELIMIT, MR_EMISUSE; MR_EUNSUPPORTED: no such storage here.
+ */
+MR_API int mr_read_rate_measure(const struct mr_read_rate_opts *opts, struct mr_read_rate *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -167,6 +167,12 @@ static void numbers(void **state)
     misuse(mr_grow("a", NULL, &number, 1, 1));
     misuse(mr_grow("a", &array, NULL, 1, 1));
     misuse(mr_remote_stats_query(NULL));
+    struct mr_read_rate_opts rate_opts;
+    struct mr_read_rate rate = {.size = sizeof rate};
+    mr_read_rate_opts_fill(NULL, sizeof rate_opts);
+    mr_read_rate_opts_fill(&rate_opts, sizeof rate_opts);
+    misuse(mr_read_rate_measure(&rate_opts, NULL));
+    misuse(mr_read_rate_measure(NULL, &rate)); /* no path */
 }
 
 #define no_opts(name)                                                                              \
