@@ -433,6 +433,8 @@ int plot_write(const struct plot *plot, const char *path)
     draw(&w, plot);
     if (html && plot->below && w.code == CLI_OK)
         w.code = cli_output_write(&w.file, plot->below, strlen(plot->below));
+    if (html && w.code == CLI_OK)
+        plot_page_below(plot, w.file.file);
     if (html)
         put(&w, "</body></html>\n");
     if (w.code == CLI_OK)

@@ -7,6 +7,7 @@
 #define CLI_PLOT_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 struct plot_series {
     const char *name; /* NULL: none, nor a line in the legend */
@@ -38,14 +39,20 @@ struct plot {
     const char *title, *subtitle;
     const struct plot_panel *panels;
     int n_panels;
-    const char *below; /* HTML for below the charts, in pages alone; NULL: none */
-    bool force;        /* may replace what is no chart */
+    const char *below;   /* HTML for below the charts, in pages alone; NULL: none */
+    bool force;          /* may replace what is no chart */
+    const char *verdict; /* of pages: what the figures say; NULL, "": nothing */
+    const char
+        *learn; /* of pages: the page of docs/learn that explains them, "workers"; NULL: none */
 };
 
 /* Whether the file's name says what to write, for before the measuring; and whether it may be
  * written without --force. NULL is allowed. Prints an error. Returns an exit code. */
 int plot_check(const char *path);
 int plot_check_name(const char *path); /* the first alone */
+
+/* plot_page.c: what stands below the chart of every page. */
+void plot_page_below(const struct plot *plot, FILE *out);
 
 /* Replaces a chart. Prints an error and returns an exit code. */
 int plot_write(const struct plot *plot, const char *path);

@@ -322,7 +322,8 @@ static int run(void *values, int n_args, char **args)
                                      .conclude = conclude,
                                      .json = json,
                                      .above = above,
-                                     .below = below});
+                                     .below = below,
+                                     .learn = "batch_size"});
 }
 
 static const struct cli_note json_notes[] = {

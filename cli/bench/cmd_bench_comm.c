@@ -471,7 +471,8 @@ static int run(void *values, int n_args, char **args)
                                      .conclude = conclude,
                                      .json = json,
                                      .above = above,
-                                     .below = below});
+                                     .below = below,
+                                     .learn = "split"});
 }
 
 static const struct cli_note json_notes[] = {

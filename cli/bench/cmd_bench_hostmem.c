@@ -234,7 +234,8 @@ static int run(void *values, int n_args, char **args)
                                      .measure = measure,
                                      .conclude = conclude,
                                      .above = above,
-                                     .below = below});
+                                     .below = below,
+                                     .learn = "pinned"});
 }
 
 static const struct cli_note json_notes[] = {

@@ -398,7 +398,8 @@ static int draw(const struct bench *b)
              "%.100s, batches of %" PRIu64 ", %" PRIu64 " steps, device %s",
              mr_dataset_text(b->data.pipe.ds), b->opts->loader.batch_size, b->iterations,
              b->data.pipe.info.name);
-    int code = plot_write(&(struct plot){"Optimizers", subtitle, panel, 2 * b->n_nets, table},
+    int code = plot_write(&(struct plot){"Optimizers", subtitle, panel, 2 * b->n_nets, table, false,
+                                         NULL, "optimizers"},
                           b->opts->plot);
     free(series);
     free(table);

@@ -367,7 +367,8 @@ static int run(void *values, int n_args, char **args)
                                          .conclude = conclude,
                                          .json = json,
                                          .above = above,
-                                         .below = below});
+                                         .below = below,
+                                         .learn = "split"});
     free(s.first);
     return code;
 }

@@ -166,7 +166,8 @@ static int run(void *values, int n_args, char **args)
                                      .measure = measure,
                                      .json = json,
                                      .above = above,
-                                     .below = below});
+                                     .below = below,
+                                     .learn = "streams"});
 }
 
 static const struct cli_note json_notes[] = {

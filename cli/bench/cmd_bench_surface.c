@@ -82,9 +82,9 @@ static int draw(const struct opts *o, const struct paths *all)
                                .limit = {"tolerance", o->tolerance},
                                .log_x = true,
                                .log_y = true};
-    int code = plot_write(
-        &(struct plot){"Optimizers in a narrow valley", subtitle, &panel, 1, below, false},
-        o->plot);
+    int code = plot_write(&(struct plot){"Optimizers in a narrow valley", subtitle, &panel, 1,
+                                         below, false, NULL, "optimizers"},
+                          o->plot);
     free(below);
     return code;
 }

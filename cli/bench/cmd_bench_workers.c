@@ -2,19 +2,27 @@
 #include "bench/frame.h"
 #include "bench/workers.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define OPT(...) BENCH_OPTION(struct workers_opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
         .help = "cuda, cuda:1, sim:h2d=55, cpu"),
-    OPT("workers-list", MR_OPT_STRING, list, .key = 'w', .initial = "1,2,4,8", .meta = "LIST",
-        .help = "Numbers of worker threads, separated by commas"),
+    OPT("workers-list", MR_OPT_STRING, list, .key = 'w', .initial = "0,1,2,4,8", .meta = "LIST",
+        .help = "Numbers of worker threads, separated by commas; 0: batches are made only while "
+                "the consumer waits for them, by one thread, one read at a time"),
     CLI_LOADER_OPTION(struct workers_opts, loader, "batch-size", .initial = "256", .max = 1 << 20,
                       .help = "Samples in a batch", .group = "Options"),
     OPT("transform", MR_OPT_STRING, transform, .key = 't', .meta = "CHAIN",
         .help = "With a DATASET: ops on each sample; millrace inspect --transforms lists them"),
+    OPT("delay", MR_OPT_STRING, delay, .meta = "TIME|LO..HI",
+        .help = "With a DATASET: latency that is added to each sample, such as 2ms, or one between "
+                "two, such as 18ms..600ms"),
+    OPT("work", MR_OPT_DURATION, work_ns, .initial = "0", .max = 3600e9, .unit = "us",
+        .help = "With a DATASET: processor time of each sample, decoding included"),
     OPT("repeats", MR_OPT_UINT, repeats, .initial = "0", .max = 1000, .unit = "repeats",
         .help = "Measurements of each row, in turn; 0: 3 with a DATASET, else 1"),
     OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 1, .max = 1e9,
@@ -34,6 +42,7 @@ static const char *const sets[] = {"memory", "delay_2ms"};
 static const char *const mixes[] = {"page-locked, host goes on", "page-locked, host waits",
                                     "pageable, host goes on", "pageable, host waits", NULL};
 
+enum mix { PINNED_GOES_ON, PINNED_WAITS, PAGEABLE_GOES_ON, PAGEABLE_WAITS };
 enum { SET, WORKERS, MIX, PINNED, HOST_WAITS, BLOCKING, TRANSFER, STEP, RATE, OF_LIMIT, N_COLUMNS };
 
 static const struct bench_column columns[N_COLUMNS] = {
@@ -55,7 +64,7 @@ static int parse_list(const char *at, uint32_t *list)
     for (int n = 0; n < WORKERS_MAX; n++) {
         char *end;
         unsigned long v = strtoul(at, &end, 10);
-        if (end == at || *at < '0' || *at > '9' || v < 1 || v > 512 || (*end && *end != ','))
+        if (end == at || *at < '0' || *at > '9' || v > 512 || (*end && *end != ','))
             break;
         list[n] = (uint32_t)v;
         if (!*end)
@@ -63,6 +72,20 @@ static int parse_list(const char *at, uint32_t *list)
         at = end + 1;
     }
     return 0;
+}
+
+/* "2ms", "18ms..600ms". */
+static int parse_delay(struct workers_opts *o)
+{
+    if (!o->delay)
+        return 0;
+    const char *dots = strstr(o->delay, "..");
+    char *from = strndup(o->delay, dots ? (size_t)(dots - o->delay) : strlen(o->delay));
+    int rc = from ? mr_duration_parse(from, "ms", &o->delay_ns) : -ENOMEM;
+    if (rc == 0 && dots)
+        rc = mr_duration_parse(dots + 2, "ms", &o->max_delay_ns);
+    free(from);
+    return rc < 0 || (dots && o->max_delay_ns < o->delay_ns) ? -1 : 0;
 }
 
 static void above(const struct bench *b)
@@ -90,11 +113,63 @@ static void below(const struct bench *b)
         2);
 }
 
+/* The best value of a column over the numbers of workers, of one mix with the set in memory; NaN:
+ * none. */
+static double best_of(const struct bench *b, enum mix mix, int column, bool lowest)
+{
+    double best = NAN;
+    for (int i = 0; i < b->n_rows; i++) {
+        const struct bench_row *row = &b->rows[i];
+        if (row->part == WORKERS_MEMORY && row->series == (int)mix && !row->left_out[0])
+            best = lowest ? fmin(best, row->v[column]) : fmax(best, row->v[column]);
+    }
+    return best;
+}
+
+/* "1.32x", and whether it is a difference. */
+static const char *times(double ratio, char *buf, size_t cap)
+{
+    snprintf(buf, cap, "%.2fx%s", ratio, ratio > 0.95 && ratio < 1.05 ? " (no difference)" : "");
+    return buf;
+}
+
+static void conclude(struct bench *b)
+{
+    struct workers *w = b->user;
+    char pinned[32], pageable[32], going_on[32];
+    w->pinned_copy =
+        best_of(b, PAGEABLE_GOES_ON, TRANSFER, true) / best_of(b, PINNED_GOES_ON, TRANSFER, true);
+    w->pinned_goes_on =
+        best_of(b, PINNED_GOES_ON, RATE, false) / best_of(b, PINNED_WAITS, RATE, false);
+    w->pageable_goes_on =
+        best_of(b, PAGEABLE_GOES_ON, RATE, false) / best_of(b, PAGEABLE_WAITS, RATE, false);
+    times(w->pinned_goes_on, going_on, sizeof going_on);
+    if (b->info.unified)
+        snprintf(b->verdict, sizeof b->verdict,
+                 "Nothing is copied on %s, so page-locked and pageable memory are the same here; "
+                 "--device sim simulates a link. A host that goes on instead of waiting: %s the "
+                 "rate (in memory, best number of workers each).",
+                 b->info.name, going_on);
+    else
+        snprintf(b->verdict, sizeof b->verdict,
+                 "In memory, best number of workers each: page-locked memory copies %s as fast as "
+                 "pageable memory. A host that goes on instead of waiting: %s the rate with "
+                 "page-locked memory, %s with pageable memory.",
+                 times(w->pinned_copy, pinned, sizeof pinned), going_on,
+                 times(w->pageable_goes_on, pageable, sizeof pageable));
+}
+
 static void json(const struct bench *b, struct mr_json *json)
 {
     const struct workers *w = b->user;
     mr_json_double(json, "link_limit_samples_per_s", w->link_samples_per_s);
     mr_json_double(json, "step_limit_samples_per_s", w->step_samples_per_s);
+    if (!isnan(w->pinned_copy))
+        mr_json_double(json, "pinned_copy_speed_up", w->pinned_copy);
+    if (!isnan(w->pinned_goes_on))
+        mr_json_double(json, "pinned_goes_on_speed_up", w->pinned_goes_on);
+    if (!isnan(w->pageable_goes_on))
+        mr_json_double(json, "pageable_goes_on_speed_up", w->pageable_goes_on);
 }
 
 static int measure(struct bench *b, struct bench_row *row, double *v)
@@ -114,30 +189,52 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
 /* A panel a set, a line a mix. */
 static struct bench_panel panels[WORKERS_N_SETS];
 
+/* 0 workers load while the consumer waits: it always does. Returns how many rows were added. */
+static int add_row(struct bench *b, int at, enum workers_set set, uint32_t workers, int mix)
+{
+    struct bench_row *row = &b->rows[at];
+    bool waits = mix == PINNED_WAITS || mix == PAGEABLE_WAITS;
+    if (workers == 0 && !waits)
+        return 0;
+    row->part = set;
+    row->series = mix;
+    row->text[SET] = sets[set];
+    row->text[MIX] = mixes[mix];
+    row->v[WORKERS] = workers;
+    row->v[PINNED] = mix == PINNED_GOES_ON || mix == PINNED_WAITS;
+    row->v[HOST_WAITS] = row->v[BLOCKING] = waits;
+    return 1;
+}
+
 static int open_all(struct bench *b)
 {
     struct workers *w = b->user;
-    int n_list = w->n_list, rc = workers_open(w, b->dev, &b->info);
-    if (rc == 0)
-        rc = bench_rows(b, WORKERS_N_SETS * n_list * 4);
-    for (int i = 0; i < b->n_rows; i++) {
-        struct bench_row *row = &b->rows[i];
-        row->part = i / (n_list * 4);
-        row->series = i % 4;
-        row->text[SET] = sets[row->part];
-        row->text[MIX] = mixes[i % 4];
-        row->v[WORKERS] = w->list[i / 4 % n_list];
-        row->v[PINNED] = i % 4 < 2;
-        row->v[HOST_WAITS] = row->v[BLOCKING] = i % 2;
+    int n = 0, per_set = w->n_list * 4, all = WORKERS_N_SETS * per_set;
+    bool from_0 = false;
+    int rc = workers_open(w, b->dev, &b->info);
+    if (rc < 0)
+        return rc;
+    rc = bench_rows(b, all);
+    if (rc < 0)
+        return rc;
+    for (int i = 0; i < all; i++) {
+        uint32_t workers = w->list[i / 4 % w->n_list];
+        from_0 |= workers == 0;
+        n += add_row(b, n, (enum workers_set)(i / per_set), workers, i % 4);
     }
+    b->n_rows = n;
     for (int i = 0; i < WORKERS_N_SETS; i++)
-        panels[i] = (struct bench_panel){titles[i],   "worker threads",
-                                         "samples/s", WORKERS,
-                                         {RATE},      4,
-                                         0,           {"limit", workers_limit(w)},
-                                         true,        false,
-                                         PLOT_BINARY};
-    return rc;
+        panels[i] = (struct bench_panel){.title = titles[i],
+                                         .x_label = "worker threads",
+                                         .y_label = "samples/s",
+                                         .x = WORKERS,
+                                         .y = {RATE},
+                                         .n = 4,
+                                         .limit = {"limit", workers_limit(w)},
+                                         .log_x = !from_0,
+                                         .whole_x = from_0,
+                                         .ticks = PLOT_BINARY};
+    return 0;
 }
 
 static void close_all(struct bench *b)
@@ -152,14 +249,20 @@ static int run(void *values, int n_args, char **args)
     w.n_list = parse_list(o->list, w.list);
     if (w.n_list == 0)
         return cli_misuse(
-            "--workers-list %s: expected at most %d numbers of 1..512 with commas between", o->list,
+            "--workers-list %s: expected at most %d numbers of 0..512 with commas between", o->list,
             WORKERS_MAX);
+    if (parse_delay(o) < 0)
+        return cli_misuse("--delay %s: expected a time such as 2ms, or two such as 18ms..600ms, "
+                          "the smaller one first",
+                          o->delay);
     if (o->repeats == 0)
         o->repeats = n_args ? 3 : 1;
     if (n_args)
         return workers_dataset_run(o, &w, args[0]);
     if (o->transform)
         return cli_misuse("--transform %s: expected a DATASET, too", o->transform);
+    if (o->delay || o->work_ns)
+        return cli_misuse("%s: expected a DATASET, too", o->delay ? "--delay" : "--work");
     return bench_run(&(struct bench){.command = &cli_bench_workers,
                                      .values = o,
                                      .device = o->device,
@@ -177,18 +280,27 @@ static int run(void *values, int n_args, char **args)
                                      .open = open_all,
                                      .close = close_all,
                                      .measure = measure,
+                                     .conclude = conclude,
                                      .json = json,
                                      .above = above,
-                                     .below = below});
+                                     .below = below,
+                                     .learn = "workers"});
 }
 
 static const struct cli_note json_notes[] = {
     {"device, model", "what was measured"},
     {"link_limit_samples_per_s, step_limit_samples_per_s",
      "what the link and the device's work allow; 0: unknown or none"},
+    {"pinned_copy_speed_up, pinned_goes_on_speed_up, pageable_goes_on_speed_up",
+     "without a DATASET, of the set in memory, best number of workers each: copies from "
+     "page-locked "
+     "over pageable memory; the rate of a host that goes on over one that waits"},
+    {"pinned_speed_up", "with a DATASET, at enough_workers: the rate with page-locked over "
+                        "pageable memory; absent where "
+                        "nothing is copied"},
     {"cells", "for each: set (memory, delay_2ms), workers, pinned, host_waits (and "
               "under its former name, blocking); with a DATASET: "
-              "workers, reads (many, one_per_worker)"},
+              "workers, reads (many, one_per_worker), pinned"},
     {"cells.transfer_us",
      "mean copy of a batch by the device's events; absent where it cannot be timed"},
     {"cells.step_us, cells.samples_per_s, cells.of_limit",
@@ -209,6 +321,8 @@ static const struct cli_note examples[] = {
      "a small grid for a script"},
     {"millrace bench workers photos/ -t 'random_resized_crop(224)' --workers-list 1,2,4,8,16",
      "how many workers a folder of photos needs"},
+    {"millrace bench workers photos/ -t 'random_resized_crop(224)' --delay 18ms..600ms",
+     "the same folder as if it were on a slow network"},
     {NULL, NULL},
 };
 
@@ -221,9 +335,14 @@ const struct cli_command cli_bench_workers = {
             "consumer waits for the device after each batch (host waits), the other does not. "
             "This is not feed --blocking, with which workers wait for each copy. The limit is the "
             "lower of the link's rate and the rate of the device's steps. With a DATASET: loads it "
-            "with each number of workers, with many reads in flight and with one read per worker "
-            "(as PyTorch's DataLoader), and ends with the fewest workers within 5% of the best "
-            "rate and what limits it.",
+            "with each number of workers, with many reads in flight, with one read per worker (as "
+            "PyTorch's DataLoader) and, where batches are copied, into pageable memory, and ends "
+            "with the fewest workers within 5% of the best rate and what limits it.\n\n"
+            "0 workers: one thread loads, one read at a time, and only while the consumer waits "
+            "for the batch, as with DataLoader's num_workers=0. --delay adds latency to each "
+            "sample, which occupies no worker; --work makes each sample take that much processor "
+            "time. Both work on any DATASET with numbered samples, as does the data set slow: in "
+            "other commands.",
     .max_args = 1,
     .options = options,
     .options_bytes = sizeof(struct workers_opts),

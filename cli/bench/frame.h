@@ -14,7 +14,7 @@
 
 #include <math.h>
 
-enum { BENCH_MAX_COLUMNS = 20, BENCH_MAX_SERIES = 8, BENCH_MAX_PANELS = 4 };
+enum { BENCH_MAX_COLUMNS = 20, BENCH_MAX_SERIES = 16, BENCH_MAX_PANELS = 4 };
 
 enum bench_format {
     BENCH_FIXED, /* `digits` behind the point, then `suffix` */
@@ -52,7 +52,7 @@ struct bench_panel {
     int y[BENCH_MAX_SERIES], n; /* columns, each a series; or one for all series' names */
     double unit;                /* values are divided by it; 0: 1 */
     struct plot_limit limit;
-    bool log_x, log_y;
+    bool log_x, log_y, whole_x;
     enum plot_ticks ticks;
     const char *const *series; /* names of its lines; NULL: bench->series */
 };
@@ -74,6 +74,7 @@ struct bench {
     int varies, variation;     /* columns: the second is the first's spread; equal: none */
     const char *chart;         /* its title */
     char subtitle[320];        /* of the chart; "": the device */
+    const char *learn;         /* its page in docs/learn: "workers"; NULL: none */
     struct bench_panel *panels;
     int n_panels;
     void *user;
@@ -92,6 +93,9 @@ struct bench {
     struct mr_device *dev;
     struct mr_device_info info;
     struct bench_row *rows;
+
+    /* What the figures say, by conclude: the last line of the text, and below the chart; "": none. */
+    char verdict[768];
 };
 
 /* Does all of it. Returns an exit code. */

@@ -84,6 +84,8 @@ static int print_text(const struct bench *b)
             printf("  %s left out: %s\n", b->rows[i].name, b->rows[i].left_out);
     if (b->below)
         b->below(b);
+    if (b->verdict[0])
+        printf("%s\n", b->verdict);
     return CLI_OK;
 }
 
@@ -199,12 +201,17 @@ static int draw(const struct bench *b, double *points, const char **bars)
                                         panel->y_label, panel->x < 0 ? bars : NULL,
                                         series[p],      n,
                                         panel->limit,   panel->log_x,
-                                        panel->log_y,   panel->ticks};
+                                        panel->log_y,   panel->ticks,
+                                        false,          panel->whole_x};
     }
     snprintf(device, sizeof device, "%s %s", b->info.name, b->info.model);
-    return plot_write(
-        &(struct plot){b->chart, b->subtitle[0] ? b->subtitle : device, panels, b->n_panels},
-        b->plot);
+    return plot_write(&(struct plot){.title = b->chart,
+                                     .subtitle = b->subtitle[0] ? b->subtitle : device,
+                                     .panels = panels,
+                                     .n_panels = b->n_panels,
+                                     .verdict = b->verdict,
+                                     .learn = b->learn},
+                      b->plot);
 }
 
 int bench_show(const struct bench *b)

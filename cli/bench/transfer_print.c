@@ -278,6 +278,7 @@ int transfer_plot(const struct transfer_result *r, const char *path)
             panels[n_panels++] = p;
     }
     snprintf(subtitle, sizeof subtitle, "%s %s", r->after.name, r->after.model);
-    return plot_write(&(struct plot){"Copies between host and device", subtitle, panels, n_panels},
+    return plot_write(&(struct plot){"Copies between host and device", subtitle, panels, n_panels,
+                                     NULL, false, NULL, "pinned"},
                       path);
 }

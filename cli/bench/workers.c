@@ -14,8 +14,8 @@ double workers_limit(const struct workers *w)
                                                          : w->step_samples_per_s;
 }
 
-/* The consumer: a step of work on each batch; host_waits: the host waits for it. Returns batches
- * taken, or the error. */
+/* The consumer: a step of work on each batch; host_waits: the host waits for it before it releases
+ * the batch. Returns batches taken, or the error. */
 static int64_t take_for(const struct workers *w, const struct cli_pipeline *p, bool host_waits,
                         uint64_t time_ns, uint64_t *samples, uint64_t *took_ns)
 {
@@ -40,14 +40,13 @@ static int64_t take_for(const struct workers *w, const struct cli_pipeline *p, b
     return rc < 0 ? rc : done < 0 ? done : batches;
 }
 
-static int run_loader(const struct workers *w, const struct cli_pipeline *p,
+static int run_loader(const struct workers *w, const struct cli_pipeline *p, bool waits,
                       struct workers_cell *cell)
 {
     uint64_t samples, took_ns;
-    int64_t n =
-        take_for(w, p, cell->host_waits, w->o->time_ns / 4, &samples, &took_ns); /* warms up */
+    int64_t n = take_for(w, p, waits, w->o->time_ns / 4, &samples, &took_ns); /* warms up */
     if (n > 0)
-        n = take_for(w, p, cell->host_waits, w->o->time_ns, &samples, &took_ns);
+        n = take_for(w, p, waits, w->o->time_ns, &samples, &took_ns);
     if (n <= 0)
         return (int)n;
     cell->stats = (struct mr_loader_stats){.size = sizeof cell->stats};
@@ -64,11 +63,15 @@ int workers_measure(const struct workers *w, struct workers_cell *cell)
 {
     struct cli_pipeline p = {.dev = w->dev, .ds = w->set[cell->set], .shared = true};
     struct mr_loader_opts lo = w->o->loader;
+    bool in_turn = cell->workers == 0;
     lo.epochs = 0;
-    lo.workers = cell->workers;
+    lo.workers = in_turn ? 1 : cell->workers;
     lo.pin = cell->pinned;
-    if (cell->one_read)
-        lo.queue_depth = lo.read_ahead = cell->workers;
+    if (in_turn)
+        lo.prefetch = 1;
+    if (in_turn || cell->one_read)
+        lo.queue_depth = lo.read_ahead = lo.workers;
+    bool waits = cell->host_waits || in_turn;
     int rc = cli_pipeline_chain(&p, w->o->transform);
     if (rc < 0)
         goto out;
@@ -78,7 +81,7 @@ int workers_measure(const struct workers *w, struct workers_cell *cell)
     rc = cli_pipeline_start(&p, &lo);
     if (rc < 0)
         goto out;
-    rc = run_loader(w, &p, cell);
+    rc = run_loader(w, &p, waits, cell);
 out:
     cli_pipeline_close(&p);
     return rc;
@@ -117,10 +120,22 @@ int workers_open(struct workers *w, struct mr_device *dev, const struct mr_devic
     return open_sets(w);
 }
 
+static int open_slow(const struct workers_opts *o, const char *uri, struct mr_dataset **out)
+{
+    struct mr_slow_opts slow;
+    mr_slow_opts_init(&slow);
+    slow.dataset = uri;
+    slow.delay_ns = o->delay_ns;
+    slow.max_delay_ns = o->max_delay_ns;
+    slow.work_ns = o->work_ns;
+    return mr_dataset_open_slow(&slow, out);
+}
+
 int workers_open_dataset(struct workers *w, struct mr_device *dev, const char *uri)
 {
+    bool slow = w->o->delay_ns || w->o->max_delay_ns || w->o->work_ns;
     set_device(w, dev);
-    int rc = mr_dataset_open(uri, &w->set[0]);
+    int rc = slow ? open_slow(w->o, uri, &w->set[0]) : mr_dataset_open(uri, &w->set[0]);
     return rc < 0 ? rc : cli_need_length(&w->set[0]);
 }
 

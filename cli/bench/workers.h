@@ -7,9 +7,10 @@
 
 struct workers_opts {
     struct cli_common common;
-    char *device, *plot, *list, *transform;
+    char *device, *plot, *list, *transform, *delay;
     struct mr_loader_opts loader; /* its batch_size */
-    uint64_t samples, step_ns, time_ns, repeats;
+    uint64_t samples, step_ns, time_ns, repeats, work_ns;
+    uint64_t delay_ns, max_delay_ns; /* of `delay` */
 };
 
 enum workers_set { WORKERS_MEMORY, WORKERS_DELAY, WORKERS_N_SETS };
@@ -18,9 +19,9 @@ enum workers_set { WORKERS_MEMORY, WORKERS_DELAY, WORKERS_N_SETS };
 
 struct workers_cell {
     enum workers_set set;
-    uint32_t workers;
+    uint32_t workers; /* 0: one, which loads only while the consumer waits for it */
     bool pinned, host_waits;
-    bool one_read;      /* for each worker, not as many as hide the latency */
+    bool one_read;      /* for each worker, not as many as hide the latency; 0 workers: always */
     double transfer_us; /* mean a batch, by the device's events; negative: could not be timed */
     double step_us;     /* mean a batch, from one handed out to the next */
     double samples_per_s;
@@ -34,6 +35,8 @@ struct workers {
     struct mr_device *dev;
     struct mr_dataset *set[WORKERS_N_SETS]; /* with a DATASET: the first is it */
     float *x;
+    /* of the grid; NaN: unknown */
+    double pinned_copy, pinned_goes_on, pageable_goes_on;
     double link_samples_per_s, step_samples_per_s; /* limits; 0: none or unknown */
 };
 

@@ -1,6 +1,8 @@
 /* millrace bench workers DATASET: how many workers does a data set need? Each number of workers
- * loads it twice: with many reads in flight, as the loader does by default, and with one read for
- * each worker, as a worker process of PyTorch's DataLoader reads. */
+ * loads it with many reads in flight, as the loader does by default, and with one read for each
+ * worker, as a worker process of PyTorch's DataLoader reads. Where batches are copied to a device,
+ * also with many reads into pageable memory. 0 workers have one row: loading and consuming take
+ * turns. */
 #include "bench/frame.h"
 #include "bench/workers.h"
 
@@ -8,17 +10,19 @@
 
 #define ENOUGH 0.95 /* of the best rate */
 
-enum { MANY, ONE_EACH, N_READS };
+enum { MANY, ONE_EACH, PAGEABLE, N_READS };
 
-static const char *const reads[] = {"many in flight", "one per worker", NULL};
-static const char *const read_keys[] = {"many", "one_per_worker"};
+static const char *const reads[] = {"many in flight", "one per worker", "many, pageable", NULL};
+static const char *const read_keys[] = {"many", "one_per_worker", "many"};
+static const char in_turn[] = "one, in turn";
 
-enum { COUNT, READS, KEY, RATE, LOW, HIGH, IDEAL, SPEED_UP, BOTTLENECK, N_COLUMNS };
+enum { COUNT, READS, KEY, PINNED, RATE, LOW, HIGH, IDEAL, SPEED_UP, BOTTLENECK, N_COLUMNS };
 
 static const struct bench_column columns[N_COLUMNS] = {
     [COUNT] = {">workers", "workers", BENCH_COUNT},
     [READS] = {"reads", .format = BENCH_TEXT},
     [KEY] = {.key = "reads", .format = BENCH_TEXT},
+    [PINNED] = {.key = "pinned", .format = BENCH_FLAG},
     [RATE] = {">samples/s", "samples_per_s", BENCH_COUNT},
     [LOW] = {">lowest", "lowest_samples_per_s", BENCH_COUNT},
     [HIGH] = {">highest", "highest_samples_per_s", BENCH_COUNT},
@@ -37,25 +41,47 @@ struct search {
     struct workers w;
     const char *uri;
     struct found found[WORKERS_MAX * N_READS];
-    int enough; /* row; -1: none */
-    bool grows; /* it is the largest number tried */
+    int enough;             /* row; -1: none */
+    bool grows;             /* it is the largest number tried */
+    double pinned_speed_up; /* there, over pageable memory; NaN: nothing is copied */
 };
+
+/* A row of the table. Returns how many were added. */
+static int add_row(struct bench *b, int at, uint32_t workers, int series)
+{
+    struct bench_row *row = &b->rows[at];
+    if (workers == 0 && series != ONE_EACH)
+        return 0;
+    row->series = series;
+    row->name = row->text[READS] = workers ? reads[series] : in_turn;
+    row->text[KEY] = read_keys[series];
+    row->v[PINNED] = series != PAGEABLE;
+    row->v[COUNT] = workers;
+    return 1;
+}
 
 static int open_all(struct bench *b)
 {
     struct search *s = b->user;
+    int n_series = b->info.unified ? PAGEABLE : N_READS, n = 0;
+    bool from_0 = false;
     int rc = workers_open_dataset(&s->w, b->dev, s->uri);
-    if (rc == 0)
-        rc = bench_rows(b, s->w.n_list * N_READS);
-    for (int i = 0; i < b->n_rows; i++) {
-        struct bench_row *row = &b->rows[i];
-        int number = i / N_READS;
-        row->series = i % N_READS;
-        row->name = row->text[READS] = reads[row->series];
-        row->text[KEY] = read_keys[row->series];
-        row->v[COUNT] = s->w.list[number];
+    if (rc < 0)
+        return rc;
+    rc = bench_rows(b, s->w.n_list * n_series);
+    if (rc < 0)
+        return rc;
+    for (int i = 0; i < s->w.n_list * n_series; i++) {
+        from_0 |= s->w.list[i / n_series] == 0;
+        n += add_row(b, n, s->w.list[i / n_series], i % n_series);
     }
-    return rc;
+    b->n_rows = n;
+    for (int i = 0; i < b->n_panels; i++) {
+        b->panels[i].n = n_series;
+        b->panels[i].log_x = !from_0;
+        b->panels[i].whole_x = from_0;
+    }
+    return 0;
 }
 
 static void close_all(struct bench *b)
@@ -68,8 +94,9 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
 {
     struct search *s = b->user;
     struct found *f = &s->found[row - b->rows];
-    struct workers_cell cell = {
-        .workers = (uint32_t)v[COUNT], .pinned = true, .one_read = row->series == ONE_EACH};
+    struct workers_cell cell = {.workers = (uint32_t)v[COUNT],
+                                .pinned = v[PINNED] != 0,
+                                .one_read = row->series == ONE_EACH};
     int rc = workers_measure(&s->w, &cell);
     if (rc < 0)
         return rc;
@@ -95,6 +122,44 @@ static int fewest(const struct bench *b, int series, double rate)
     return found;
 }
 
+/* The row of pageable memory with as many workers; -1: none, where nothing is copied. */
+static int find_pageable(const struct bench *b, const struct bench_row *at)
+{
+    for (int i = 0; i < b->n_rows; i++)
+        if (b->rows[i].series == PAGEABLE && !b->rows[i].left_out[0] &&
+            b->rows[i].v[COUNT] == at->v[COUNT])
+            return i;
+    return -1;
+}
+
+/* What page-locked memory gains there. Ranges that overlap are no difference. */
+static void say_pinned(const struct bench *b, struct search *s, char *out, size_t cap)
+{
+    int k = find_pageable(b, &b->rows[s->enough]);
+    if (k < 0)
+        return;
+    const struct found *pinned = &s->found[s->enough], *pageable = &s->found[k];
+    s->pinned_speed_up = b->rows[s->enough].v[RATE] / b->rows[k].v[RATE];
+    snprintf(out, cap, "page-locked memory: %.2fx the rate of pageable memory%s; ",
+             s->pinned_speed_up,
+             pinned->low <= pageable->high && pageable->low <= pinned->high
+                 ? " (no difference: their ranges overlap)"
+                 : "");
+}
+
+/* The last line. */
+static void say(struct bench *b)
+{
+    struct search *s = b->user;
+    const struct found *f = &s->found[s->enough];
+    char pinned[160] = "";
+    say_pinned(b, s, pinned, sizeof pinned);
+    snprintf(b->verdict, sizeof b->verdict,
+             "%sfewest workers within 5%% of the best rate: %.0f%s; bottleneck: %s: %s", pinned,
+             b->rows[s->enough].v[COUNT], s->grows ? ", the most tried: more may be faster" : "",
+             f->bottleneck, f->reason);
+}
+
 static void conclude(struct bench *b)
 {
     struct search *s = b->user;
@@ -106,15 +171,20 @@ static void conclude(struct bench *b)
             continue;
         row->v[LOW] = s->found[i].low;
         row->v[HIGH] = s->found[i].high;
-        row->v[IDEAL] = row->v[COUNT] / b->rows[base].v[COUNT];
+        /* 0 workers are one thread, as 1 is */
+        row->v[IDEAL] = fmax(row->v[COUNT], 1) / fmax(b->rows[base].v[COUNT], 1);
         row->v[SPEED_UP] = row->v[RATE] / b->rows[base].v[RATE];
-        most = row->v[COUNT] > most ? row->v[COUNT] : most;
-        if (row->series == MANY && row->v[RATE] > best)
-            best = row->v[RATE];
+        most = fmax(row->v[COUNT], most);
+        if (row->series == MANY)
+            best = fmax(row->v[RATE], best);
     }
     s->enough = fewest(b, MANY, ENOUGH * best);
-    s->grows = s->enough >= 0 && b->rows[s->enough].v[COUNT] >= most;
-    snprintf(b->subtitle, sizeof b->subtitle, "%.200s, device %s", s->uri, b->info.name);
+    snprintf(b->subtitle, sizeof b->subtitle, "%.200s, device %s", mr_dataset_text(s->w.set[0]),
+             b->info.name);
+    if (s->enough < 0)
+        return;
+    s->grows = b->rows[s->enough].v[COUNT] >= most;
+    say(b);
 }
 
 static void above(const struct bench *b)
@@ -126,18 +196,12 @@ static void above(const struct bench *b)
     bench_print_device(b);
     printf(": batches of %" PRIu64 ", %s of the device's work on each; medians of %" PRIu64 "\n",
            o->loader.batch_size, cli_time(o->step_ns, buf), o->repeats);
+    if (o->delay)
+        printf("added to each sample: %s of latency\n", o->delay);
+    if (o->work_ns)
+        printf("processor time of each sample: %s at least\n", cli_time(o->work_ns, buf));
     if (s->w.step_samples_per_s > 0)
         printf("limit of the work: %s samples/s\n", cli_count(s->w.step_samples_per_s, buf));
-}
-
-static void below(const struct bench *b)
-{
-    const struct search *s = b->user;
-    if (s->enough < 0)
-        return;
-    printf("fewest workers within 5%% of the best rate: %.0f%s; bottleneck: %s: %s\n",
-           b->rows[s->enough].v[COUNT], s->grows ? ", the most tried: more may be faster" : "",
-           s->found[s->enough].bottleneck, s->found[s->enough].reason);
 }
 
 static void json(const struct bench *b, struct mr_json *json)
@@ -148,6 +212,8 @@ static void json(const struct bench *b, struct mr_json *json)
         return;
     mr_json_uint(json, "enough_workers", (uint64_t)b->rows[s->enough].v[COUNT]);
     mr_json_bool(json, "most_tried", s->grows);
+    if (!isnan(s->pinned_speed_up))
+        mr_json_double(json, "pinned_speed_up", s->pinned_speed_up);
     mr_json_string(json, "bottleneck", s->found[s->enough].bottleneck);
     mr_json_string(json, "bottleneck_reason", s->found[s->enough].reason);
 }
@@ -172,7 +238,7 @@ static struct bench_panel panels[] = {{"Rate by number of workers",
 
 int workers_dataset_run(struct workers_opts *o, const struct workers *list, const char *uri)
 {
-    struct search s = {.w = *list, .uri = uri, .enough = -1};
+    struct search s = {.w = *list, .uri = uri, .enough = -1, .pinned_speed_up = NAN};
     return bench_run(&(struct bench){.command = &cli_bench_workers,
                                      .values = o,
                                      .device = o->device,
@@ -192,5 +258,5 @@ int workers_dataset_run(struct workers_opts *o, const struct workers *list, cons
                                      .conclude = conclude,
                                      .json = json,
                                      .above = above,
-                                     .below = below});
+                                     .learn = "workers"});
 }

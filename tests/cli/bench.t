@@ -96,7 +96,7 @@ $ python3 -c 'import sys, xml.dom.minidom as m; m.parse("w.svg")' && grep -c '<p
 $ millrace bench workers -d cpu -w 2 --time 10ms --samples 512 --json > w.json; for k in device model link_limit_samples_per_s step_limit_samples_per_s cells config; do grep -q "^  \"$k\":" w.json || echo "missing: $k"; done; for k in set workers pinned host_waits blocking step_us samples_per_s; do grep -q "^      \"$k\":" w.json || echo "missing: $k"; done; grep -c '"set"' w.json
 8
 $ millrace bench workers -d cpu -w 1,,2
-millrace bench workers: --workers-list 1,,2: expected at most 16 numbers of 1..512 with commas between
+millrace bench workers: --workers-list 1,,2: expected at most 16 numbers of 0..512 with commas between
 [2]
 # Workers of one data set: two rows a number, and a last line that names a number of the list.
 $ millrace bench workers synthetic:n=1000,shape=16,delay=1ms -t 'scale(2)' -d sim -w 1,2 --time 20ms -b 8 --step 0 --repeats 2 --plot n.svg
@@ -105,17 +105,31 @@ synthetic: 1000 samples of x f32[16]; device sim: batches of 8, 0 ns of the devi
   workers  reads +samples/s +lowest +highest +ideal +speed-up  bottleneck (re)
         1  many in flight +[0-9,]+ +[0-9,]+ +[0-9,]+ +1.00x +1.00x  [a-z]+ (re)
         1  one per worker +[0-9,]+ +[0-9,]+ +[0-9,]+ +1.00x +1.00x  [a-z]+ (re)
+        1  many, pageable +[0-9,]+ +[0-9,]+ +[0-9,]+ +1.00x +1.00x  [a-z]+ (re)
         2  many in flight +[0-9,]+ +[0-9,]+ +[0-9,]+ +2.00x +[0-9.]+x  [a-z]+ (re)
         2  one per worker +[0-9,]+ +[0-9,]+ +[0-9,]+ +2.00x +[0-9.]+x  [a-z]+ (re)
+        2  many, pageable +[0-9,]+ +[0-9,]+ +[0-9,]+ +2.00x +[0-9.]+x  [a-z]+ (re)
 
-fewest workers within 5% of the best rate: (1|2, the most tried: more may be faster); bottleneck: [a-z]+: .* (re)
+page-locked memory: [0-9.]+x the rate of pageable memory( \(no difference: their ranges overlap\))?; fewest workers within 5% of the best rate: (1|2, the most tried: more may be faster); bottleneck: [a-z]+: .* (re)
 $ grep -c '<polyline' n.svg
-4
+6
 $ millrace bench workers synthetic:n=100,shape=4 -d cpu -w 2,1 --time 5ms -b 8 --repeats 3 --json > n.json; python3 -c 'import json; d = json.load(open("n.json")); c = d["cells"]; m = [x["samples_per_s"] for x in c if x["reads"] == "many"]; print(len(c), all(x["lowest_samples_per_s"] <= x["samples_per_s"] <= x["highest_samples_per_s"] for x in c), [x["ideal_speed_up"] for x in c], d["enough_workers"] == (1 if m[1] >= 0.95 * max(m) else 2), d["most_tried"] == (d["enough_workers"] == 2), d["bottleneck"] != "")'
 4 True [2, 2, 1, 1] True True True
 $ millrace bench workers -t 'scale(2)'
 millrace bench workers: --transform scale\(2\): expected a DATASET, too (re)
 [2]
+# 0 workers load while the consumer waits; latency and processor time of any data set.
+$ millrace bench workers synthetic:n=100,shape=4 --delay 1ms..2ms --work 100us -d cpu -w 0,1 --time 5ms -b 4 --step 0 --repeats 1 --json > z.json; python3 -c 'import json; d = json.load(open("z.json")); c = d["cells"]; print([(x["workers"], x["reads"], x["pinned"]) for x in c], all(x["samples_per_s"] < 1000 for x in c if x["reads"] == "one_per_worker"), "pinned_speed_up" in d, d["config"]["delay"], d["config"]["work_ns"])'
+[(0, 'one_per_worker', True), (1, 'many', True), (1, 'one_per_worker', True)] True False 1ms..2ms 100000
+$ millrace bench workers synthetic:n=100,shape=4 -d cpu --delay 2ms..1ms
+millrace bench workers: --delay 2ms..1ms: expected a time such as 2ms, or two such as 18ms..600ms, the smaller one first
+[2]
+$ millrace bench workers --work 1ms
+millrace bench workers: --work: expected a DATASET, too
+[2]
+$ millrace bench workers -d cpu -w 0,1 --time 5ms --samples 512 --plot g.html | tail -n 1 && grep -c 'class="verdict"\|class="learn"\|<code>millrace bench workers -d cpu' g.html
+Nothing is copied on cpu, so page-locked and pageable memory are the same here; --device sim simulates a link. A host that goes on instead of waiting: .* the rate \(in memory, best number of workers each\)\. (re)
+3
 $ millrace bench workers nodir/ -d cpu
 millrace bench workers: nodir/ .*: No such file or directory (re)
 [1]
