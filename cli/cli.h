@@ -27,6 +27,7 @@
     X(bench_transfer)                                                                              \
     X(bench_streams)                                                                               \
     X(bench_workers)                                                                               \
+    X(bench_disk)                                                                                  \
     X(bench_hostmem)                                                                               \
     X(bench_processes)                                                                             \
     X(bench_comm)                                                                                  \

@@ -1,14 +1,13 @@
 /* A disk's read rate. */
 #include "doctor/doctor.h"
+#include "scratch.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define BLOCK   (8 << 20) /* large enough that the kernel keeps several requests at the disk */
@@ -34,44 +33,6 @@ static int find_big_file(int dir, uint64_t bytes)
     if (list)
         closedir(list);
     return fd;
-}
-
-/* A file without a name, so that it is gone whatever happens to this process. */
-static int make_nameless_file(const char *path, int dir)
-{
-    int fd = openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd >= 0)
-        return fd;
-    char name[PATH_MAX];
-    snprintf(name, sizeof name, "%s/millrace-doctor-XXXXXX", path);
-    fd = mkostemp(name, O_CLOEXEC);
-    if (fd >= 0)
-        unlink(name);
-    return fd;
-}
-
-/* Data that no file system can make smaller. */
-static int fill(int fd, const char *path, uint64_t bytes, uint32_t *block,
-                struct cli_progress *progress)
-{
-    for (uint64_t at = 0; at < bytes; at += BLOCK) {
-        for (uint32_t i = 0; i < BLOCK / 16; i++) {
-            const uint32_t counter[4] = {i, (uint32_t)(at / BLOCK), 0, 0}, key[2] = {0, 0};
-            mr_philox(counter, key, block + 4 * i);
-        }
-        for (size_t part = 0; part < BLOCK;) {
-            ssize_t n = write(fd, (const char *)block + part, BLOCK - part);
-            if (n <= 0)
-                return cli_fail("%s: a temporary file cannot be written: %s", path,
-                                strerror(n ? errno : ENOSPC));
-            part += (size_t)n;
-        }
-        cli_progress_update(progress, at + BLOCK);
-        if (cli_interrupted())
-            return cli_fail("interrupted");
-    }
-    return fsync(fd) ? cli_fail("%s: a temporary file cannot be written: %s", path, strerror(errno))
-                     : CLI_OK;
 }
 
 static int read_through(int fd, const char *path, void *block, struct doctor_disk *out,
@@ -104,21 +65,14 @@ static int read_through(int fd, const char *path, void *block, struct doctor_dis
 static int measure(int dir, const char *path, uint64_t bytes, void *block, struct doctor_disk *out)
 {
     struct cli_progress progress;
-    struct statvfs space;
     int code = CLI_OK, fd = find_big_file(dir, bytes);
     out->temporary = fd < 0;
     if (out->temporary) {
-        if (fstatvfs(dir, &space) == 0 && (uint64_t)space.f_bavail * space.f_frsize < 2 * bytes)
-            return cli_fail(
-                "%s: too little space for a temporary file of %llu MiB; choose another folder "
-                "with --path, or skip this with --no-disk",
-                path, (unsigned long long)(bytes >> 20));
-        fd = make_nameless_file(path, dir);
-        if (fd < 0)
-            return cli_fail("%s: a temporary file cannot be made: %s", path, strerror(errno));
-        cli_progress_begin(&progress, "writing a file to read", bytes, "B");
-        code = fill(fd, path, bytes, block, &progress);
-        cli_progress_end(&progress);
+        code =
+            cli_scratch_open(dir, path, bytes,
+                             "choose another folder with --path, or skip this with --no-disk", &fd);
+        if (code != CLI_OK)
+            return code;
     }
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     out->direct = fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_DIRECT) == 0;

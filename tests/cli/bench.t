@@ -130,6 +130,22 @@ millrace bench workers: --work: expected a DATASET, too
 $ millrace bench workers -d cpu -w 0,1 --time 5ms --samples 512 --plot g.html | tail -n 1 && grep -c 'class="verdict"\|class="learn"\|<code>millrace bench workers -d cpu' g.html
 Nothing is copied on cpu, so page-locked and pageable memory are the same here; --device sim simulates a link. A host that goes on instead of waiting: .* the rate \(in memory, best number of workers each\)\. (re)
 3
+# Disk: tables of what is measured, a last line, a chart; the user's own file; a data set's samples.
+$ millrace bench disk --bytes 1MiB --max 32KiB --max-depth 4 --time 2ms --plot d.html > d.txt; head -n 1 d.txt; grep -c '^ *[0-9.]* KiB ' d.txt; tail -n 1 d.txt; grep -o 'docs/learn/[a-z_]*.md' d.html | head -n 1
+8.00 MiB of a temporary file in ., read for 0.002 s each
+(16|32) (re)
+(Random|Sequential) reads, (O_DIRECT|cold page cache): [0-9,.]+ a second of 4.00 KiB one at a time, [0-9,.]+ with [14] in flight; at most [0-9.]+ [MG]B/s (re)
+docs/learn/queue_depth.md
+$ head -c 300000 /dev/zero > zeros; millrace bench disk --path zeros --max 4KiB --max-depth 1 --mode cold --storage pread --time 2ms --json | python3 -c 'import json, sys; d = json.load(sys.stdin); print(d["file"], d["file_bytes"], [(c["mode"], c["order"], c["read_bytes"], c["depth"], c["storage"]) for c in d["cells"]], all(c["reads_per_s"] > 0 and c["p50_ms"] <= c["p99_ms"] for c in d["cells"]))'
+zeros 300000 [('cold', 'random', 4096, 1, 'pread'), ('cold', 'sequential', 4096, 1, 'pread')] True
+$ millrace bench disk raw:zeros,shape=1000,dtype=u8 --bytes 1MiB --max 4KiB --max-depth 2 --mode cold --order random --storage pread --time 2ms --json | python3 -c 'import json, sys; d = json.load(sys.stdin); print(d["sample_bytes"], d["most_samples_per_s"] == max(c["reads_per_s"] for c in d["cells"] if c["read_bytes"] == 1000))'
+1000 True
+$ millrace bench disk synthetic:n=10
+millrace bench disk: synthetic: 10 samples of x f32[1024]: has no local files, so no disk limits it
+[1]
+$ millrace bench disk --path zeros --max 8MiB
+millrace bench disk: zeros has 300000 bytes, less than one read of 2.00 MiB: lower --max
+[2]
 $ millrace bench workers nodir/ -d cpu
 millrace bench workers: nodir/ .*: No such file or directory (re)
 [1]
