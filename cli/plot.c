@@ -330,7 +330,10 @@ static void draw_bars(struct writer *w, const struct axes *a, const struct plot_
         double x = a->left + slot * i + slot * 0.1 + bar * k, y = at_y(a, s->y[i]);
         put(w, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n", x, y,
             bar * 0.94, a->top + a->height - y, colour_of(index));
-        snprintf(label, sizeof label, "%.3g", s->y[i]);
+        if (s->y[i] < 1000)
+            snprintf(label, sizeof label, "%.3g", s->y[i]);
+        else
+            cli_count(s->y[i], label);
         put_text(w, x + bar / 2, y - 4, "text-anchor=\"middle\" font-size=\"11\"", label);
     }
 }

@@ -227,19 +227,52 @@ static struct bench_panel panels[] = {
     {"Memory", "batch size", "MiB", BATCH, {NET, LOADER}, 2, 0x1p20, {0}, true, true, PLOT_BINARY},
     {time_title, "batch size", "s", BATCH, {TO_TARGET}, 1, .log_x = true, .ticks = PLOT_BINARY}};
 
+/* The row that is soonest at the target; -1: none got there. */
+static int find_fastest(const struct bench *b)
+{
+    int fastest = -1;
+    for (int i = 0; i < b->n_rows; i++) {
+        double seconds = b->rows[i].v[TO_TARGET];
+        if (!isnan(seconds) && (fastest < 0 || seconds < b->rows[fastest].v[TO_TARGET]))
+            fastest = i;
+    }
+    return fastest;
+}
+
+/* At the end of the list the rate may still grow, so that is no knee. */
 static void conclude(struct bench *b)
 {
     const struct opts *o = b->values;
     struct sizes *s = b->user;
     double rates[MAX_SIZES];
+    int fastest = find_fastest(b);
     for (int i = 0; i < s->n; i++)
         rates[i] = b->rows[i].v[RATE];
     s->knee = bench_knee(rates, s->n);
-    b->rows[s->knee].text[MARK] = "<- knee";
+    if (s->knee == s->n - 1)
+        s->knee = -1;
+    if (s->knee >= 0)
+        b->rows[s->knee].text[MARK] = "<- knee";
     snprintf(b->subtitle, sizeof b->subtitle, "%.100s: %.40s by %.40s, device %s", s->data,
              o->model, o->optimizer, b->info.name);
-    snprintf(rate_title, sizeof rate_title, "Throughput; knee: %" PRIu64, s->size[s->knee]);
     snprintf(time_title, sizeof time_title, "Time to a test accuracy of %.4g%%", 100 * o->target);
+    if (s->knee >= 0) {
+        snprintf(rate_title, sizeof rate_title, "Throughput; knee: %" PRIu64, s->size[s->knee]);
+        snprintf(b->verdict, sizeof b->verdict,
+                 "knee: %" PRIu64 ", the smallest batch with 90%% of the highest throughput",
+                 s->size[s->knee]);
+    } else {
+        snprintf(rate_title, sizeof rate_title, "Throughput; no knee in this list");
+        snprintf(b->verdict, sizeof b->verdict,
+                 "no knee: %" PRIu64 " is the largest size tried, and no smaller one has 90%% of "
+                 "its throughput: try larger ones (--sizes)",
+                 s->size[s->n - 1]);
+    }
+    if (fastest < 0)
+        b->n_panels = CLI_COUNT(panels) - 1; /* the last one would be empty */
+    else
+        snprintf(b->verdict + strlen(b->verdict), sizeof b->verdict - strlen(b->verdict),
+                 "; soonest at %.4g%%: batches of %" PRIu64, 100 * o->target, s->size[fastest]);
 }
 
 static void above(const struct bench *b)
@@ -255,18 +288,7 @@ static void above(const struct bench *b)
 
 static void below(const struct bench *b)
 {
-    const struct opts *o = b->values;
-    const struct sizes *s = b->user;
-    int fastest = -1;
-    for (int i = 0; i < s->n; i++) {
-        double seconds = b->rows[i].v[TO_TARGET];
-        if (!isnan(seconds) && (fastest < 0 || seconds < b->rows[fastest].v[TO_TARGET]))
-            fastest = i;
-    }
-    printf("knee: %" PRIu64 ", the smallest batch with 90%% of the highest throughput\n",
-           s->size[s->knee]);
-    if (fastest >= 0)
-        printf("soonest at %.4g%%: batches of %" PRIu64 "\n", 100 * o->target, s->size[fastest]);
+    (void)b;
     printf("memory: net: activations, parameters, gradients, optimizer state; loader: slots and "
            "buffers\n");
 }
@@ -275,7 +297,10 @@ static void json(const struct bench *b, struct mr_json *json)
 {
     const struct sizes *s = b->user;
     mr_json_string(json, "dataset", s->data);
-    mr_json_uint(json, "knee", s->size[s->knee]);
+    if (s->knee >= 0)
+        mr_json_uint(json, "knee", s->size[s->knee]);
+    else
+        mr_json_null(json, "knee");
 }
 
 static void make_columns(struct sizes *s, double target)
@@ -331,7 +356,8 @@ static const struct cli_note json_notes[] = {
     {"sizes", "of each: batch_size, lr, samples_per_s (tests left out), net_bytes, loader_bytes, "
               "test_accuracy, "
               "seconds_to_target (null: not reached)"},
-    {"knee", "the smallest batch with 90% of the highest throughput"},
+    {"knee", "the smallest batch with 90% of the highest throughput; null: only the largest size "
+             "tried has it"},
     {"config", "every option as it stands"},
     {NULL, NULL},
 };

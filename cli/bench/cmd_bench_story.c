@@ -1,6 +1,7 @@
 /* millrace bench story: from starving to fed in four steps, with the share of the time that the
  * device waited. */
 #include "bench/frame.h"
+#include "bench/story_sim.h"
 #include "bench/train.h"
 
 #include <inttypes.h>
@@ -10,9 +11,9 @@ enum { N_STEPS = 4, WARM_STEPS = 20 };
 
 struct opts {
     struct cli_common common;
-    char *model, *optimizer, *device, *transform;
+    char *model, *optimizer, *device, *transform, *plot;
     struct mr_loader_opts loader; /* its batch_size and workers */
-    uint64_t time_ns, threads, seed;
+    uint64_t time_ns, threads, seed, step_ns;
     int amp;
 };
 
@@ -37,24 +38,28 @@ static const struct mr_option options[] = {
     OPT("time", MR_OPT_DURATION, time_ns, .initial = "5s", .min = 1e7, .max = 3600e9, .unit = "s",
         .help = "Duration of each step"),
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
-        .help = "auto, cpu, cuda"),
+        .help = "auto, cpu, cuda; sim, where a step of training is a time (--step)"),
+    OPT("step", MR_OPT_DURATION, step_ns, .initial = "1ms", .min = 1000, .max = 3600e9,
+        .unit = "ms", .help = "With --device sim: time of a step"),
     OPT("threads", MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",
         .help = "Compute threads on cpu; 0: one per processor that this process may use"),
+    OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
     OPT("seed", MR_OPT_UINT, seed, .initial = "0", .help = "Seed of parameters and order"),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
 
 static const struct {
-    const char *name, *what, *not_on_cpu;
+    const char *name, *what, *not_on_cpu, *not_on_sim;
 } steps[N_STEPS] = {
     {"starved",
      "one worker, one batch ahead, pageable memory, each copy waited for, transforms on the host",
-     NULL},
-    {"workers", "all workers, batches made ahead", NULL},
+     NULL, NULL},
+    {"workers", "all workers, batches made ahead", NULL, NULL},
     {"pinned", "page-locked memory, copies not waited for, transforms on the device",
-     "nothing is copied: cpu reads batches where they were made"},
-    {"mixed precision", "16 bits in the net, parameters in f32", "cpu computes in f32 alone"},
+     "nothing is copied: cpu reads batches where they were made", NULL},
+    {"mixed precision", "16 bits in the net, parameters in f32", "cpu computes in f32 alone",
+     "sim computes nothing, in any precision: give the time of a shorter step by --step"},
 };
 
 enum {
@@ -92,18 +97,23 @@ struct story {
 };
 
 /* Each has what those before it have. */
+static void set_loader(struct mr_loader_opts *loader, const struct opts *o, int k)
+{
+    loader->batch_size = o->loader.batch_size;
+    loader->workers = k >= 1 ? o->loader.workers : 1;
+    loader->prefetch = k >= 1 ? 0 : 1;
+    loader->pin = k >= 2;
+    loader->blocking = k < 2;
+    loader->device_transforms = k >= 2 ? MR_DEVICE_TRANSFORMS_AUTO : MR_DEVICE_TRANSFORMS_OFF;
+}
+
 static int set_options(struct train_opts *train, const struct opts *o, int k)
 {
     int rc = bench_train_init(train);
-    train->loader.batch_size = o->loader.batch_size;
     train->epochs = 1000000000;
     train->seed = o->seed;
     train->threads = o->threads;
-    train->loader.workers = k >= 1 ? o->loader.workers : 1;
-    train->loader.prefetch = k >= 1 ? 0 : 1;
-    train->loader.pin = k >= 2;
-    train->loader.blocking = k < 2;
-    train->loader.device_transforms = k >= 2 ? MR_DEVICE_TRANSFORMS_AUTO : MR_DEVICE_TRANSFORMS_OFF;
+    set_loader(&train->loader, o, k);
     train->amp = k < 3 ? MR_PRECISION_F32 : o->amp == 0 ? MR_PRECISION_BF16 : MR_PRECISION_FP16;
     if (rc == 0)
         rc = bench_train_set(train, "test", "none");
@@ -144,8 +154,56 @@ static int run_step(struct train *t, uint64_t time_ns, double *v, char bottlenec
     return 0;
 }
 
+static bool is_simulated(const struct opts *o)
+{
+    return strcmp(o->device, "sim") == 0 || strncmp(o->device, "sim:", 4) == 0;
+}
+
+static int leave_out(struct bench_row *row, const char *device, const char *why)
+{
+    row->text[WHY_NOT] = why;
+    return mr_error_set(MR_EUNSUPPORTED, "no meaning on %s: %s", device, why);
+}
+
+static int measure_simulated(struct bench *b, struct bench_row *row, double *v)
+{
+    const struct opts *o = b->values;
+    struct story *story = b->user;
+    int k = (int)(row - b->rows);
+    struct mr_loader_opts loader;
+    if (steps[k].not_on_sim)
+        return leave_out(row, "sim", steps[k].not_on_sim);
+    mr_loader_opts_init(&loader);
+    loader.epochs = 0;
+    loader.seed = o->seed;
+    set_loader(&loader, o, k);
+    struct story_sim sim = {.device = o->device,
+                            .dataset = story->dataset,
+                            .transform = o->transform,
+                            .loader = &loader,
+                            .step_ns = o->step_ns,
+                            .time_ns = o->time_ns,
+                            .seed = o->seed};
+    int rc = story_simulate(&sim);
+    if (rc < 0)
+        return rc;
+    b->info = sim.info;
+    snprintf(story->data, sizeof story->data, "%s", sim.data);
+    snprintf(story->bottleneck[k], sizeof story->bottleneck[k], "%s", sim.stats.bottleneck);
+    row->text[BOTTLENECK] = story->bottleneck[k];
+    v[MEASURED] = 1;
+    v[N_RUN] = (double)sim.steps;
+    v[RATE] = (double)sim.samples / ((double)sim.ns * 1e-9);
+    v[STEP] = sim.steps ? (double)sim.ns * 1e-6 / v[N_RUN] : 0;
+    v[WAITED] = sim.waited;
+    v[WORKERS] = sim.stats.workers;
+    return 0;
+}
+
 static int measure(struct bench *b, struct bench_row *row, double *v)
 {
+    if (is_simulated(b->values))
+        return measure_simulated(b, row, v);
     const struct opts *o = b->values;
     struct story *story = b->user;
     int k = (int)(row - b->rows);
@@ -160,9 +218,7 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
     b->info = data.pipe.info;
     snprintf(story->data, sizeof story->data, "%s", mr_dataset_text(data.pipe.ds));
     if (data.pipe.info.unified && steps[k].not_on_cpu) {
-        row->text[WHY_NOT] = steps[k].not_on_cpu;
-        rc = mr_error_set(MR_EUNSUPPORTED, "no meaning on %s: %s", data.pipe.info.name,
-                          steps[k].not_on_cpu);
+        rc = leave_out(row, data.pipe.info.name, steps[k].not_on_cpu);
         goto close;
     }
     rc = train_open(&t, &data, &opts, NULL);
@@ -190,8 +246,19 @@ static int open_all(struct bench *b)
 
 static void conclude(struct bench *b)
 {
-    for (int k = 0; k < N_STEPS; k++)
+    int last = 0;
+    for (int k = 0; k < N_STEPS; k++) {
         b->rows[k].v[SPEED_UP] = b->rows[k].v[RATE] / b->rows[0].v[RATE];
+        last = b->rows[k].left_out[0] ? last : k;
+    }
+    snprintf(b->subtitle, sizeof b->subtitle, "%.200s, device %s",
+             ((const struct story *)b->user)->data, b->info.name);
+    if (last > 0)
+        snprintf(b->verdict, sizeof b->verdict,
+                 "From \"%s\" to \"%s\": %.2fx the rate; the device waited %.1f%% of the time "
+                 "before and %.1f%% after",
+                 steps[0].name, steps[last].name, b->rows[last].v[SPEED_UP],
+                 100 * b->rows[0].v[WAITED], 100 * b->rows[last].v[WAITED]);
 }
 
 static void above(const struct bench *b)
@@ -199,8 +266,13 @@ static void above(const struct bench *b)
     const struct opts *o = b->values;
     const struct story *story = b->user;
     char text[CLI_CLEAN];
-    printf("%s: %s by %s, batches of %" PRIu64 ", device ", cli_clean(story->data, text), o->model,
-           o->optimizer, o->loader.batch_size);
+    char buf[CLI_HUMAN];
+    if (is_simulated(o))
+        printf("%s: steps of %s, batches of %" PRIu64 ", device ", cli_clean(story->data, text),
+               cli_time(o->step_ns, buf), o->loader.batch_size);
+    else
+        printf("%s: %s by %s, batches of %" PRIu64 ", device ", cli_clean(story->data, text),
+               o->model, o->optimizer, o->loader.batch_size);
     bench_print_device(b);
     printf("\n");
 }
@@ -216,6 +288,9 @@ static void below(const struct bench *b)
         b->info.unified
             ? "device waited: the share of the time in which the step's thread had no batch. "
               "Steps and workers share the processors."
+        : is_simulated(b->values)
+            ? "device waited: the share of the time in which the simulated device had no step to "
+              "do."
             : "device waited: the share of the time in which the GPU had no step to do, by the "
               "events around each step.",
         2);
@@ -227,12 +302,29 @@ static void json(const struct bench *b, struct mr_json *json)
     mr_json_string(json, "dataset", story->data);
 }
 
+static struct bench_panel panels[] = {
+    {.title = "Throughput", .x_label = "", .y_label = "samples/s", .x = -1, .y = {RATE}, .n = 1},
+    {.title = "The device waited",
+     .x_label = "",
+     .y_label = "% of the time",
+     .x = -1,
+     .y = {WAITED},
+     .n = 1,
+     .unit = 0.01},
+};
+
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args;
     struct story story = {.dataset = args[0]};
+    const struct opts *o = values;
     return bench_run(&(struct bench){.command = &cli_bench_story,
                                      .values = values,
+                                     .plot = o->plot,
+                                     .chart = "From starved to fed",
+                                     .panels = panels,
+                                     .n_panels = CLI_COUNT(panels),
+                                     .learn = "story",
                                      .columns = columns,
                                      .n_columns = N_COLUMNS,
                                      .rows_key = "steps",
@@ -258,6 +350,8 @@ static const struct cli_note json_notes[] = {
 
 static const struct cli_note examples[] = {
     {"millrace bench story mnist/", "on the first GPU"},
+    {"millrace bench story mnist/ --device sim:h2d=2,pageable=1 --step 0.2ms",
+     "without a GPU: real loading and copies, steps that only take time"},
     {"millrace bench story photos/ --model resnet20 -t 'resize(40),random_crop(32,32)'",
      "with decoding to do"},
     {NULL, NULL},
@@ -267,10 +361,12 @@ const struct cli_command cli_bench_story = {
     .name = "bench story",
     .summary = "Train starved, with workers, with pinned memory, in mixed precision",
     .synopsis = "DATASET [options]",
-    .text = "Trains the same net four times, and fixes one mistake each time: first starved, by a "
-            "single worker that waits for every copy; then with workers; with page-locked memory; "
-            "in mixed precision. Reports the throughput and the share of the time that the device "
-            "waited for data. The last two do not apply to cpu and are reported as skipped.",
+    .text =
+        "Trains the same net four times, and fixes one mistake each time: first starved, by a "
+        "single worker that waits for every copy; then with workers; with page-locked memory; "
+        "in mixed precision. Reports the throughput and the share of the time that the device "
+        "waited for data. The last two do not apply to cpu and are reported as skipped. On sim the "
+        "loader is real and a step is a time, so the last one is skipped.",
     .options = options,
     .options_bytes = sizeof(struct opts),
     .min_args = 1,

@@ -52,9 +52,10 @@ struct bench_panel {
     int y[BENCH_MAX_SERIES], n; /* columns, each a series; or one for all series' names */
     double unit;                /* values are divided by it; 0: 1 */
     struct plot_limit limit;
-    bool log_x, log_y, whole_x;
+    bool log_x, log_y;
     enum plot_ticks ticks;
     const char *const *series; /* names of its lines; NULL: bench->series */
+    bool whole_x;              /* x counts: ticks at whole numbers */
 };
 
 struct bench {
