@@ -7,6 +7,7 @@
 #   arm64                   the core and all of it for arm64, and their tests under qemu-user (scripts/arm64.sh; needs root)
 #   tidy                    clang-tidy with its analyzer on the tests, too (.ci/run: on all but the tests)
 #   slow.tsan               the tests labelled slow under ThreadSanitizer (.ci/run: not at all)
+#   frameworks              Lightning, Accelerate, the HF Trainer, datasets, webdataset, jax (.ci/run: not at all)
 #   faults.PRESET.TEST      a sweep of failures in which every call fails in turn (.ci/run: the first ones and a choice)
 #   reproduce               two builds in different circumstances give the same bits (scripts/reproduce.sh)
 #   uring                   faults of io_uring by 1000 seeds (.ci/run: 4)
@@ -29,7 +30,7 @@ mkdir -p "$folder/done" "$folder/log" "$folder/fuzz" "$folder/soak" || exit 1
 list_jobs() {
     local kinds preset kind file
     mapfile -t kinds < <(sed -n 's/^foreach(kind \(.*\))/\1/p' tests/fault/CMakeLists.txt)
-    printf "%s\n" tidy core arm64 reproduce slow.tsan
+    printf "%s\n" tidy core arm64 reproduce frameworks slow.tsan
     for preset in dev asan tsan; do
         for kind in ${kinds[0]}; do echo "faults.$preset.jobs.$kind"; done
         for kind in ${kinds[1]}; do echo "faults.$preset.profile.$kind"; done
@@ -123,6 +124,7 @@ run_job() { # name
         JOBS=1 scripts/arm64.sh -d "$folder/arm64" -K core && JOBS=1 scripts/arm64.sh -d "$folder/arm64" -K all
         ;;
     tidy) LINT_DEEP=1 scripts/lint.sh tidy ;;
+    frameworks) scripts/python.sh frameworks ;;
     slow.tsan) scripts/test.sh tsan slow ;;
     reproduce) scripts/reproduce.sh ;;
     faults.*.*) run_faults "$(echo "$1" | cut -d. -f2)" "$(echo "$1" | cut -d. -f3-)" ;;

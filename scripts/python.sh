@@ -3,6 +3,8 @@
 #   scripts/python.sh build              build/python/: the package, to import from with PYTHONPATH=build/python
 #   scripts/python.sh test [PYTHON...]   the tests, each step with a PASS, FAIL or SKIP line: types; the module under ASan; the
 #                                        wheel in an environment of each Python (default: 3.10 to 3.13, of PATH and of pyenv)
+#   scripts/python.sh frameworks         the tests with Lightning, Accelerate, the HF Trainer, datasets, webdataset and jax, in an
+#                                        environment that gets them from PyPI, as python/frameworks.txt says (some 6 GB)
 # MILLRACE_TORCH_PYTHON=PYTHON: the tests also with that one, which has torch. MILLRACE_TORCH=1: with one that gets torch from
 # PyPI (2 GB). MILLRACE_ARROW=1: the tests of Arrow, with the producers from PyPI (pyarrow, datasets, DuckDB, Polars, nanoarrow;
 # 400 MB); else they are skipped. PYTEST_ARGS: more arguments of pytest.
@@ -211,6 +213,20 @@ test_asan() { # python
     return $rc
 }
 
+# The tests that are skipped where a library is missing. Here none is: a skip is a failure.
+test_frameworks() {
+    local python log=$work/frameworks.test.log packages rc
+    python=$(find_builder)
+    mapfile -t packages < <(grep -v '^#' python/frameworks.txt)
+    PYTHON=$python python_build && venv $work/venv-frameworks "$python" "${packages[@]}" || return 1
+    PYTHONPATH=$work logged $log $work/venv-frameworks/bin/python -m pytest -q -rs -p no:cacheprovider \
+        tests/python/test_loader_frameworks.py tests/python/test_loader_iterate.py tests/python/test_recording.py
+    rc=$?
+    tail -1 $log
+    if [ $rc = 0 ] && grep '^SKIPPED' $log; then rc=1; fi
+    return $rc
+}
+
 test_all() {
     local version python first given=$* others
     first=$(find_builder)
@@ -248,6 +264,7 @@ test)
     shift
     test_all "$@"
     ;;
+frameworks) step frameworks test_frameworks ;;
 *)
     sed -n '2,/^set/{/^#/p}' "$0" | sed 's/^# \?//' >&2
     exit 2
