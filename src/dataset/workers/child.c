@@ -218,10 +218,10 @@ static int grow(struct child *c, struct mr_shared_job **job)
 
 static int cover(struct child *c, struct mr_shared_job **job)
 {
-    uint64_t last = 0;
-    for (uint32_t i = 0; i < (*job)->n; i++)
-        for (int f = 0; f < c->head->n_fields; f++)
-            last = MR_MAX(last, (*job)->at[i][f] + c->head->row_bytes);
+    uint64_t last = 0, n_fields = (uint64_t)c->head->n_fields;
+    const uint64_t *at = mr_shared_places(*job, n_fields, 0);
+    for (uint64_t i = 0; i < (*job)->n * n_fields; i++)
+        last = MR_MAX(last, at[i] + c->head->row_bytes);
     return last <= c->bytes ? 0 : grow(c, job);
 }
 
@@ -233,10 +233,11 @@ struct call {
     int rc[MR_JOB_ROWS];
 };
 
-static void prepare(const struct child *c, const struct mr_shared_job *job, struct call *call)
+static void prepare(const struct child *c, struct mr_shared_job *job, struct call *call)
 {
     struct mr_shared_head *h = c->head;
     for (uint32_t i = 0; i < job->n; i++) {
+        const uint64_t *at = mr_shared_places(job, (uint64_t)h->n_fields, i);
         call->context[i] = (struct mr_sample_context){.size = sizeof call->context[i],
                                                       .index = job->row[i].index,
                                                       .epoch = job->row[i].epoch,
@@ -245,17 +246,38 @@ static void prepare(const struct child *c, const struct mr_shared_job *job, stru
                                                       .worker = c->id,
                                                       .worker_state = c->state};
         call->rc[i] = NOT_MADE;
-        for (int f = 0; f < h->n_fields; f++) {
-            call->row[i][f] = (unsigned char *)h + job->at[i][f];
-            memcpy(call->dim[i][f], h->field[f].dim, sizeof call->dim[i][f]);
-        }
+        for (int f = 0; f < h->n_fields; f++)
+            call->row[i][f] = (unsigned char *)h + at[f];
     }
+}
+
+/* The dimensions that the callback finds; once for all jobs, since keep_dims() sets them again. */
+static void set_dims(const struct child *c, uint64_t dim[][MR_MAX_RANK])
+{
+    for (int f = 0; f < c->head->n_fields; f++)
+        memcpy(dim[f], c->head->field[f].dim, sizeof dim[f]);
+}
+
+/* Passes on a sample's dimensions if they are not the fields' own, which the parent knows. */
+static void keep_dims(const struct child *c, struct mr_shared_job *job, uint32_t i,
+                      uint64_t dim[][MR_MAX_RANK])
+{
+    const struct mr_shared_head *h = c->head;
+    bool same = true;
+    for (int f = 0; f < h->n_fields && same; f++)
+        same = memcmp(dim[f], h->field[f].dim, sizeof dim[f]) == 0;
+    job->result[i].has_dims = !same;
+    if (same)
+        return;
+    uint64_t n_fields = (uint64_t)h->n_fields;
+    memcpy(mr_shared_dims(job, n_fields, i), dim, n_fields * sizeof dim[0]);
+    set_dims(c, dim);
 }
 
 static void keep_text(struct mr_shared_job *job, uint32_t i, uint64_t errors)
 {
-    job->row[i].has_text = mr_error_count() != errors && mr_last_error()[0];
-    if (job->row[i].has_text)
+    job->result[i].has_text = mr_error_count() != errors && mr_last_error()[0];
+    if (job->result[i].has_text)
         snprintf(job->text[i], sizeof job->text[i], "%s", mr_last_error());
 }
 
@@ -269,23 +291,20 @@ static int ask(const struct child *c, struct call *call, uint32_t from, uint32_t
 /* Of several, one that failed is asked for alone: then the last error's text is its own. */
 static void make(const struct child *c, struct mr_shared_job *job, struct call *call)
 {
-    struct mr_shared_head *h = c->head;
     uint64_t errors = mr_error_count();
     int all = ask(c, call, 0, job->n);
     for (uint32_t i = 0; i < job->n; i++) {
-        job->row[i].has_text = 0;
+        job->result[i].has_text = 0;
         if (all == 0 && call->rc[i] < 0 && job->n > 1) {
             call->rc[i] = NOT_MADE;
             errors = mr_error_count();
             int one = ask(c, call, i, 1);
             call->rc[i] = one == 0 ? call->rc[i] : one;
         }
-        job->row[i].rc = all == 0 ? call->rc[i] : all;
-        if (job->row[i].rc != 0)
+        job->result[i].rc = all == 0 ? call->rc[i] : all;
+        if (job->result[i].rc != 0)
             keep_text(job, i, errors);
-        for (int f = 0; f < h->n_fields; f++)
-            memcpy(job->dim[i * (uint32_t)h->n_fields + (uint32_t)f], call->dim[i][f],
-                   sizeof call->dim[i][f]);
+        keep_dims(c, job, i, call->dim[i]);
     }
 }
 
@@ -302,7 +321,7 @@ static void finish(const struct child *c, struct mr_shared_job *job)
 static void refuse(const struct child *c, struct mr_shared_job *job, int rc, uint64_t errors)
 {
     for (uint32_t i = 0; i < job->n; i++) {
-        job->row[i].rc = rc;
+        job->result[i].rc = rc;
         keep_text(job, i, errors);
     }
     finish(c, job);
@@ -354,6 +373,8 @@ static int run(struct child *c)
     if (!call)
         return mr_error_nomem("mr_worker_run", sizeof *call);
     call->dim = calloc(MR_JOB_ROWS, sizeof *call->dim);
+    for (uint32_t i = 0; i < MR_JOB_ROWS && call->dim; i++)
+        set_dims(c, call->dim[i]);
     int rc = call->dim ? enter(c) : mr_error_nomem("mr_worker_run", sizeof *call->dim);
     if (rc == 0) {
         rc = work(c, call);

@@ -97,9 +97,10 @@ static void post(struct mr_process_pool *p, const struct wanted *w, const struct
         const struct mr_sample_context *c = &w->context[piece->from + i];
         job->row[i] = (struct mr_shared_row){
             .index = c->index, .epoch = c->epoch, .seed = c->seed, .position = c->position};
+        uint64_t *place = mr_shared_places(job, (uint64_t)w->ds->n_fields, i);
         for (uint32_t f = 0; f < (uint32_t)w->ds->n_fields; f++) {
             uint64_t at = direct(w, piece->from + i, f);
-            job->at[i][f] = at ? at : staged(p, piece, i, f);
+            place[f] = at ? at : staged(p, piece, i, f);
         }
     }
     job->n = piece->n;
@@ -147,12 +148,12 @@ static int row_error(const struct wanted *w, const struct mr_shared_job *job, ui
 {
     const struct mr_process_pool *p = mr_process_pool_of(w->ds);
     uint64_t errors = mr_error_count();
-    int rc = job->row[i].rc;
+    int rc = job->result[i].rc;
     if (rc > 0)
         return mr_error_set(MR_ECALLBACK,
                             "%s: sample %llu: get_run did not set rc[%u] of %u samples",
                             p->user.name, (unsigned long long)index, i, job->n);
-    if (job->row[i].has_text)
+    if (job->result[i].has_text)
         mr_error_set(MR_ECALLBACK, "%.*s", MR_ERROR_BYTES - 1, job->text[i]);
     return mr_user_result(w->ds, index, "get_run", rc, 0, errors);
 }
@@ -169,14 +170,17 @@ static uint64_t used_bytes(const struct mr_spec *spec, const uint64_t *dim)
 static int take_row(const struct wanted *w, const struct piece *piece, uint32_t i)
 {
     const struct mr_process_pool *p = mr_process_pool_of(w->ds);
-    const struct mr_shared_job *job = mr_process_pool_job(p, piece->job);
+    struct mr_shared_job *job = mr_process_pool_job(p, piece->job);
     uint32_t at = piece->from + i, n_fields = (uint32_t)w->ds->n_fields;
     uint64_t index = w->context[at].index;
-    if (job->row[i].rc != 0)
+    if (job->result[i].rc != 0)
         return row_error(w, job, i, index);
+    bool has_dims = job->result[i].has_dims; /* read once: a worker can change it */
     for (uint32_t f = 0; f < n_fields; f++)
-        memcpy(w->dim[at][f], job->dim[i * n_fields + f], sizeof w->dim[at][f]);
-    int rc = mr_user_check_dims(w->ds, index, w->dim[at]);
+        memcpy(w->dim[at][f], w->ds->field[f].dim, sizeof w->dim[at][f]);
+    if (has_dims)
+        memcpy(w->dim[at], mr_shared_dims(job, n_fields, i), n_fields * sizeof w->dim[at][0]);
+    int rc = has_dims ? mr_user_check_dims(w->ds, index, w->dim[at]) : 0;
     if (rc < 0)
         return rc;
     for (uint32_t f = 0; f < n_fields; f++)

@@ -33,7 +33,7 @@
 
 #define MR_JOB_ROWS     128
 #define MR_MAX_JOBS     512
-#define MR_WORKERS_MARK 0x6d72776b72303034ull /* which layout this is */
+#define MR_WORKERS_MARK 0x6d72776b72303035ull /* which layout this is */
 #define MR_JOB_NO_OWNER 0
 #define MR_JOB_IDLE     UINT32_MAX /* its owner while it is not posted: no worker can take it */
 
@@ -75,11 +75,16 @@ struct mr_shared_head {
     struct mr_shared_worker worker[]; /* n_workers */
 };
 
-/* One sample of a job. */
+/* One sample of a job: what the parent asks for, */
 struct mr_shared_row {
     uint64_t index, epoch, seed, position;
+};
+
+/* and what the worker answers. Apart, so that neither takes cache lines from the other. */
+struct mr_shared_result {
     int32_t rc;
-    uint32_t has_text;
+    uint16_t has_text;
+    uint16_t has_dims; /* dimensions that are not the field's own: see mr_shared_dims() */
 };
 
 struct mr_shared_job {
@@ -91,12 +96,27 @@ struct mr_shared_job {
     _Atomic uint64_t start_ns; /* when a worker took it; 0: none yet */
     uint64_t took_ns;
     struct mr_shared_row row[MR_JOB_ROWS];
-    char text[MR_JOB_ROWS][MR_ERROR_BYTES]; /* of errors */
-    /* MR_JOB_ROWS x n_fields each: where a field is to be written, as an offset in the shared
-     * memory, and its dimensions. */
-    uint64_t at[MR_JOB_ROWS][MR_MAX_FIELDS];
-    uint64_t dim[][MR_MAX_RANK];
+    _Alignas(MR_CACHE_LINE) struct mr_shared_result result[MR_JOB_ROWS];
+    char text[MR_JOB_ROWS][MR_ERROR_BYTES];  /* of errors */
+    _Alignas(MR_CACHE_LINE) uint64_t tail[]; /* places, then dimensions: MR_JOB_ROWS x n_fields */
 };
+
+static inline uint64_t mr_shared_job_bytes(uint64_t n_fields)
+{
+    return sizeof(struct mr_shared_job) + MR_JOB_ROWS * n_fields * (1 + MR_MAX_RANK) * 8;
+}
+
+/* Where the fields of a job's sample are to be written, as offsets in the shared memory. */
+static inline uint64_t *mr_shared_places(struct mr_shared_job *job, uint64_t n_fields, uint32_t i)
+{
+    return &job->tail[i * n_fields];
+}
+
+/* Their dimensions. */
+static inline uint64_t *mr_shared_dims(struct mr_shared_job *job, uint64_t n_fields, uint32_t i)
+{
+    return &job->tail[n_fields * (MR_JOB_ROWS + (uint64_t)i * MR_MAX_RANK)];
+}
 
 static inline struct mr_shared_job *mr_shared_job(struct mr_shared_head *head, uint64_t jobs_at,
                                                   uint64_t job_bytes, uint32_t i)

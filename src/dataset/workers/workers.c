@@ -29,9 +29,7 @@ static int lay_out(struct mr_process_pool *p, const struct mr_dataset *ds)
     p->n_jobs = MR_MIN(MR_MAX(JOBS_A_WORKER * p->n, MIN_JOBS), MR_MAX_JOBS);
     p->jobs_at =
         mr_round_up(sizeof(struct mr_shared_head) + p->n * sizeof(struct mr_shared_worker), PAGE);
-    p->job_bytes = mr_round_up(sizeof(struct mr_shared_job) +
-                                   MR_JOB_ROWS * (uint64_t)ds->n_fields * MR_MAX_RANK * 8,
-                               PAGE);
+    p->job_bytes = mr_round_up(mr_shared_job_bytes((uint64_t)ds->n_fields), PAGE);
     p->rows_at = p->jobs_at + p->n_jobs * p->job_bytes;
     p->job_rows_bytes = mr_round_up(p->rows_a_job * at, PAGE);
     if (!mr_mul(p->n_jobs, p->job_rows_bytes, &p->bytes) ||
