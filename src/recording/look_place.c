@@ -52,10 +52,26 @@ static uint32_t main_thread(const struct mr_recording *rec, const struct mr_plac
     return MR_NONE;
 }
 
-/* The main thread where it made at least 1% of the work, else the thread that made the most. */
-static uint32_t driver(const struct mr_recording *rec, const struct mr_place *place, uint64_t *made)
+/* Adds up outermost ranges: a training loop's are around all that it does, those of PyTorch's
+ * backward thread are not. */
+static void measure_ranges(const struct mr_recording *rec, uint64_t *ranges_ns)
 {
-    uint32_t most = MR_NONE;
+    memset(ranges_ns, 0, rec->n_threads * sizeof *ranges_ns);
+    for (uint64_t i = 0; i < rec->n_ranges; i++) {
+        const struct mr_rec_range *range = &rec->ranges[i];
+        if (range->type == MR_RANGE_PUSH_POP && range->thread < rec->n_threads &&
+            range->parent >= rec->n_ranges && range->end_ns > range->start_ns)
+            ranges_ns[range->thread] += range->end_ns - range->start_ns;
+    }
+}
+
+/* The main thread where it made at least 1% of the work. Else, of the threads that did, the one
+ * with the longest ranges: a training loop may run in any thread. Else the one that made most. */
+static uint32_t driver(const struct mr_recording *rec, const struct mr_place *place,
+                       const uint64_t *ranges_ns, uint64_t *made)
+{
+    uint32_t best = MR_NONE;
+    uint64_t best_ns = 0;
     memset(made, 0, rec->n_threads * sizeof *made);
     for (uint64_t i = 0; i < rec->n_ops; i++) {
         const struct mr_rec_op *op = &rec->ops[i];
@@ -65,20 +81,25 @@ static uint32_t driver(const struct mr_recording *rec, const struct mr_place *pl
     }
     for (uint32_t t = 0; t < rec->n_threads; t++) {
         const struct mr_rec_thread *thread = &rec->threads[t];
-        if (made[t] * 100 >= place->n_ops && made[t] > 0 && thread->process < rec->n_processes &&
+        bool much = made[t] * 100 >= place->n_ops && made[t] > 0;
+        uint64_t ns = much ? ranges_ns[t] : 0;
+        if (much && thread->process < rec->n_processes &&
             thread->tid == rec->processes[thread->process].pid)
             return t;
-        if (made[t] > 0 && (most == MR_NONE || made[t] > made[most]))
-            most = t;
+        if (made[t] > 0 &&
+            (best == MR_NONE || ns > best_ns || (ns == best_ns && made[t] > made[best]))) {
+            best = t;
+            best_ns = ns;
+        }
     }
-    return most == MR_NONE ? main_thread(rec, place) : most;
+    return best == MR_NONE ? main_thread(rec, place) : best;
 }
 
 int mr_places_find(const struct mr_recording *rec, struct mr_place **out, uint32_t *out_n)
 {
     struct mr_place *places = NULL, *place = NULL;
     uint32_t n = 0;
-    uint64_t *made = calloc((size_t)rec->n_threads + 1, sizeof *made);
+    uint64_t *made = calloc(2 * ((size_t)rec->n_threads + 1), sizeof *made);
     for (uint64_t i = 0; made && i < rec->n_ops; i++) {
         const struct mr_rec_op *op = &rec->ops[i];
         if (!place || place->process != op->process || place->device != op->device)
@@ -96,8 +117,10 @@ int mr_places_find(const struct mr_recording *rec, struct mr_place **out, uint32
     }
     if (n > 1)
         qsort(places, n, sizeof *places, by_work);
+    uint64_t *ranges_ns = made + rec->n_threads + 1;
+    measure_ranges(rec, ranges_ns);
     for (uint32_t i = 0; i < n; i++)
-        places[i].thread = driver(rec, &places[i], made);
+        places[i].thread = driver(rec, &places[i], ranges_ns, made);
     free(made);
     *out = places;
     *out_n = n;

@@ -684,6 +684,35 @@ static void waits_for_autograd(void **state)
     unlink(PATH);
 }
 
+/* A training loop that is not in the main thread, and a backward thread that launches more: the
+ * loop's ranges tell who waits for data. */
+static void trains_in_a_thread(void **state)
+{
+    struct make m;
+    (void)state;
+    make_begin(&m, PATH);
+    for (uint64_t i = 0; i < 20; i++) {
+        uint64_t at = 1000000 + i * 1000000;
+        m.tid = 201;
+        make_range(&m, "step", at, at + 990000);
+        make_range(&m, "load", at + 10000, at + 210000);
+        make_kernel(&m, 7, "forward", at + 300000, at + 500000);
+        make_os(&m, "pthread_cond_wait", at + 310000, at + 900000, 0);
+        m.tid = 202;
+        make_os(&m, "pthread_cond_wait", at, at + 450000, 0);
+        make_range(&m, "backward", at + 490000, at + 800000);
+        make_kernel(&m, 7, "backward", at + 500000, at + 700000);
+        make_kernel(&m, 7, "backward", at + 700000, at + 1000000);
+    }
+    make_end(&m);
+    struct mr_recording *rec = make_load(PATH);
+    struct got got = judge_recording(rec, "data_starvation", NULL);
+    assert_int_equal(got.verdict, MR_FOUND);
+    assert_true(got.saving_ms > 0.19 && got.saving_ms < 0.21);
+    mr_recording_close(rec);
+    unlink(PATH);
+}
+
 /*
  * millrace's own loader: its threads copy and transform on the copies' stream, while the consumer,
  * who launches nothing, waits for a batch for 600 of each 1000 us.
@@ -981,6 +1010,7 @@ int main(void)
         cmocka_unit_test(kernels_without_calls),
         cmocka_unit_test(wrong_names),
         cmocka_unit_test(waits_for_autograd),
+        cmocka_unit_test(trains_in_a_thread),
         cmocka_unit_test(millraces_own_loader),
         cmocka_unit_test(mostly_own_code),
         cmocka_unit_test(anything),
