@@ -198,6 +198,15 @@ def test_off(folder, python):
     expect("--python-sampling" in done.stdout, done.stdout)
 
 
+def test_switch(folder, python):
+    """Samples wait for the GIL, so Python is asked for it sooner; a program's own choice stays."""
+    code = "import sys\nfirst = sys.getswitchinterval()\nsys.setswitchinterval(0.003)\nprint(first, sys.getswitchinterval())\n"
+    pathlib.Path(folder, "switch.py").write_text(code)
+    for options, expected in (((), "0.005 0.003\n"), (("--python-sampling",), "0.0005 0.003\n")):
+        done, _ = profile(folder, [python, "switch.py"], "-t", "nvtx", *options)
+        expect(done.stdout == expected, (options, done.stdout))
+
+
 def test_windows(folder, python):
     """A capture range limits samples, --from and --range limit reports."""
     code = ("import time, millrace_range\n"
@@ -289,6 +298,7 @@ def main():
                  "torch/utils/data/_utils/__init__.py": "", "torch/utils/data/_utils/fetch.py": FETCH}
         write_files(folder, files)
         test_off(folder, sys.executable)
+        test_switch(folder, sys.executable)
         test_windows(folder, sys.executable)
         if "MILLRACE_CUPTI" in os.environ:
             test_verdict(folder, sys.executable)
