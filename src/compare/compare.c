@@ -56,10 +56,6 @@ static enum mr_change judge(const struct mr_part_change *part, double least_ns)
     return change > 0 ? MR_CHANGE_SLOWER : MR_CHANGE_FASTER;
 }
 
-/* A part of the step changes by so much of the step: a thousandth of it is none, whatever its own
- * percentage. */
-#define LEAST_OF_STEP 0.001
-
 static int judge_parts(struct mr_compared *c)
 {
     const struct mr_measured *a = &c->measured[0], *b = &c->measured[1];
@@ -73,7 +69,7 @@ static int judge_parts(struct mr_compared *c)
         rc = mr_noise_test(before, a->n, after, b->n, &part->noise);
         double least = c->least_percent / 100 * part->mean[0];
         if (i != MR_OF_STEP)
-            least = MR_MAX(least, LEAST_OF_STEP * c->part[MR_OF_STEP].mean[0]);
+            least = MR_MAX(least, MR_LEAST_OF_STEP * c->part[MR_OF_STEP].mean[0]);
         part->change = judge(part, least);
     }
     free(sorted);

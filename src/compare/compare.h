@@ -18,6 +18,9 @@ enum {
     MR_N_COMPARED
 };
 
+/* Of the step before: a smaller change of a part of it is none, whatever its own percentage. */
+#define MR_LEAST_OF_STEP 0.001
+
 /* A part of the step in both recordings. */
 struct mr_part_change {
     double mean[2], median[2], deviation[2]; /* ns; of a sample */

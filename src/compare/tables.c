@@ -75,9 +75,9 @@ static void note_steps(const struct mr_compared *c, struct mr_table *table)
                           "P: permutation tests of the means and ranks of %" PRIu64 " and %" PRIu64
                           " blocks of %" PRIu64 " and %" PRIu64
                           " steps (Chung, Romano 2013), two-sided. A change is one of at least "
-                          "%g%% with a P of at most %g%%",
+                          "%g%%, of a part also %g%% of the step, with a P of at most %g%%",
                           noise->n_blocks[0], noise->n_blocks[1], noise->block[0], noise->block[1],
-                          c->least_percent, 100 * MR_NOISE_RATE);
+                          c->least_percent, 100 * MR_LEAST_OF_STEP, 100 * MR_NOISE_RATE);
 }
 
 int mr_compared_steps(const struct mr_compared *c, struct mr_table **out)

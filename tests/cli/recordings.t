@@ -132,7 +132,7 @@ launch overhead   76.33 us  69.92 us    -6.412 us    -8.4%  same     100.0%     
 operating system  14.07 us      0 ns    -14.07 us  -100.0%  same      17.2%       28.64 us          0 ns        0 ns       0 ns
 host code         172.3 us  25.68 us    -146.6 us   -85.1%  less       0.2%       32.66 us      37.97 us    158.7 us       0 ns
 
-Means of 19 and 19 steps after warming up, from one NVTX range "step" to the next. Compute, copies and communication exposed, other processes and idle add up to the step; data wait is waiting for the loader and exposed copies to the device; P: permutation tests of the means and ranks of 9 and 9 blocks of 2 and 2 steps (Chung, Romano 2013), two-sided. A change is one of at least 1% with a P of at most 1%
+Means of 19 and 19 steps after warming up, from one NVTX range "step" to the next. Compute, copies and communication exposed, other processes and idle add up to the step; data wait is waiting for the loader and exposed copies to the device; P: permutation tests of the means and ranks of 9 and 9 blocks of 2 and 2 steps (Chung, Romano 2013), two-sided. A change is one of at least 1%, of a part also 0.1% of the step, with a P of at most 1%
 
 Copies by kind of memory, before and after (copies)
 
