@@ -102,6 +102,9 @@ millrace analyze: none.sqlite: cannot be read: No such file or directory
 $ echo no recording > text && millrace analyze text
 millrace analyze: text: is not a recording: it is neither a SQLite database nor JSON; `millrace profile` makes recordings, `nsys export --type sqlite` makes them of .nsys-rep files, and torch.profiler's export_chrome_trace() writes JSON
 [1]
+$ : > nothing && millrace analyze nothing
+millrace analyze: nothing: is empty: expected a recording or a trace
+[1]
 $ millrace analyze
 millrace analyze: an argument is missing: millrace analyze FILE... | FOLDER [options]
 [2]

@@ -492,7 +492,7 @@ static void test_bad_files(void **state)
     write_file("QDSTRM report of another tool, long enough to be looked at", 58);
     expect_refused(MR_EFORMAT, "is not a recording");
     write_file("", 0);
-    expect_refused(MR_EFORMAT, "not a recording");
+    expect_refused(MR_EFORMAT, "is empty");
     make_database("CREATE TABLE songs (title TEXT)");
     expect_refused(MR_EFORMAT, "no table of CUDA calls");
     make_database("CREATE TABLE MILLRACE_META (name TEXT PRIMARY KEY, value INTEGER); INSERT INTO "
