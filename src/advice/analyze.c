@@ -1,7 +1,6 @@
 /* Advice: all rules over the place with the most work, and one line that answers "am I
  * data-bound?". */
 #include "advice/rules.h"
-#include "recording/ranks.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -14,7 +13,7 @@ static const struct mr_rule *const families[] = {mr_rules_data, mr_rules_copy, m
                                                  mr_rules_compute, mr_rules_path};
 
 struct mr_advice {
-    char summary[2048];
+    char summary[MR_SUMMARY_BYTES];
     enum mr_bound bound;
     struct mr_finding *finding;
     struct mr_judgement *judged; /* the findings' texts */
@@ -368,49 +367,6 @@ static void tell_places(const struct mr_recording *rec, const struct mr_place *p
                  n_here > 1 ? "es use" : " uses", device);
 }
 
-/* Who the others wait for, and in how many steps; or who is slowest where nobody waits. */
-static int tell_slow(const struct mr_ranks *ranks, char *out, size_t cap)
-{
-    const struct mr_rank *slow = &ranks->at[ranks->slow];
-    if (ranks->apart)
-        return snprintf(out, cap,
-                        "rank %" PRIu32 " is the slowest of ranks that do not wait for each other: "
-                        "its steps take %.3f ms, the next rank's %.3f; cause: %s",
-                        slow->rank, ranks->slow_step_ns / 1e6, ranks->next_step_ns / 1e6,
-                        mr_cause_text(ranks->cause));
-    double each = (double)slow->cost_ns / (double)slow->n_last;
-    char gain[96] = "";
-    mr_ranks_gain_text(ranks, gain, sizeof gain);
-    return snprintf(out, cap,
-                    "rank %" PRIu32 " holds up the job: the others waited for it in %" PRIu64
-                    " of %" PRIu64 " steps, %.3f ms in each%s; cause: %s",
-                    slow->rank, slow->n_last, ranks->n_steps, each / 1e6, gain,
-                    mr_cause_text(ranks->cause));
-}
-
-/* Who holds up the job stands first, before what that rank waits for. */
-static void tell_ranks(const struct mr_ranks *ranks, struct mr_advice *advice)
-{
-    char own[sizeof advice->summary];
-    size_t used, cap = sizeof advice->summary;
-    if (ranks->slow != MR_NONE) {
-        const struct mr_rank *slow = &ranks->at[ranks->slow];
-        memcpy(own, advice->summary, sizeof own);
-        int n = tell_slow(ranks, advice->summary, cap);
-        if (ranks->cause >= 0)
-            n += snprintf(advice->summary + n, cap - (size_t)n,
-                          " (%.3f ms a step more than theirs)", ranks->more_ns / 1e6);
-        snprintf(advice->summary + n, cap - (size_t)n, ". Rank %" PRIu32 " is looked at: %s",
-                 slow->rank, own);
-    }
-    used = strlen(advice->summary);
-    if (ranks->slow == MR_NONE && (ranks->n_steps > 0 || ranks->apart))
-        used += (size_t)snprintf(advice->summary + used, cap - used, "; no rank %s the others",
-                                 ranks->apart ? "is slower than" : "holds up");
-    if (ranks->why[0] && used < cap)
-        snprintf(advice->summary + used, cap - used, "; %s", ranks->why);
-}
-
 int mr_analyze_seen(struct mr_recording *recording, const struct mr_advice_opts *opts,
                     const struct mr_case_viewer *viewer, struct mr_advice **out)
 {
@@ -440,7 +396,7 @@ int mr_analyze_seen(struct mr_recording *recording, const struct mr_advice_opts 
     if (!rc && n_places > 1)
         tell_places(recording, places, n_places, advice);
     if (!rc)
-        tell_ranks(&ranks, advice);
+        mr_tell_ranks(&ranks, n_places > 0 ? &places[0] : NULL, advice->summary, &advice->bound);
     mr_ranks_free(&ranks);
     free(places);
     if (rc) {

@@ -13,6 +13,7 @@
 #include "recording/idle.h"
 #include "recording/overlap.h"
 #include "recording/path.h"
+#include "recording/ranks.h"
 #include "recording/stacks.h"
 
 #define MR_DATA_BOUND 10   /* percent of the time: waiting for data is the headline */
@@ -138,6 +139,15 @@ double mr_trust_factor(const struct mr_case *c);
 bool mr_trust_none(const struct mr_case *c);
 /* What is wrong with clocks, as a sentence; "" and 0: nothing. */
 size_t mr_trust_tell(const struct mr_case *c, char *out, size_t cap);
+
+/* ---- tell_ranks.c ---- */
+
+#define MR_SUMMARY_BYTES 2048
+
+/* Adds to the headline of a place (NULL: of a program without a device) what its job's ranks tell;
+ * takes the verdict back where the place may wait for one that is not recorded. */
+void mr_tell_ranks(const struct mr_ranks *ranks, const struct mr_place *place, char *summary,
+                   enum mr_bound *bound);
 
 /* ---- cores.c ---- */
 

@@ -67,7 +67,7 @@ Kernels (cuda_gpu_kern_sum)
 92.2%    286.8 ms         24  11.95 ms  
  7.8%    24.22 ms         24  1.009 ms  
 $ millrace analyze --pid 100 loader.sqlite | head -1
-not data-bound: the GPU waited 0.8% of the step (0.100 of 13.071 ms) for data (0.100 ms for the
+cannot tell: 91% of the time is communication, which may be waiting for a rank that is data-bound;
 $ millrace report --rank 5 loader.sqlite
 millrace report: rank 5 is not in loader.sqlite, which has device 0 of process 100 (rank 0), device 1 of process 101 (rank 1), device 2 of process 102 (rank 2)
 [2]

@@ -721,6 +721,27 @@ static void real_communication(void **state)
     mr_recording_close(rec);
 }
 
+/* A rank that spends its steps in collectives may wait there for one that lacks data: with its
+ * recording alone nothing is said of the job, whether or not its number is known. */
+static void waits_for_the_unseen(void **state)
+{
+    struct job job = job_plain(3);
+    (void)state;
+    job.load_ns[1] = 12000000;
+    for (int named = 0; named < 2; named++)
+        for (uint32_t r = 0; r < 2; r++) {
+            struct mr_advice *advice = NULL;
+            job_record_rank(&job, r, paths[r], 0, named);
+            struct mr_recording *rec = make_load(paths[r]);
+            assert_int_equal(mr_analyze(rec, NULL, &advice), 0);
+            const char *verdict = r == 0 ? "cannot tell: " : "data-bound: ";
+            assert_ptr_equal(strstr(mr_advice_summary(advice), verdict), mr_advice_summary(advice));
+            mr_advice_destroy(advice);
+            mr_recording_close(rec);
+        }
+    forget(2);
+}
+
 /* ---- parts ---- */
 
 /* A device that waits in a collective does not compute. */
@@ -866,6 +887,7 @@ int main(void)
         cmocka_unit_test(missing_ranks_are_told),
         cmocka_unit_test(real_ranks),
         cmocka_unit_test(real_communication),
+        cmocka_unit_test(waits_for_the_unseen),
         cmocka_unit_test(pictures_show_communication),
         cmocka_unit_test(parts),
     };
