@@ -84,8 +84,15 @@ if [ "$(id -u)" = 0 ]; then
     varied+=', user id'
 fi
 if command -v faketime >/dev/null; then
+    # nvcc's cicc hangs under faketime: it gets the true time.
+    if nvcc=$(PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin command -v nvcc); then
+        mkdir -p "$work/cuda/bin"
+        printf '#!/bin/sh\nexec env -u LD_PRELOAD %s "$@"\n' "$nvcc" >"$work/cuda/bin/nvcc"
+        chmod +x "$work/cuda/bin/nvcc"
+        second+=(env CUDA_HOME="$work/cuda")
+    fi
     second+=(faketime -f +27h)
-    varied+=', clock'
+    varied+=', clock (except of nvcc)'
 fi
 build one 022 "${first[@]}"
 build second/place/millrace 077 "${second[@]}"
