@@ -196,7 +196,7 @@ static bool pass_over(const struct mr_shm_ring *ring, struct place *place, uint6
     return true;
 }
 
-/* Returns 1, 0: there is none yet, -EOWNERDEAD or MR_EFORMAT. patient: producers are not looked at. */
+/* Returns 1, 0: there is none yet, -EOWNERDEAD, MR_EFORMAT. patient: does not look at producers. */
 static int try_pop(const struct mr_shm_ring *ring, uint64_t *value, bool patient)
 {
     struct shared *s = ring->s;
