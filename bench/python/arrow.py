@@ -1,13 +1,13 @@
-"""Rows of Arrow tables, Parquet files and datasets.Dataset a second, in turn with what the producer needs to read them.
+"""Rows a second of Arrow tables, Parquet files and datasets.Dataset, in turn with the producer's.
 
-    python3 bench/python/arrow.py [--rows 200000] [--floats 256] [--batch 256] [--workers 2] [--rounds 5] [--folder DIR]
+    python3 bench/python/arrow.py [--rows 200000] [--floats 256] [--batch 256] [--workers 2]
+        [--rounds 5] [--folder DIR]
 
-The set is generated: a float32 list of --floats, an int64 label and a short string a row. Producers:
-table: a gather by pyarrow, `table.take(indices)` batch by batch, and `table.slice`; parquet:
-`ParquetFile.read_row_group()` one after the other with its own threads, against a new loader's first epoch, opening included;
-datasets: `iter(batch_size)`
-of the set in the format "numpy". The page cache is warm. Prints medians of the rounds, with the least and
-the most, and the ratio of the medians.
+The set is generated: a float32 list of --floats, an int64 label and a short string a row.
+Producers: table: `table.take(indices)` batch by batch; parquet: `ParquetFile.read_row_group()` one
+after the other with its own threads; datasets: `iter(batch_size)` in the format "numpy". Ours: the
+first epoch of a new loader, opening included. The page cache is warm. Prints medians of the rounds,
+with the least and the most, and the ratio of the medians.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arrow tables, Parquet paths and Hugging Face data sets: what they are, and which columns are read.
+"""Arrow tables, Parquet paths and Hugging Face data sets, and which columns are read.
 
 This module imports pyarrow only when a data set is one of these.
 """
@@ -148,7 +148,8 @@ def plan_columns(
                 "dictionaries of these, lists of numbers, or pictures (struct of bytes and path); "
                 f"leave it out with {choose}"
             )
-        columns.append(picture_column(name, decode) if how == "picture" else Column(name, name, how))
+        picture = how == "picture"
+        columns.append(picture_column(name, decode) if picture else Column(name, name, how))
     if not 1 <= len(columns) <= _MAX_COLUMNS:
         raise ValueError(
             f"{who}: {len(columns)} columns: expected 1 to {_MAX_COLUMNS}: choose with {choose}"

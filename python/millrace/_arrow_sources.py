@@ -290,7 +290,8 @@ class _Parquet:
 
     def _add_groups(self, k: int, meta: Any) -> None:
         texts = {c.path for c in self.columns if c.kind == "text"}
-        self.version = zlib.crc32(repr((meta.num_rows, meta.serialized_size)).encode(), self.version)
+        head = repr((meta.num_rows, meta.serialized_size)).encode()
+        self.version = zlib.crc32(head, self.version)
         for g in range(meta.num_row_groups):
             group = meta.row_group(g)
             self.groups.append((k, g))
@@ -361,6 +362,7 @@ def _parquet_source(settings: Settings, text: str, order_args: OrderArgs) -> Nat
         window = max(1, keep // 2)  # a block may be in two row groups
         order = Order("random", n, seed=settings.seed, block=block, window=window)
         notes.append(f"shuffled in {window} blocks of {block} rows at a time")
+    columns, names = files.columns, files.names
     return ArrowSource(
-        settings, dataset, order_args, files.columns, files.names, name=path, order=order, notes=notes
+        settings, dataset, order_args, columns, names, name=path, order=order, notes=notes
     )

@@ -37,7 +37,7 @@ static int read_columns(PyObject *list, struct columns *out)
     return 0;
 }
 
-/* Takes a struct out of a capsule. Returns 0, or -1 with an exception. */
+/* The struct in a capsule; NULL with an exception. */
 static void *from_capsule(PyObject *capsule, const char *name)
 {
     if (capsule && PyCapsule_IsValid(capsule, name))
@@ -74,17 +74,19 @@ static int take_array(PyObject *object, struct ArrowSchema *schema, struct Arrow
 
 /* ---- tables ---- */
 
-static int open_array(PyObject *table, struct mr_arrow_opts *o, struct mr_dataset **out, int *rc)
+static int open_array(PyObject *table, const struct mr_arrow_opts *opts, struct mr_dataset **out,
+                      int *rc)
 {
     struct ArrowSchema schema = {.release = NULL};
     struct ArrowArray array = {.release = NULL};
+    struct mr_arrow_opts o = *opts;
     if (take_array(table, &schema, &array) < 0)
         return -1;
-    o->schema = &schema;
-    o->chunk = &array;
-    o->n_chunks = 1;
+    o.schema = &schema;
+    o.chunk = &array;
+    o.n_chunks = 1;
     Py_BEGIN_ALLOW_THREADS;
-    *rc = mr_dataset_open_arrow(o, out);
+    *rc = mr_dataset_open_arrow(&o, out);
     if (array.release)
         array.release(&array);
     if (schema.release)

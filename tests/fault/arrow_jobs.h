@@ -1,5 +1,5 @@
-/* Data sets over an Arrow stream and over groups of an Arrow table, whose producer's memory may fail,
- * too. One column of texts; each chunk is one allocation. */
+/* Data sets over an Arrow stream and over groups of an Arrow table, whose producer's memory may
+ * fail, too. One column of texts; each chunk is one allocation. */
 #ifndef MR_FAULT_ARROW_JOBS_H
 #define MR_FAULT_ARROW_JOBS_H
 

@@ -21,7 +21,8 @@ TYPES = [
     *(getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)),
     *(pa.float16(), pa.float32(), pa.float64(), pa.bool_()),
     *(pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary()),
-    *(pa.binary_view(), pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.uint16(), pa.int32())),
+    *(pa.binary_view(), pa.dictionary(pa.int8(), pa.string())),
+    pa.dictionary(pa.uint16(), pa.int32()),
     *(pa.list_(pa.float32(), 3), pa.list_(pa.bool_(), 2), pa.list_(pa.list_(pa.int16(), 2), 3)),
     *(pa.binary(5), pa.list_(pa.int64()), pa.large_list(pa.uint16())),
 ]  # fmt: skip

@@ -1,5 +1,5 @@
-/* Arrow tables as real producers make them: streams, groups that are loaded on demand, chosen columns
- * and rows, dictionaries, views, lists, members of structs. Rows are compared with the values that
+/* Arrow tables as real producers make them: streams, groups that are loaded on demand, chosen
+ * columns and rows, dictionaries, views, lists, members of structs. Rows are compared with the values that
  * the arrays were made from. */
 #include "run_loader.h"
 #include "samples.h"
