@@ -26,10 +26,11 @@ def expect(condition, what):
         raise AssertionError(what)
 
 
-def profile(folder, mode, *options, app=APP, status=0, hz=200):
+def profile(folder, mode, *options, app=APP, status=0, hz=200, env=None):
     path = os.path.join(folder, mode + ".sqlite")
     done = subprocess.run([PROGRAM, "profile", "-q", "-f", "-o", path, "--sample", "process-tree", "--sampling-frequency",
-                           str(hz), *options, "--", app, mode], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                           str(hz), *options, "--", app, mode], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env=env)
     expect(done.returncode == status, (mode, done.returncode, done.stdout, done.stderr))
     return path
 
@@ -122,7 +123,8 @@ def test_stripped(folder):
         return
     app = os.path.join(folder, "bare_app")
     subprocess.run([strip, "-o", app, APP], check=True)
-    path = profile(folder, "hot", app=app)
+    # its library is where PROGRAM is: the app's own path to it starts at the folder that it was built in
+    path = profile(folder, "hot", app=app, env={**os.environ, "LD_LIBRARY_PATH": os.path.dirname(PROGRAM)})
     total = times(path, "Total (ns)")
     expect("hot_function" not in total and any(re.fullmatch(r"bare_app\+0x[0-9a-f]+", name) for name in total), total)
     # a file that was built anew since has other addresses
