@@ -398,8 +398,10 @@ static int open_mix(struct mr_dataset *ds, const void *options)
         return rc;
     ds->first_file = mr_files_length(ds->files); /* the parts have hashed their own files */
     bool reads = false;
-    for (int k = 0; k < st->n_parts; k++)
+    for (int k = 0; k < st->n_parts; k++) {
         reads |= st->part[k].ds->ops->locate != NULL;
+        ds->more_extents = MR_MAX(ds->more_extents, st->part[k].ds->more_extents);
+    }
     if (!reads)
         ds->ops = &no_reads;
     snprintf(ds->text, sizeof ds->text, "mix: %llu sample%s of %d part%s",

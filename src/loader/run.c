@@ -195,6 +195,9 @@ static int locate(const struct mr_loader *ld, struct mr_run_sample *s, uint64_t 
     struct mr_extent at[MR_MAX_EXTENTS];
     s->n_extents = 0;
     int n = ld->ds->ops->locate(ld->ds, s->index, at), rc = 0;
+    if (n > mr_extents_most(ld->ds)) /* there is no room for more */
+        return mr_error_set(MR_ELIMIT, "sample %llu: %d byte ranges: expected at most %d",
+                            (unsigned long long)s->index, n, mr_extents_most(ld->ds));
     if (n > 0)
         s->maker = (uint8_t)mr_backends_choose(ld, 0, epoch, s->index, at, n);
     for (int e = 0; e < n && rc >= 0; e++) {

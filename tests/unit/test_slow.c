@@ -57,6 +57,37 @@ static void samples_are_those_of_the_other(void **state)
     }
 }
 
+/* A sample of nine ranges has a tenth, the one that takes time, in a mixture as well. */
+static void mixtures_have_room_for_it(void **state)
+{
+    (void)state;
+    enum { FIELDS = 9, N = 20 };
+    static char file[2000];
+    char uri[1000];
+    size_t at = 8;
+    file[at++] = '{';
+    for (int f = 0; f < FIELDS; f++)
+        at += (size_t)snprintf(
+            file + at, sizeof file - at,
+            "%s\"f%d\":{\"dtype\":\"U8\",\"shape\":[%d,4],\"data_offsets\":[%d,%d]}", f ? "," : "",
+            f, N, f * N * 4, (f + 1) * N * 4);
+    file[at++] = '}';
+    uint64_t head = at - 8;
+    memcpy(file, &head, sizeof head);
+    for (int i = 0; i < FIELDS * N * 4; i++)
+        file[at++] = (char)i;
+    test_write("nine.safetensors", file, at);
+    snprintf(uri, sizeof uri, "mix:1*[slow:[%s],delay=10us]", test_path("nine.safetensors"));
+    struct run slow = run_of(uri, 3);
+    snprintf(uri, sizeof uri, "mix:1*[%s]", test_path("nine.safetensors"));
+    struct run plain = run_of(uri, 1);
+    assert_int_equal(slow.n, N);
+    assert_int_equal(plain.n, N);
+    assert_memory_equal(slow.row, plain.row, N * sizeof *plain.row);
+    free(slow.row);
+    free(plain.row);
+}
+
 /* A single sample, by one thread that waits for it. */
 static void takes_its_time(void **state)
 {
@@ -120,6 +151,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_are_those_of_the_other),
+        cmocka_unit_test(mixtures_have_room_for_it),
         cmocka_unit_test(takes_its_time),
         cmocka_unit_test(refusals),
         cmocka_unit_test(by_struct),
