@@ -32,7 +32,7 @@ struct state {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a group is no longer LOADING */
     struct group *group;    /* the list, under the lock */
-    uint64_t n, clock;
+    uint64_t clock;
 };
 
 /* What a worker keeps. */
@@ -74,22 +74,34 @@ static struct group *find(const struct state *st, uint64_t number)
     return g;
 }
 
+/* The group that is to be freed next, of those that nobody uses: with `failed` one that could not be
+ * loaded, so that it is tried again some time; else the one used longest ago, if they are too many.
+ * NULL: none. */
+static struct group **next_old(struct state *st, bool failed)
+{
+    struct group **oldest = NULL;
+    uint64_t idle = 0;
+    for (struct group **at = &st->group; *at; at = &(*at)->next) {
+        if ((*at)->users > 0)
+            continue;
+        if (failed && (*at)->stage == FAILED)
+            return at;
+        idle++;
+        if (!oldest || (*at)->used < (*oldest)->used)
+            oldest = at;
+    }
+    return idle > st->from.keep ? oldest : NULL;
+}
+
 /* Takes the groups out of the list that are too many. Returns them as a list. */
-static struct group *take_old(struct state *st)
+static struct group *take_old(struct state *st, bool failed)
 {
     struct group *out = NULL;
-    while (st->n > st->from.keep) {
-        struct group **oldest = NULL;
-        for (struct group **at = &st->group; *at; at = &(*at)->next)
-            if ((*at)->users == 0 && (!oldest || (*at)->used < (*oldest)->used))
-                oldest = at;
-        if (!oldest)
-            break;
-        struct group *g = *oldest;
-        *oldest = g->next;
+    for (struct group **at; (at = next_old(st, failed));) {
+        struct group *g = *at;
+        *at = g->next;
         g->next = out;
         out = g;
-        st->n--;
     }
     return out;
 }
@@ -136,7 +148,7 @@ static void load_for_all(const struct mr_dataset *ds, struct state *st, struct g
     pthread_mutex_lock(&st->lock);
     g->stage = rc < 0 ? FAILED : READY;
     pthread_cond_broadcast(&st->changed);
-    struct group *old = take_old(st);
+    struct group *old = take_old(st, true);
     pthread_mutex_unlock(&st->lock);
     free_groups(old);
 }
@@ -157,7 +169,6 @@ static int take(const struct mr_dataset *ds, uint64_t number, struct group **out
         g->number = number;
         g->next = st->group;
         st->group = g;
-        st->n++;
     }
     g->users++;
     g->used = ++st->clock;
@@ -176,7 +187,7 @@ static void give(struct state *st, struct group *g)
         return;
     pthread_mutex_lock(&st->lock);
     g->users--;
-    struct group *old = take_old(st);
+    struct group *old = take_old(st, false);
     pthread_mutex_unlock(&st->lock);
     free_groups(old);
 }
