@@ -35,7 +35,8 @@ static bool is_at(int fd, const char *path)
            file.st_ino == there.st_ino;
 }
 
-/* A power cut may leave zeros, or the beginning. */
+/* bytes: the first n of the file, at most what a lock has. A power cut may leave zeros, or the
+ * beginning. */
 static bool is_lock(const char *bytes, size_t n)
 {
     size_t zeros = 0;
@@ -49,7 +50,7 @@ static bool read_lock(int fd, char text[256])
 {
     struct stat file;
     ssize_t n = fstat(fd, &file) == 0 && S_ISREG(file.st_mode) ? pread(fd, text, 255, 0) : -1;
-    bool ours = n >= 0 && is_lock(text, (size_t)n);
+    bool ours = n >= 0 && file.st_size < 256 && is_lock(text, (size_t)n);
     text[n > 0 ? n : 0] = 0;
     text[strcspn(text, "\n")] = 0;
     return ours;
