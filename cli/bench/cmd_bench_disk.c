@@ -116,8 +116,8 @@ static void choose_ways(struct disk *d, const struct disk_opts *o)
         snprintf(d->note, sizeof d->note, "io_uring left out: %s", no_uring);
     if (!direct && o->mode != 2)
         snprintf(d->note + strlen(d->note), sizeof d->note - strlen(d->note),
-                 "%sO_DIRECT left out: the file system of %.120s refuses it",
-                 d->note[0] ? "; " : "", d->file.shown);
+                 "%sO_DIRECT left out: %.120s cannot be read by it", d->note[0] ? "; " : "",
+                 d->file.shown);
 }
 
 static void name_series(struct disk *d)

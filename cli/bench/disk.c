@@ -107,5 +107,7 @@ bool disk_can_read_directly(const struct disk_file *file)
     opts.direct = 1;
     opts.cold = 0;
     opts.time_ns = 0;
+    if (file->bytes > 0 && file->bytes < opts.piece_bytes)
+        opts.piece_bytes = file->bytes;
     return mr_read_rate_measure(&opts, &rate) == 0 && rate.direct;
 }

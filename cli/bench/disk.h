@@ -26,8 +26,8 @@ struct disk_file {
 
 /*
  * Opens the file, or makes a temporary one. dataset: NULL, or a data set in local files.
- * [out] sample_bytes: of an average sample of it; else 0. Prints errors; returns an exit code. Close
- * it after success.
+ * [out] sample_bytes: of an average sample of it; else 0. Prints errors; returns an exit code.
+ * Close it after success.
  */
 int disk_open(const struct disk_opts *o, const char *dataset, struct disk_file *out,
               uint64_t *out_sample_bytes);

@@ -95,7 +95,7 @@ struct bench {
     struct mr_device_info info;
     struct bench_row *rows;
 
-    /* What the figures say, by conclude: the last line of the text, and below the chart; "": none. */
+    /* What the figures say, by conclude: the last line of the text and of the page; "": none. */
     char verdict[768];
 };
 

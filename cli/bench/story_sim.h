@@ -1,5 +1,5 @@
-/* A step of bench story on a simulated device, which computes nothing: the loader is real, a step of
- * training is a time. */
+/* A step of bench story on a simulated device, which computes nothing: the loader is real, a step
+ * of training is a time. */
 #ifndef CLI_BENCH_STORY_SIM_H
 #define CLI_BENCH_STORY_SIM_H
 

@@ -98,8 +98,8 @@ struct mr_read_rate_opts {
     const char *path;             /* a local file; required */
     enum mr_storage_kind storage; /* AUTO (default), URING, PREAD */
     int direct;                   /* 1: with O_DIRECT, past the page cache; default 0 */
-    int cold; /* 1 (default): drop the file's pages from the page cache first, and read none twice */
-    int random;     /* 1: pieces in random order; 0 (default): one after the other */
+    int cold;   /* 1 (default): drop the file from the page cache first, and read nothing twice */
+    int random; /* 1: pieces in random order; 0 (default): one after the other */
     uint32_t depth; /* reads in flight, 1 to MR_READ_RATE_MAX_DEPTH; default 1 */
     uint64_t
         piece_bytes;  /* of a read; all in flight at most MR_READ_RATE_MAX_BYTES; default 4096 */

@@ -1,5 +1,5 @@
-/* How fast a file can be read by the stores that loaders read with: pieces of one size, in or out of
- * order, a number of them in flight. */
+/* How fast a file can be read by the stores that loaders read with: pieces of one size, in or out
+ * of order, a number of them in flight. */
 #include "storage/storage.h"
 
 #include <errno.h>
@@ -79,6 +79,8 @@ static int check(const struct mr_read_rate_opts *o)
 {
     if (!o->path)
         return mr_error_null("mr_read_rate_measure", "a path");
+    if (mr_store_is_remote(o->path))
+        return mr_error_set(MR_EOPTION, "read rate: %s: expected a local file", o->path);
     if (o->depth < 1 || o->depth > MR_READ_RATE_MAX_DEPTH)
         return mr_error_set(MR_EOPTION, "read rate: depth=%u: expected 1..%u", o->depth,
                             MR_READ_RATE_MAX_DEPTH);
@@ -129,10 +131,13 @@ static int open_all(struct rate *r)
         return mr_error_set(MR_EOPTION, "%s: has %llu bytes, less than one read of %llu", o->path,
                             (unsigned long long)mr_files_bytes(r->files, file),
                             (unsigned long long)o->piece_bytes);
+    int rc = o->cold ? drop_cached_pages(o->path) : 0;
+    if (rc < 0)
+        return rc;
     /* What was read once is in the page cache. */
     r->most = o->direct || !o->cold ? UINT64_MAX : r->n_pieces;
-    int rc = mr_storage_open(r->files, (int)o->storage | (o->direct ? MR_STORAGE_DIRECT : 0),
-                             o->depth, 1, &r->storage);
+    rc = mr_storage_open(r->files, (int)o->storage | (o->direct ? MR_STORAGE_DIRECT : 0), o->depth,
+                         1, &r->storage);
     if (rc < 0)
         return rc;
     rc = mr_reader_open(r->storage, &r->reader);
@@ -173,14 +178,12 @@ int mr_read_rate_measure(const struct mr_read_rate_opts *opts, struct mr_read_ra
     if (!r)
         return mr_error_nomem("read rate", sizeof *r);
     r->o = &full;
-    rc = full.cold ? drop_cached_pages(full.path) : 0;
-    if (rc < 0)
-        goto done;
     rc = open_all(r);
     if (rc < 0)
         goto done;
     uint64_t start = mr_time_ns();
-    r->until_ns = start + full.time_ns;
+    if (!mr_add(start, full.time_ns, &r->until_ns))
+        r->until_ns = UINT64_MAX;
     rc = run(r);
     if (rc < 0)
         goto done;
