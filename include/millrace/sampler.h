@@ -134,8 +134,9 @@ struct mr_sampler_opts {
      * RANDOM: if not 0, the samples of a block: neighbours, in files or in one object of a store.
      * The blocks come in a random order; samples are shuffled within each `window` of them (0
      * (default): 16 blocks). A loader reads a block of a remote file by one request, where a random
-     * order needs one for each sample; the system's cache serves most of a local one. The samples
-     * of a block are at most block * window positions apart. The last, shorter block is in the last
+     * order needs one for each sample; the system's cache serves most of a local one. Each of up to
+     * 8 ranks does so, and then reads every byte; more ranks read sample by sample. The samples of
+     * a block are at most block * window positions apart. The last, shorter block is in the last
      * window.
      */
     uint64_t block;

@@ -6,6 +6,8 @@
 #define RANGE_BYTES (64ull << 20) /* of one request */
 #define MOST_BYTES  (1ull << 30)  /* of all ranges that are kept */
 #define MOST_KNOWN  4096u         /* blocks that a worker remembers */
+#define WAYS        4u            /* places that a block may have among them */
+#define MOST_RANKS  8u            /* each of which reads every block whole */
 #define N_MEASURED  8u            /* blocks, for what one takes */
 #define CACHE_BYTES 65536u        /* a host cache reads so many at a time */
 
@@ -105,7 +107,7 @@ void mr_merge_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     uint64_t between = (ld->opts.world - 1) * ld->sizes.sample_bytes;
     struct mr_host_memory_info memory = {.size = sizeof memory};
     if (window == 0 || 2 * window > MOST_KNOWN || kinds->n_remote == 0 || ld->sizes.depth == 0 ||
-        !ld->ds->ops->locate || between > REACH_BYTES)
+        !ld->ds->ops->locate || between > REACH_BYTES || ld->opts.world > MOST_RANKS)
         return;
     uint64_t each = measure_block(ld);
     if (each == 0)
@@ -116,11 +118,22 @@ void mr_merge_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     uint64_t blocks = 2 * window + ahead * ld->opts.world / s->block;
     uint64_t most = MR_MIN(MOST_BYTES, memory.available_bytes / 4);
     ld->sizes.merged_bytes = each > most / blocks ? most : blocks * (each + each / 4);
-    for (ld->sizes.n_merged = 1; ld->sizes.n_merged < 2 * window;)
+    for (ld->sizes.n_merged = WAYS; ld->sizes.n_merged < 2 * window;)
         ld->sizes.n_merged *= 2;
 }
 
 /* ---- a worker's ---- */
+
+static struct mr_merge_block *block_of(struct mr_worker *w, uint64_t number)
+{
+    struct mr_merge_block *b = &w->merged[number * WAYS & (w->ld->sizes.n_merged - 1)];
+    for (uint32_t k = 0; k < WAYS; k++)
+        if (b[k].number == number + 1)
+            return &b[k];
+    b += w->next_merged++ % WAYS;
+    find_ranges(w->ld, number, b);
+    return b;
+}
 
 uint64_t mr_merge_bytes(const struct mr_loader *ld)
 {
@@ -141,9 +154,7 @@ void mr_merge_read(struct mr_worker *w, const struct mr_run *run, uint32_t i, st
     if (!w->merged || read->bytes == MR_WHOLE)
         return;
     uint64_t number = sample->index / s->block, windows = (s->length + s->span - 1) / s->span;
-    struct mr_merge_block *b = &w->merged[number & (w->ld->sizes.n_merged - 1)];
-    if (b->number != number + 1)
-        find_ranges(w->ld, number, b);
+    const struct mr_merge_block *b = block_of(w, number);
     for (uint32_t k = 0; k < b->n; k++) {
         const struct mr_merge_range *r = &b->range[k];
         if (r->file != read->file || read->offset < r->at || read->offset + read->bytes > r->end)

@@ -56,7 +56,8 @@ struct mr_worker {
     unsigned char *run_buffers;
     uint64_t *order; /* for mapping: run_rows indices */
     struct mr_found found;
-    struct mr_merge_block *merged; /* sizes.n_merged, each at its number's place; NULL: none */
+    struct mr_merge_block *merged; /* sizes.n_merged, each in one of its places; NULL: none */
+    uint32_t next_merged;
     struct mr_ahead ahead;
 
     /* Claims. */
