@@ -119,7 +119,7 @@ $ millrace bench workers -t 'scale(2)'
 millrace bench workers: --transform scale\(2\): expected a DATASET, too (re)
 [2]
 # 0 workers load while the consumer waits; latency and processor time of any data set.
-$ millrace bench workers synthetic:n=100,shape=4 --delay 1ms..2ms --work 100us -d cpu -w 0,1 --time 5ms -b 4 --step 0 --repeats 1 --json > z.json; python3 -c 'import json; d = json.load(open("z.json")); c = d["cells"]; print([(x["workers"], x["reads"], x["pinned"]) for x in c], all(x["samples_per_s"] < 1000 for x in c if x["reads"] == "one_per_worker"), "pinned_speed_up" in d, d["config"]["delay"], d["config"]["work_ns"])'
+$ millrace bench workers synthetic:n=100,shape=4 --delay 1ms..2ms --work 100us -d cpu -w 0,1 --time 5ms -b 4 --step 0 --repeats 1 --json > z.json; python3 -c 'import json; d = json.load(open("z.json")); c = d["cells"]; print([(x["workers"], x["reads"], x["pinned"]) for x in c], all(x["samples_per_s"] < 1000 for x in c if x["workers"] == 0), "pinned_speed_up" in d, d["config"]["delay"], d["config"]["work_ns"])'
 [(0, 'one_per_worker', True), (1, 'many', True), (1, 'one_per_worker', True)] True False 1ms..2ms 100000
 $ millrace bench workers synthetic:n=100,shape=4 -d cpu --delay 2ms..1ms
 millrace bench workers: --delay 2ms..1ms: expected a time such as 2ms, or two such as 18ms..600ms, the smaller one first

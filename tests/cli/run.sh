@@ -8,7 +8,8 @@
 #   lines it prints, standard output and error together
 #   [2]                     its exit status, when it is not 0
 # In expected lines, "..." alone stands for any lines, and a line that ends in " (re)" is an extended regular expression.
-# A file with the comment "# Locks memory." is skipped where this user may not.
+# A file with the comment "# Locks memory." is skipped where this user may not; one that uses $NO_URING, where a program may
+# not set itself a seccomp filter.
 set -u
 
 program=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
@@ -17,6 +18,13 @@ if grep -q '^# Locks memory' "$file"; then
     limit=$("$program" doctor --no-disk --json | sed -n 's/.*"lock_limit_bytes": \([0-9]*\).*/\1/p')
     if [ -n "$limit" ] && [ "$limit" -lt 33554432 ]; then
         echo "SKIP: this user may page-lock $limit bytes only: ulimit -l"
+        exit 77
+    fi
+fi
+if [ -n "${NO_URING:-}" ] && grep -q NO_URING "$file"; then
+    "$NO_URING" EPERM true
+    if [ $? = 77 ]; then
+        echo "SKIP: no seccomp filter can be set here"
         exit 77
     fi
 fi

@@ -1,5 +1,5 @@
-/* A program with the core build: batches of a callback and of an npy file, and what this build lacks
- * says so. */
+/* A program with the core build: batches of a callback and of an npy file, and what this build
+ * lacks says so. */
 #include <millrace/millrace.h>
 #include <stdio.h>
 #include <stdlib.h>
