@@ -62,10 +62,10 @@ def parquet_files(path: str) -> list[str]:
     """The file, or the files in a folder (not below), by name."""
     if not os.path.isdir(path):
         return [path]
-    names = sorted(os.listdir(path))
-    if not all(name.lower().endswith(_SUFFIXES) or name.startswith((".", "_")) for name in names):
-        names = [] if any(os.path.isdir(os.path.join(path, name)) for name in names) else names
-    return [os.path.join(path, name) for name in names if name.lower().endswith(_SUFFIXES)]
+    names = sorted(name for name in os.listdir(path) if not name.startswith((".", "_")))
+    if not all(name.lower().endswith(_SUFFIXES) for name in names):
+        return []  # pictures with a table beside them, say
+    return [os.path.join(path, name) for name in names]
 
 
 def pyarrow(what: str) -> Any:

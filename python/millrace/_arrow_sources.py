@@ -300,7 +300,9 @@ class _Parquet:
             for c in range(group.num_columns):
                 column = group.column(c)
                 size = column.total_uncompressed_size
-                read += size if column.path_in_schema.partition(".")[0] in self.names else 0
+                path = column.path_in_schema
+                chosen = any(path == name or path.startswith(name + ".") for name in self.names)
+                read += size if chosen else 0
                 if column.path_in_schema in texts:  # no text is longer than all of them
                     self.longest = max(self.longest, size)
             self.bytes = max(self.bytes, read)

@@ -2,8 +2,8 @@
 #include "source.h"
 #include <stdlib.h>
 
-/* The columns as Python gives them: (path, name or None, picture). Their texts belong to it. None of
- * them: all of the table. */
+/* The columns as Python gives them: (path, name or None, picture). Their texts belong to it. None
+ * of them: all of the table. */
 struct columns {
     struct mr_arrow_column column[MR_MAX_FIELDS];
     Py_ssize_t n;
@@ -179,9 +179,11 @@ static PyObject *arrow_groups(PyObject *module, PyObject *args)
     struct core *core = PyModule_GetState(module);
     struct core_source *source = calloc(1, sizeof *source);
     uint64_t *rows = NULL;
-    if (!source || core_uints_read(counts, &rows, &groups.n_groups) < 0) {
+    if (!source)
+        return PyErr_NoMemory();
+    if (core_uints_read(counts, &rows, &groups.n_groups) < 0) {
         free(source);
-        return source ? NULL : PyErr_NoMemory();
+        return NULL;
     }
     o.column = columns.n > 0 ? columns.column : NULL;
     o.n_columns = (uint64_t)columns.n;

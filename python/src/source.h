@@ -15,8 +15,8 @@ struct core_source {
     struct mr_spec field[MR_MAX_FIELDS];
 };
 
-/* A Dataset that owns ds, and source with the references in it; NULL: none. Closes both, and returns
- * NULL with an exception, without memory. */
+/* A Dataset that owns ds, and source with the references in it; NULL: none. Closes both, and
+ * returns NULL with an exception, without memory. */
 PyObject *core_dataset_wrap(const struct core *core, struct mr_dataset *ds,
                             struct core_source *source);
 
