@@ -37,7 +37,12 @@ jobs=${JOBS:-$(nproc)}
 mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -v security | head -n 1)
 if [ -z "$root" ]; then root=$(mktemp -d /tmp/millrace-arm64.XXXXXX); fi
 root=$(realpath -m "$root")
+if [ -e "$root" ] && [ ! -e "$root/.arm64" ] && [ -n "$(ls -A "$root")" ]; then
+    echo "arm64: $root is not empty, and none of this script's roots" >&2
+    exit 1
+fi
 mkdir -p "$root"
+touch "$root/.arm64"
 chmod 755 "$root"
 
 cleanup() {
@@ -63,14 +68,15 @@ install_packages() {
         ninja-build pkg-config python3-minimal "${libraries[@]}"
 }
 
+trap cleanup EXIT
+trap 'exit 1' INT TERM
 start=$SECONDS
-if [ ! -x "$root/usr/bin/qemu-aarch64" ]; then
+if [ ! -e "$root/.complete" ]; then
     { debootstrap --variant=minbase bookworm "$root" "$mirror" && cp -L /etc/resolv.conf "$root/etc/resolv.conf" &&
         install_packages; } >"$root.log" 2>&1 || { tail -5 "$root.log" >&2; exit 1; }
     rm -f "$root.log"
+    touch "$root/.complete"
 fi
-trap cleanup EXIT
-trap 'exit 1' INT TERM
 mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
 echo "arm64: the root, $root: $((SECONDS - start)) s"

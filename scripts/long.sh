@@ -7,13 +7,14 @@
 #   arm64                   the core and all of it for arm64, and their tests under qemu-user (scripts/arm64.sh; needs root)
 #   tidy                    clang-tidy with its analyzer on the tests, too (.ci/run: on all but the tests)
 #   slow.tsan               the tests labelled slow under ThreadSanitizer (.ci/run: not at all)
+#   arrow                   Arrow tables, Parquet and datasets by pyarrow, Polars, DuckDB and nanoarrow (.ci/run: not at all)
 #   frameworks              Lightning, Accelerate, the HF Trainer, datasets, webdataset, jax (.ci/run: not at all)
 #   faults.PRESET.TEST      a sweep of failures in which every call fails in turn (.ci/run: the first ones and a choice)
 #   reproduce               two builds in different circumstances give the same bits (scripts/reproduce.sh)
 #   uring                   faults of io_uring by 1000 seeds (.ci/run: 4)
 #   power.JOB               2000 power cuts in mid-run of pack, train, feed and the disk cache (.ci/run: 2 to 8)
 #   threads.JOB             ThreadSanitizer with 64 workers (.ci/run: a few)
-#   soak.KIND               a run for LONG_SECONDS, beside it others that are killed or whose disk is full: scripts/soak.py
+#   soak.KIND               runs of 10 minutes, LONG_SECONDS in all, beside them others that are killed or whose disk is full: scripts/soak.py
 #                           (.ci/run: none). python: with build/python and numpy in an environment, which this makes
 #   fuzz.TARGET             a fuzzer for LONG_SECONDS of a processor, by default 7200 (.ci/run: 8)
 # MILLRACE_LONG: the folder for corpora, counters and logs; default: ~/.cache/millrace-long. JOBS: at a time; default: all
@@ -30,7 +31,7 @@ mkdir -p "$folder/done" "$folder/log" "$folder/fuzz" "$folder/soak" || exit 1
 list_jobs() {
     local kinds preset kind file
     mapfile -t kinds < <(sed -n 's/^foreach(kind \(.*\))/\1/p' tests/fault/CMakeLists.txt)
-    printf "%s\n" tidy core arm64 reproduce frameworks slow.tsan
+    printf "%s\n" tidy core arm64 reproduce arrow frameworks slow.tsan
     for preset in dev asan tsan; do
         for kind in ${kinds[0]}; do echo "faults.$preset.jobs.$kind"; done
         for kind in ${kinds[1]}; do echo "faults.$preset.profile.$kind"; done
@@ -124,6 +125,7 @@ run_job() { # name
         JOBS=1 scripts/arm64.sh -d "$folder/arm64" -K core && JOBS=1 scripts/arm64.sh -d "$folder/arm64" -K all
         ;;
     tidy) LINT_DEEP=1 scripts/lint.sh tidy ;;
+    arrow) MILLRACE_ARROW=1 scripts/python.sh test ;;
     frameworks) scripts/python.sh frameworks ;;
     slow.tsan) scripts/test.sh tsan slow ;;
     reproduce) scripts/reproduce.sh ;;
@@ -131,7 +133,7 @@ run_job() { # name
     uring) MILLRACE_FAULT_RUNS=1000 build/dev/tests/fault/fault_uring ;;
     power.*) run_power "${1#power.}" ;;
     threads.*) run_threads "${1#threads.}" ;;
-    soak.*) in_slices "$folder/soak/${1#soak.}.seconds" soak_slice "${1#soak.}" ;;
+    soak.*) in_slices "$folder/soak/${1#soak.}-$version.seconds" soak_slice "${1#soak.}" ;;
     fuzz.*) in_slices "$folder/fuzz/${1#fuzz.}.seconds" fuzz_slice "${1#fuzz.}" ;;
     *) echo "no such job: $1" && return 2 ;;
     esac
