@@ -160,7 +160,7 @@ static int flush(const struct mr_output *output)
     return copy >= 0 && close(copy) == 0 ? 0 : -errno;
 }
 
-/* The new name, too. Where this fails a power cut may leave the old file, which is whole as well. */
+/* The new name, too. If this fails, a power cut may leave the old file, which is whole as well. */
 static void sync_folder(const struct mr_output *output)
 {
     char *folder = strdup(output->path), *slash = folder ? strrchr(folder, '/') : NULL;

@@ -1,8 +1,8 @@
 /*
  * A data set whose samples take longer: simulated latency and CPU time for the samples of any other
- * one. The latency is a read of a null file, so the engine waits for it as it waits for a disk: many
- * at once, without occupying a worker. A range of latencies is many null files, among which the
- * sample's index chooses.
+ * one. The latency is a read of a null file, so the engine waits for it as it waits for a disk:
+ * many at once, without occupying a worker. A range of latencies is many null files, among which
+ * the sample's index chooses.
  */
 #include "dataset/dataset.h"
 
@@ -32,9 +32,9 @@ static int locate_of(const struct mr_dataset *of, uint64_t index,
     return of->ops->locate ? of->ops->locate(of, index, out) : 0;
 }
 
-/* The sample's own extents, and behind them the one that takes time. Its field is -1, so decode() is
- * called for every sample. Its offset is 0, because neighbours in a file would be merged into one
- * read. */
+/* The sample's own extents, and behind them the one that takes time. Its field is -1, so decode()
+ * is called for every sample. Its offset is 0, because neighbours in a file would be merged into
+ * one read. */
 static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS])
 {
     const struct state *st = ds->state;

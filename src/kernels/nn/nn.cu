@@ -1,6 +1,6 @@
 /* The kernels of nn.h on NVIDIA GPUs. Arithmetic is in f32; T is the type of activations.
- * Functions that hold shared variables are not static: nvcc would put a hash of this file's path into
- * the variables' names, and the build would not be reproducible (scripts/reproduce.sh). */
+ * Functions that hold shared variables are not static: nvcc would put a hash of this file's path
+ * into the variables' names, and the build would not be reproducible (scripts/reproduce.sh). */
 #include "kernels/nn/nn.h"
 
 #include "kernels/nn/draw.h"
