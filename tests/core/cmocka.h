@@ -40,6 +40,8 @@ static jmp_buf core_skipped;
      fputc('\n', stderr), exit(1))
 #define core_check(ok, text)   ((ok) ? (void)0 : fail_msg("%s", text))
 
+#define NUMBER(x)              ((long long)(x))
+
 #define assert_true(x)         core_check(x, #x)
 #define assert_false(x)        core_check(!(x), "not: " #x)
 #define assert_null(x)         core_check((x) == NULL, #x " is NULL")
@@ -47,8 +49,8 @@ static jmp_buf core_skipped;
 #define assert_ptr_equal(a, b) core_check((const void *)(a) == (const void *)(b), #a " is " #b)
 #define assert_ptr_not_equal(a, b)                                                                 \
     core_check((const void *)(a) != (const void *)(b), #a " is not " #b)
-#define assert_int_equal(a, b)           core_equal(__FILE__, __LINE__, #a, (long long)(a), (long long)(b))
-#define assert_int_not_equal(a, b)       core_check((long long)(a) != (long long)(b), #a " is not " #b)
+#define assert_int_equal(a, b)           core_equal(__FILE__, __LINE__, #a, NUMBER(a), NUMBER(b))
+#define assert_int_not_equal(a, b)       core_check(NUMBER(a) != NUMBER(b), #a " is not " #b)
 #define assert_in_range(x, low, high)    core_range(__FILE__, __LINE__, x, low, high)
 #define assert_memory_equal(a, b, n)     core_check(!memcmp(a, b, n), #a " has the bytes of " #b)
 #define assert_memory_not_equal(a, b, n) core_check(memcmp(a, b, n), #a " has other bytes than " #b)

@@ -74,9 +74,9 @@ static struct group *find(const struct state *st, uint64_t number)
     return g;
 }
 
-/* The group that is to be freed next, of those that nobody uses: with `failed` one that could not be
- * loaded, so that it is tried again some time; else the one used longest ago, if they are too many.
- * NULL: none. */
+/* The group that is to be freed next, of those that nobody uses: with `failed` one that could not
+ * be loaded, so that it is tried again some time; else the one used longest ago, if they are too
+ * many. NULL: none. */
 static struct group **next_old(struct state *st, bool failed)
 {
     struct group **oldest = NULL;
