@@ -147,7 +147,7 @@ static int put_left_out(struct mr_kineto *k)
     mr_import_count(wrong, sizeof wrong, k->n[MR_KINETO_CATEGORY], "of an unknown category");
     mr_import_count(wrong, sizeof wrong, k->n[MR_KINETO_NO_EVENT], "that are no objects");
     mr_import_count(wrong, sizeof wrong, k->n_too_large, "of more than 16 MiB");
-    mr_import_count(wrong, sizeof wrong, k->n_repeats, "that repeat another word for word");
+    mr_import_count(wrong, sizeof wrong, k->events.n_too_many, "that repeat another word for word");
     mr_import_count(usual, sizeof usual, k->n[MR_KINETO_PYTHON], "Python functions");
     mr_import_count(usual, sizeof usual, k->n[MR_KINETO_MEMORY],
                     "allocations of PyTorch's own allocator");
@@ -162,6 +162,19 @@ static int put_damage(struct mr_kineto *k)
     if (!k->damage)
         return 0;
     snprintf(line, sizeof line, "only the events before the damage are read: %s", k->damage);
+    mr_log(MR_LOG_WARNING, "%s: %s", k->path, line);
+    return mr_import_note(k->store, "warning", line);
+}
+
+static int put_ambiguous(struct mr_kineto *k)
+{
+    char line[200];
+    if (k->calls.n_too_many == 0)
+        return 0;
+    snprintf(line, sizeof line,
+             "%llu call%s the correlation id of another call: what was launched under such an id "
+             "is taken for work without a launch",
+             (unsigned long long)k->calls.n_too_many, k->calls.n_too_many == 1 ? " has" : "s have");
     mr_log(MR_LOG_WARNING, "%s: %s", k->path, line);
     return mr_import_note(k->store, "warning", line);
 }
@@ -185,6 +198,9 @@ static int put_meta(struct mr_kineto *k)
     if (rc < 0)
         return rc;
     rc = put_damage(k);
+    if (rc < 0)
+        return rc;
+    rc = put_ambiguous(k);
     return rc < 0 ? rc : put_left_out(k);
 }
 
@@ -231,7 +247,8 @@ int mr_kineto_import(const char *path, struct sqlite3 **out)
 abandon:
     mr_store_abandon(k.store);
 end:
-    mr_kineto_free_repeats(&k);
+    mr_kineto_free_set(&k.events);
+    mr_kineto_free_set(&k.calls);
     mr_map_free(&k.pids);
     mr_map_free(&k.tids);
     free(k.hosts);

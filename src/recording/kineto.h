@@ -42,18 +42,22 @@ struct mr_kineto_host { /* a process */
     char name[128];
 };
 
-/* Hashes of events' texts that begin with the same bits. */
-struct mr_kineto_bucket {
-    uint64_t *hashes;
-    size_t n, capacity;
-};
+/* Hashes, in buckets of those that begin with the same bits: all of them while the first reading
+ * goes on, then those that came twice. */
 #define MR_KINETO_BUCKET_BITS 8
+struct mr_kineto_set {
+    struct mr_kineto_bucket {
+        uint64_t *hashes;
+        size_t n, capacity;
+    } bucket[1 << MR_KINETO_BUCKET_BITS];
+    uint64_t n_too_many; /* how many repeated another */
+};
 
 /* The kernel's numbers of processes and threads end before this one. What a file calls otherwise
  * gets a number from here on. */
-#define MR_KINETO_ODD         0x400000u
+#define MR_KINETO_ODD     0x400000u
 
-#define MR_KINETO_DEVICES     256
+#define MR_KINETO_DEVICES 256
 struct mr_kineto {
     const char *path;
     struct mr_store *store;
@@ -70,8 +74,8 @@ struct mr_kineto {
     char *devices, *damage; /* the text of deviceProperties; where the file is damaged */
     size_t devices_bytes;
     uint64_t n_too_large;
-    struct mr_kineto_bucket repeats[1 << MR_KINETO_BUCKET_BITS];
-    uint64_t n_repeats; /* events that repeat another */
+    struct mr_kineto_set events; /* by their text */
+    struct mr_kineto_set calls;  /* by process and correlation id */
     uint32_t ops_domain;
     char *name; /* MR_KINETO_NAME bytes, for one event's */
 };
@@ -82,17 +86,23 @@ void mr_kineto_parse(struct mr_json_text text, struct mr_kineto_event *event);
 /* The process of an event; MR_NONE: no memory. */
 uint32_t mr_kineto_host(struct mr_kineto *k, struct mr_json_text pid);
 uint32_t mr_kineto_device(const struct mr_kineto_event *event);
+uint32_t mr_kineto_correlation(const struct mr_kineto_event *event); /* 0: none */
 bool mr_kineto_of_device(enum mr_kineto_kind kind);
 
 /* The first reading. */
 int mr_kineto_survey(struct mr_kineto *k);
 /* An event of the first reading: its text is kept in mind. 0 or -ENOMEM. */
 int mr_kineto_note(struct mr_kineto *k, struct mr_json_text text);
-/* After the first reading: which texts came twice. */
+/* The same of a call, by its process and correlation id. */
+int mr_kineto_note_call(struct mr_kineto *k, uint32_t host, enum mr_kineto_kind kind,
+                        uint32_t correlation);
+/* After the first reading: what came twice. */
 void mr_kineto_find_repeats(struct mr_kineto *k);
 /* In the second one: whether an event of the same text was there already. */
 bool mr_kineto_is_repeat(struct mr_kineto *k, struct mr_json_text text);
-void mr_kineto_free_repeats(struct mr_kineto *k);
+/* Whether several calls of a process have that id. */
+bool mr_kineto_is_ambiguous(const struct mr_kineto *k, uint32_t host, uint32_t correlation);
+void mr_kineto_free_set(struct mr_kineto_set *set);
 /* An event of the second one. */
 int mr_kineto_put(struct mr_kineto *k, const struct mr_kineto_event *event);
 /* What deviceProperties says of the devices that have events. */

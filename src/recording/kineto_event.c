@@ -102,6 +102,13 @@ void mr_kineto_parse(struct mr_json_text text, struct mr_kineto_event *event)
     }
 }
 
+uint32_t mr_kineto_correlation(const struct mr_kineto_event *event)
+{
+    uint64_t id;
+    bool known = mr_json_u64(mr_json_member(event->args, "correlation"), &id);
+    return known ? (uint32_t)MR_MIN(id, (uint64_t)UINT32_MAX) : 0;
+}
+
 uint32_t mr_kineto_device(const struct mr_kineto_event *event)
 {
     uint64_t device;

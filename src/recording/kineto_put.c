@@ -20,6 +20,15 @@ static uint32_t number32(const struct mr_kineto_event *event, const char *name)
     return (uint32_t)MR_MIN(number(event, name), (uint64_t)UINT32_MAX);
 }
 
+/* 0 where several calls have it. A device's work is the main process's. */
+static uint32_t correlation_of(struct mr_kineto *k, const struct mr_kineto_event *event)
+{
+    uint32_t id = mr_kineto_correlation(event);
+    bool call = event->kind == MR_KINETO_RUNTIME || event->kind == MR_KINETO_DRIVER;
+    uint32_t host = call ? mr_kineto_host(k, event->pid) : k->main;
+    return id && mr_kineto_is_ambiguous(k, host, id) ? 0 : id;
+}
+
 /* Some versions do not tell those of AMD GPUs. */
 static uint64_t bytes_of(const struct mr_kineto_event *event)
 {
@@ -112,7 +121,7 @@ static int put_kernel(struct mr_kineto *k, const struct mr_kineto_event *event)
         .device = mr_kineto_device(event),
         .context = number32(event, "context"),
         .stream = stream_of(event),
-        .correlation = number32(event, "correlation"),
+        .correlation = correlation_of(k, event),
         .registers = number32(event, "registers per thread"),
         .dynamic_shared = number32(event, "shared memory"), /* the sum of both kinds */
     };
@@ -177,7 +186,7 @@ static int put_copy(struct mr_kineto *k, const struct mr_kineto_event *event)
         .device = device,
         .context = number32(event, "context"),
         .stream = stream_of(event),
-        .correlation = number32(event, "correlation"),
+        .correlation = correlation_of(k, event),
         .src_device = from.n ? number32(event, "fromDevice") : device,
         .dst_device = to.n ? number32(event, "toDevice") : device,
         .count = 1,
@@ -202,7 +211,7 @@ static int put_set(struct mr_kineto *k, const struct mr_kineto_event *event)
         .device = mr_kineto_device(event),
         .context = number32(event, "context"),
         .stream = stream_of(event),
-        .correlation = number32(event, "correlation"),
+        .correlation = correlation_of(k, event),
         .kind = bracket ? memory_kind(bracket + 1) : MR_MEM_UNKNOWN,
     };
     return mr_store_put(k->store, MR_PART_SET, &set);
@@ -228,7 +237,7 @@ static int put_sync(struct mr_kineto *k, const struct mr_kineto_event *event)
         .context = number32(event, "context"),
         .stream = stream_of(event),
         .event = number32(event, "wait_on_cuda_event_id"),
-        .correlation = number32(event, "correlation"),
+        .correlation = correlation_of(k, event),
     };
     return mr_store_put(k->store, MR_PART_SYNC, &sync);
 }
@@ -238,7 +247,7 @@ static int put_call(struct mr_kineto *k, const struct mr_kineto_event *event, ui
     struct mr_part_api call = {
         .start_ns = absolute(k, event->start_ns),
         .end_ns = absolute(k, event->end_ns),
-        .correlation = number32(event, "correlation"),
+        .correlation = correlation_of(k, event),
         .tid = tid,
         .class = event->kind == MR_KINETO_DRIVER ? MR_PART_DRIVER : MR_PART_RUNTIME,
         .cbid = number32(event, "cbid"),

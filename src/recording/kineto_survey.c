@@ -56,7 +56,8 @@ static int survey_event(struct mr_kineto *k, struct mr_json_text text)
     if (host == MR_NONE)
         return -ENOMEM;
     survey_host(&k->hosts[host], &event);
-    return 0;
+    bool call = event.kind == MR_KINETO_RUNTIME || event.kind == MR_KINETO_DRIVER;
+    return call ? mr_kineto_note_call(k, host, event.kind, mr_kineto_correlation(&event)) : 0;
 }
 
 static int keep_devices(struct mr_kineto *k, struct mr_json_text value)
@@ -142,7 +143,7 @@ static int no_trace(const struct mr_kineto *k, bool any_event)
                         "export_chrome_trace()): %s",
                         k->path,
                         any_event ? "none of its events is a kernel, a copy, a call or a range"
-                                  : "it has no list \"traceEvents\" of events");
+                                  : "its list \"traceEvents\" of events is empty or missing");
 }
 
 int mr_kineto_survey(struct mr_kineto *k)

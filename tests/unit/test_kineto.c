@@ -280,6 +280,7 @@ static struct mr_recording *open_quoted(const char *text)
     return r;
 }
 
+#define CALL   "{'ph':'X','cat':'cuda_runtime','name':'cudaLaunchKernel','pid':9,'tid':9,"
 #define KERNEL "{'ph':'X','cat':'kernel','name':'k','pid':0,'tid':7,"
 
 static void test_left_out(void **state)
@@ -322,6 +323,24 @@ static void test_repeated_events(void **state)
     assert_non_null(strstr(warning, "events left out: 3000 that repeat another word for word"));
     mr_recording_close(r);
     free(text);
+}
+
+/* One id for all calls: a kernel is of none of them. */
+static void test_one_id_for_all(void **state)
+{
+    (void)state;
+    struct mr_recording *r =
+        open_quoted("[" CALL "'ts':10,'dur':1,'args':{'correlation':1}}," CALL
+                    "'ts':20,'dur':1,'args':{'correlation':1}}," CALL
+                    "'ts':30,'dur':1,'args':{'correlation':2}}," KERNEL
+                    "'ts':40,'dur':1,'args':{'correlation':1,'stream':7}}," KERNEL
+                    "'ts':50,'dur':1,'args':{'correlation':2,'stream':7}}]");
+    assert_int_equal(r->n_ops, 2);
+    assert_int_equal(r->ops[0].api, MR_NONE);
+    assert_int_equal(r->apis[r->ops[1].api].start_ns, 20000);
+    assert_int_equal(n_warnings, 1);
+    assert_non_null(strstr(warning, "1 call has the correlation id of another call"));
+    mr_recording_close(r);
 }
 
 /* Large and exact: microseconds since 1970 with three decimals, beyond a double's digits. */
@@ -376,9 +395,9 @@ static void test_refused(void **state)
 {
     (void)state;
     static const char *const wrong[][2] = {
-        {"{}", "no list \"traceEvents\""},
-        {"[]", "no list \"traceEvents\""},
-        {"{\"traceEvents\": 7}", "no list"},
+        {"{}", "\"traceEvents\" of events is empty or missing"},
+        {"{\"traceEvents\": []}", "is empty or missing"},
+        {"{\"traceEvents\": 7}", "is empty or missing"},
         {"{\"traceEvents\": [{\"ph\":\"M\",\"name\":\"process_name\"}]}", "none of its events"},
         {"{\"a\" 1}", "damaged at byte 5: expected :"},
         {"{\"traceEvents\": [", "cut after byte 17"},
@@ -460,6 +479,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cut_anywhere, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_left_out, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_repeated_events, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_one_id_for_all, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_nanoseconds, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_empty_at_the_start, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_two_processes, make_folder, remove_folder),
