@@ -33,14 +33,17 @@ void mr_place(const struct mr_spec *spec, const void *in, const uint64_t *dim, v
         spec->rank; /* dimensions [0, outer) are walked; those after them are copied as one piece */
     while (outer > 0 && dim[outer - 1] == to[outer - 1])
         outer--;
+    uint64_t have = elements(dim, spec->rank);
     if (outer == 0) {
-        memcpy(out, in, elements(dim, spec->rank) * element);
+        if (have > 0) /* a row without elements may have no memory */
+            memcpy(out, in, have * element);
         return;
     }
     outer--; /* dimension `outer` is shorter than in `to`, but still one piece */
     if (outer == 0) {
-        uint64_t have = elements(dim, spec->rank), all = elements(to, spec->rank);
-        memcpy(out, in, have * element);
+        uint64_t all = elements(to, spec->rank);
+        if (have > 0)
+            memcpy(out, in, have * element);
         fill_elements((unsigned char *)out + have * element, all - have, element, fill);
         return;
     }
