@@ -41,7 +41,7 @@ struct chunk {
     int64_t piece_bytes;
 };
 
-static int alive; /* schemas and chunks that were not released */
+static _Atomic int alive; /* schemas and chunks that were not released */
 
 static void release_schema(struct ArrowSchema *s)
 {
