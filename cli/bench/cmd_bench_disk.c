@@ -244,15 +244,15 @@ static void conclude(struct bench *b)
                            *most = best_of(b, BYTES, 0, 0);
     if (!best || !alone || !most)
         return;
-    for (int i = 0; i < b->n_panels; i++)
-        b->panels[i].limit = (struct plot_limit){"fastest", most->v[BYTES] / 1e9};
+    b->panels[0].limit = (struct plot_limit){"fastest", most->v[BYTES] / 1e9};
     cli_bytes(size, bytes);
     cli_count(alone->v[IOPS], one);
     cli_count(best->v[IOPS], n);
     int used = snprintf(b->verdict, sizeof b->verdict, "%s: ", d->title[0]);
     if (d->set_bytes)
         snprintf(b->verdict + used, sizeof b->verdict - (size_t)used,
-                 "your set reads %s a sample: at most %s samples/s from this disk (%.0f in flight, "
+                 "your set has %s a sample: at most %s samples/s from this disk if each is a read "
+                 "of its own, in random order (%.0f in flight, "
                  "%s; %s with one in flight)",
                  bytes, n, best->v[DEPTH], best->text[STORAGE], one);
     else

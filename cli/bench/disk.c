@@ -73,8 +73,14 @@ int disk_open(const struct disk_opts *o, const char *dataset, struct disk_file *
     if (code != CLI_OK)
         return code;
     const char *path = o->path ? o->path : folder;
+    if (strstr(path, "://"))
+        return cli_fail("%s: expected a local file or folder", path);
     if (stat(path, &st) != 0)
         return cli_fail("%s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return cli_fail("%s: is no regular file: expected one, or a folder", path);
+    if (S_ISREG(st.st_mode) && st.st_size == 0)
+        return cli_fail("%s: is empty", path);
     if (S_ISDIR(st.st_mode))
         code = make_file(path, o->bytes, out);
     else

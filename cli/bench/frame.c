@@ -83,6 +83,15 @@ static int measure_all(struct bench *b)
     return rc;
 }
 
+/* Where each row is left out the first one's reason is the command's error. */
+static int check_measured(const struct bench *b)
+{
+    for (int i = 0; i < b->n_rows; i++)
+        if (!b->rows[i].left_out[0])
+            return 0;
+    return b->n_rows == 0 ? 0 : mr_error_set(MR_EUNSUPPORTED, "%s", b->rows[0].left_out);
+}
+
 int bench_run(struct bench *b)
 {
     int code = plot_check(b->plot), rc = 0;
@@ -96,6 +105,8 @@ int bench_run(struct bench *b)
         rc = b->open(b);
     if (rc == 0)
         rc = measure_all(b);
+    if (rc == 0)
+        rc = check_measured(b);
     if (rc == 0 && b->conclude)
         b->conclude(b);
     code = rc < 0 ? cli_error(rc) : bench_show(b);
