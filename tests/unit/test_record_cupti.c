@@ -83,6 +83,28 @@ static int teardown(void **state)
     return system(command);
 }
 
+/* Each step's copy of 1000 + its number, once. In any order: a buffer that is flushed may be written
+ * after the one that was begun next. */
+static void check_copies(const struct part_look *look, uint64_t n, uint32_t copies_in_one)
+{
+    bool seen[1000] = {false};
+    assert_true(n <= sizeof seen);
+    for (uint64_t i = 0; i < 2 * n; i++) {
+        struct mr_part_copy copy;
+        AT(look, MR_PART_COPY, i, copy);
+        if (copy.bytes == 5) /* the other one of each step */
+            continue;
+        uint64_t step = copy.bytes - 1000;
+        assert_true(step < n && !seen[step]);
+        seen[step] = true;
+        assert_true(copy.src_kind == (step % 2 ? 1 : 2) && copy.dst_kind == 3);
+        assert_true(copy.count == copies_in_one && copy.kind == 1 &&
+                    copy.end_ns - copy.start_ns == 500);
+    }
+    for (uint64_t i = 0; i < n; i++)
+        assert_true(seen[i]);
+}
+
 /* 300 steps of the program: what matters of each is there, once, with its fields; queries and inner
  * driver calls are not. */
 static void check_steps(const struct part_look *look, uint64_t n, uint32_t copies_in_one)
@@ -91,25 +113,21 @@ static void check_steps(const struct part_look *look, uint64_t n, uint32_t copie
     assert_int_equal(look->n[MR_PART_KERNEL], n);
     assert_int_equal(look->n[MR_PART_COPY], 2 * n);
     assert_int_equal(look->n[MR_PART_API], 4 * n);
+    uint64_t named[2] = {0};
     for (uint64_t i = 0; i < n; i++) {
         struct mr_part_kernel kernel;
         AT(look, MR_PART_KERNEL, i, kernel);
         lost += kernel.start_ns == 0 && kernel.end_ns == 0;
-        assert_string_equal(text(look, kernel.name), i % 2 ? "_Z3addPf" : "_Z3mulPf");
+        named[0] += strcmp(text(look, kernel.name), "_Z3mulPf") == 0;
+        named[1] += strcmp(text(look, kernel.name), "_Z3addPf") == 0;
         assert_true(kernel.grid[0] == 10 && kernel.grid[1] == 2 && kernel.block[0] == 256 &&
                     kernel.registers == 32);
         assert_true(kernel.dynamic_shared == 1024 && kernel.graph == 5 && kernel.graph_node == 77 &&
                     kernel.stream == 7);
     }
     assert_int_equal(lost, n / 100);
-    for (uint64_t i = 0; i < 2 * n; i += 2) {
-        struct mr_part_copy copy;
-        AT(look, MR_PART_COPY, i, copy);
-        assert_true(copy.bytes == 1000 + i / 2 && copy.src_kind == (i / 2 % 2 ? 1 : 2) &&
-                    copy.dst_kind == 3);
-        assert_true(copy.count == copies_in_one && copy.kind == 1 &&
-                    copy.end_ns - copy.start_ns == 500);
-    }
+    assert_true(named[0] == (n + 1) / 2 && named[1] == n / 2);
+    check_copies(look, n, copies_in_one);
     for (uint64_t i = 0; i < 4 * n; i++) {
         struct mr_part_api api;
         AT(look, MR_PART_API, i, api);
