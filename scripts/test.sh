@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds a preset with its tests and runs them; leaves the counts in build/PRESET/ctest.xml.
 # usage: scripts/test.sh PRESET [fast|slow]       fast: not the tests labelled slow; slow: only those
+# MILLRACE_TRIES=2: a test that fails is run again, and counts as its second run does.
 set -eu
 cd "$(dirname "$0")/.."
 preset=$1
@@ -11,4 +12,4 @@ fast) set -- -LE slow ;;
 slow) set -- -L slow ;;
 *) set -- ;;
 esac
-ctest --preset "$preset" "$@" --output-junit ctest.xml </dev/null
+ctest --preset "$preset" "$@" --repeat "until-pass:${MILLRACE_TRIES:-1}" --output-junit ctest.xml </dev/null
