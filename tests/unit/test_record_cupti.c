@@ -83,8 +83,8 @@ static int teardown(void **state)
     return system(command);
 }
 
-/* Each step's copy of 1000 + its number, once. In any order: a buffer that is flushed may be written
- * after the one that was begun next. */
+/* Each step's copy of 1000 + its number, once. In any order: a buffer that is flushed may be
+ * written after the one that was begun next. */
 static void check_copies(const struct part_look *look, uint64_t n, uint32_t copies_in_one)
 {
     bool seen[1000] = {false};
