@@ -16,27 +16,13 @@ struct state {
     struct ArrowSchema schema;
 };
 
-/* The chunk of a row: the first that ends behind it. */
-static uint64_t chunk_of(const struct state *st, uint64_t row)
-{
-    uint64_t low = 0, high = st->n_chunks - 1;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (st->end[middle] > row)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
-}
-
 /* The parts of the chunk that a sample is in. [out] i: its row in there; row: in the table. */
 static const struct mr_arrow_part *find(const struct state *st, uint64_t index, uint64_t *i,
                                         uint64_t *row)
 {
     *row = st->row ? st->row[index] : index;
-    uint64_t c = chunk_of(st, *row);
-    *i = *row - (c > 0 ? st->end[c - 1] : 0);
+    uint64_t c = mr_arrow_chunk_of(st->end, st->n_chunks, *row);
+    *i = *row - mr_arrow_begin_of(st->end, c);
     return &st->part[c * (uint64_t)st->fields.n];
 }
 

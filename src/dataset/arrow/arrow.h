@@ -54,6 +54,27 @@ struct mr_arrow_range {
     uint64_t least, most;
 };
 
+/* The chunk of a row: the first that ends behind it. end: of each of the n chunks, the row after
+ * its last one. */
+static inline uint64_t mr_arrow_chunk_of(const uint64_t *end, uint64_t n, uint64_t row)
+{
+    uint64_t low = 0, high = n - 1;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (end[middle] > row)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* A chunk's first row. */
+static inline uint64_t mr_arrow_begin_of(const uint64_t *end, uint64_t chunk)
+{
+    return chunk > 0 ? end[chunk - 1] : 0;
+}
+
 /* The fields that are read, and what they are called in errors. */
 struct mr_arrow_fields {
     char *name; /* the data set's */

@@ -46,24 +46,6 @@ struct opts {
     const struct mr_arrow_groups *groups;
 };
 
-static uint64_t group_of(const struct state *st, uint64_t row)
-{
-    uint64_t low = 0, high = st->from.n_groups - 1;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (st->end[middle] > row)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
-}
-
-static uint64_t begin_of(const struct state *st, uint64_t number)
-{
-    return number > 0 ? st->end[number - 1] : 0;
-}
-
 /* ---- the list; its functions are called with the lock, but for free_groups() ---- */
 
 static struct group *find(const struct state *st, uint64_t number)
@@ -74,9 +56,9 @@ static struct group *find(const struct state *st, uint64_t number)
     return g;
 }
 
-/* The group that is to be freed next, of those that nobody uses: with `failed` one that could not
- * be loaded, so that it is tried again some time; else the one used longest ago, if they are too
- * many. NULL: none. */
+/* The group to free next, among those not in use. With `failed`: one that could not be loaded, so
+ * that a later read tries again. Else, if there are too many, the one used longest ago. NULL: none.
+ */
 static struct group **next_old(struct state *st, bool failed)
 {
     struct group **oldest = NULL;
@@ -122,7 +104,7 @@ static void free_groups(struct group *g)
 static int load(const struct mr_dataset *ds, struct group *g)
 {
     const struct state *st = ds->state;
-    uint64_t errors = mr_error_count(), begin = begin_of(st, g->number);
+    uint64_t errors = mr_error_count(), begin = mr_arrow_begin_of(st->end, g->number);
     struct mr_arrow_range range[MR_MAX_FIELDS] = {{0, 0}};
     int rc = st->from.load(st->from.user, g->number, &g->chunk);
     if (rc != 0) {
@@ -214,7 +196,7 @@ static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *ou
 {
     struct state *st = ds->state;
     struct held *held = out->worker_state;
-    uint64_t number = group_of(st, index);
+    uint64_t number = mr_arrow_chunk_of(st->end, st->from.n_groups, index);
     if (!held->group || held->group->number != number) {
         give(st, held->group);
         held->group = NULL;
@@ -226,8 +208,8 @@ static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *ou
     if (g->stage == FAILED)
         return mr_error_put(&g->error);
     /* without a worker, the group is given back before the sample is used */
-    return mr_arrow_sample(ds, &st->fields, g->part, index - begin_of(st, number), index,
-                           out->worker == MR_NO_WORKER, out);
+    return mr_arrow_sample(ds, &st->fields, g->part, index - mr_arrow_begin_of(st->end, number),
+                           index, out->worker == MR_NO_WORKER, out);
 }
 
 /* ---- opening ---- */
