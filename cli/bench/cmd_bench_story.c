@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { N_STEPS = 4, WARM_STEPS = 20 };
+enum { N_STEPS = 4 };
 
 struct opts {
     struct cli_common common;
@@ -132,7 +132,7 @@ static int run_step(struct train *t, uint64_t time_ns, double *v, char bottlenec
     struct mr_loader_stats st = {.size = sizeof st};
     struct mr_train_window window = {.size = sizeof window};
     int last, rc = 1;
-    for (int i = 0; i < WARM_STEPS && rc > 0; i++)
+    for (int i = 0; i < STORY_WARM_STEPS && rc > 0; i++)
         rc = mr_trainer_step(t->trainer, &last);
     int begun = rc >= 0 ? mr_trainer_window_begin(t->trainer) : rc;
     if (begun < 0)
@@ -313,11 +313,38 @@ static struct bench_panel panels[] = {
      .unit = 0.01},
 };
 
+/* What has no meaning on the device is refused, where it differs from what stands there anyway. */
+static int check_options(const struct opts *o)
+{
+    struct opts initial = {0};
+    int rc = cli_options_init(options, &initial);
+    if (rc < 0)
+        return cli_error(rc);
+    const char *name = !is_simulated(o)                               ? NULL
+                       : strcmp(o->model, initial.model) != 0         ? "model"
+                       : strcmp(o->optimizer, initial.optimizer) != 0 ? "optimizer"
+                       : o->threads != initial.threads                ? "threads"
+                       : o->amp != initial.amp                        ? "amp"
+                                                                      : NULL;
+    bool has_step = o->step_ns != initial.step_ns;
+    mr_options_free(cli_options(options), &initial);
+    if (has_step && !is_simulated(o))
+        return cli_misuse("--step: on --device %s steps are real: only sim takes their time",
+                          o->device);
+    return name ? cli_misuse("--%s: the simulated device computes nothing: --step gives the time "
+                             "of a step",
+                             name)
+                : CLI_OK;
+}
+
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args;
     struct story story = {.dataset = args[0]};
     const struct opts *o = values;
+    int code = check_options(o);
+    if (code != CLI_OK)
+        return code;
     return bench_run(&(struct bench){.command = &cli_bench_story,
                                      .values = values,
                                      .plot = o->plot,

@@ -1,8 +1,6 @@
 /* bench story on a simulated device. */
 #include "bench/story_sim.h"
 
-#define WARM_STEPS 20
-
 /* Returns 1; 0 at the end; or the error. */
 static int step(struct story_sim *s, struct cli_pipeline *p)
 {
@@ -20,7 +18,7 @@ static int step(struct story_sim *s, struct cli_pipeline *p)
 static int run(struct story_sim *s, struct cli_pipeline *p)
 {
     int rc = 1;
-    for (int i = 0; i < WARM_STEPS && rc > 0; i++)
+    for (int i = 0; i < STORY_WARM_STEPS && rc > 0; i++)
         rc = step(s, p);
     if (rc >= 0)
         rc = mr_stream_synchronize(p->stream);

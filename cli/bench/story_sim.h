@@ -17,7 +17,8 @@ struct story_sim {
     struct mr_loader_stats stats;
 };
 
-/* Runs it, after WARM_STEPS steps. Returns 0 or the error. */
+enum { STORY_WARM_STEPS = 20 };
+/* Runs it, after STORY_WARM_STEPS steps. Returns 0 or the error. */
 int story_simulate(struct story_sim *s);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Who the others wait for, and in how many steps; or who is slowest where nobody waits. */
+/* The rank that the others wait for, and in how many steps; or, if none waits, the slowest one. */
 static int tell_slow(const struct mr_ranks *ranks, char *out, size_t cap)
 {
     const struct mr_rank *slow = &ranks->at[ranks->slow];

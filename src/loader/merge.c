@@ -72,7 +72,7 @@ static void find_ranges(const struct mr_loader *ld, uint64_t number, struct mr_m
     b->n = 0;
     for (uint64_t i = from; i < end; i++) {
         struct mr_extent at[MR_MAX_EXTENTS];
-        int n = ld->ds->ops->locate(ld->ds, i, at); /* an error is told when it is its turn */
+        int n = ld->ds->ops->locate(ld->ds, i, at); /* errors: the sample's own read reports them */
         for (int e = 0; e < n; e++)
             if (!add_extent(b, &at[e])) {
                 b->n = 0;

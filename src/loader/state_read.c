@@ -7,16 +7,21 @@
 #include <math.h>
 #include <string.h>
 
-/* A whole number below 2^53 that JSON can hold exactly. */
+/* A whole number below 2^53, which JSON can hold exactly. UINT64_MAX: it is none. */
+static uint64_t whole(const cJSON *item)
+{
+    double v = cJSON_IsNumber(item) ? item->valuedouble : -1;
+    return v >= 0 && v < 0x1p53 && floor(v) == v ? (uint64_t)v : UINT64_MAX;
+}
+
 static int get_count(const cJSON *root, const char *name, uint64_t *out)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, name);
-    double v = cJSON_IsNumber(item) ? item->valuedouble : -1;
-    if (!(v >= 0 && v < 0x1p53) || floor(v) != v)
-        return mr_error_set(MR_ESTATE,
-                            "state: \"%s\" is missing or not a whole number from 0 to 2^53", name);
-    *out = (uint64_t)v;
-    return 0;
+    *out = whole(cJSON_GetObjectItemCaseSensitive(root, name));
+    return *out != UINT64_MAX
+               ? 0
+               : mr_error_set(MR_ESTATE,
+                              "state: \"%s\" is missing or not a whole number from 0 to 2^53",
+                              name);
 }
 
 static int check_text(const cJSON *root, const char *name, const char *what, const char *have,
@@ -102,13 +107,6 @@ static int read_place(const struct mr_loader *ld, const cJSON *root, struct mr_s
 }
 
 /* ---- unfinished batches ---- */
-
-/* UINT64_MAX: it is none. */
-static uint64_t whole(const cJSON *item)
-{
-    double v = cJSON_IsNumber(item) ? item->valuedouble : -1;
-    return v >= 0 && v < 0x1p53 && floor(v) == v ? (uint64_t)v : UINT64_MAX;
-}
 
 /* Which batches they are depends on these. */
 static int check_same(const struct mr_loader *ld, const cJSON *root)
