@@ -63,8 +63,8 @@ build() { # folder, umask, command and its arguments, before parts...
 
 # Everything that is handed out; the libraries also as they were linked.
 sums() { # folder
-    (cd "$1" && find dist build/release -maxdepth 1 -type f \( -path 'dist/*' -o -name 'libmillrace*' -o -name millrace \) &&
-        find dist -mindepth 2 -type f) 2>/dev/null | sort | (cd "$1" && xargs -d '\n' sha256sum)
+    (cd "$1" && find dist build/release -maxdepth 1 -type f \( -path 'dist/*' -o -name 'libmillrace*' -o -name millrace \)
+        cd "$1" && find dist -mindepth 2 -type f) 2>/dev/null | sort | (cd "$1" && xargs -r -d '\n' sha256sum)
 }
 
 parts=("$@")
@@ -73,7 +73,8 @@ git clone -q . "$work/one"
 git clone -q . "$work/second/place/millrace"
 mkdir "$work/tmp" "$work/home"
 without=(-u CMAKE_C_COMPILER_LAUNCHER -u CMAKE_CXX_COMPILER_LAUNCHER CCACHE_DISABLE=1)
-first=(env "${without[@]}" HOME="$work/home" USER=first LOGNAME=first TZ=UTC LC_ALL=C JOBS=1 taskset -c 0)
+cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//') # the first that this process may use
+first=(env "${without[@]}" HOME="$work/home" USER=first LOGNAME=first TZ=UTC LC_ALL=C JOBS=1 taskset -c "$cpu")
 second=(env TMPDIR="$work/tmp" USER=second LOGNAME=second TZ=Asia/Tokyo LC_ALL=C.UTF-8 JOBS="$(nproc)")
 if [ "$kernels" = OFF ]; then without_kernels=', without CUDA kernels'; else without_kernels=; fi
 varied='path, HOME, user name, time zone, language, umask, processors'
@@ -100,7 +101,11 @@ build second/place/millrace 077 "${second[@]}"
 sums "$work/one" >"$work/one.sums"
 sums "$work/second/place/millrace" >"$work/second.sums"
 n=$(wc -l <"$work/one.sums")
-if [ "$n" -gt 0 ] && diff "$work/one.sums" "$work/second.sums" >"$work/diff"; then
+if [ "$n" = 0 ]; then
+    echo "FAIL reproduce ${parts[*]}: nothing was built: see $work"
+    exit 1
+fi
+if diff "$work/one.sums" "$work/second.sums" >"$work/diff"; then
     [ -n "$keep" ] || rm -rf "$work"
     echo "PASS reproduce ${parts[*]}: $n files are equal$without_kernels (differed: $varied)"
     exit 0
