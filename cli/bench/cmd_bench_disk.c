@@ -17,7 +17,7 @@ static const struct mr_option options[] = {
         .help = "A file to read, or the folder in which a temporary one is made; default: the "
                 "DATASET's folder, else the current one"),
     OPT("bytes", MR_OPT_BYTES, bytes, .initial = "1GiB", .min = 1 << 20, .max = 0x1p42,
-        .unit = "bytes", .help = "Size of the temporary file"),
+        .unit = "bytes", .help = "Size of the temporary file, rounded up to a multiple of 8 MiB"),
     OPT("min", MR_OPT_BYTES, min, .initial = "4KiB", .min = 512, .max = DISK_MAX_READ,
         .unit = "bytes", .help = "Smallest read; the others are 8 times as large, up to --max"),
     OPT("max", MR_OPT_BYTES, max, .initial = "8MiB", .min = 512, .max = DISK_MAX_READ,

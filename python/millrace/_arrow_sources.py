@@ -275,7 +275,7 @@ class _Parquet:
         self.bytes = self.longest = self.version = 0
         for k, meta in enumerate(self.meta):
             self._add_groups(k, meta)
-        self._free: list[tuple[int, Any]] = []  # readers that nobody uses
+        self._free: list[tuple[int, Any]] = []  # readers not in use
 
     def _chosen(self, schema: Any) -> Any:
         return pyarrow(self.path).schema([schema.field(name) for name in self.names])
