@@ -45,8 +45,12 @@ int mr_nccl_settle(struct mr_comm *c, const char *call, int result)
         result = r->nccl.ncclCommGetAsyncError(r->comm, &error);
         if (result == NCCL_SUCCESS)
             result = error;
-        if (result == NCCL_IN_PROGRESS && mr_time_ns() - start > SPIN_NS)
+        if (result != NCCL_IN_PROGRESS)
+            break;
+        if (mr_time_ns() - start > SPIN_NS)
             nanosleep(&nap, NULL);
+        else
+            sched_yield(); /* mpirun may have bound both to one core: NCCL's thread needs it */
     }
     return result == NCCL_SUCCESS ? 0 : mr_nccl_failed(c, call, result);
 }
