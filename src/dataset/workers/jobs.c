@@ -89,7 +89,9 @@ static uint64_t staged(const struct mr_process_pool *p, const struct piece *piec
     return p->rows_at + piece->job * p->job_rows_bytes + i * p->row_bytes + p->field_at[f];
 }
 
-static void post(struct mr_process_pool *p, const struct wanted *w, const struct piece *piece)
+/* order: workers take the job with the least first. */
+static void post(struct mr_process_pool *p, const struct wanted *w, const struct piece *piece,
+                 uint64_t order)
 {
     struct mr_shared_job *job = mr_process_pool_job(p, piece->job);
     atomic_store(&job->owner, MR_JOB_IDLE); /* of a lost job it is still the worker that died */
@@ -105,12 +107,17 @@ static void post(struct mr_process_pool *p, const struct wanted *w, const struct
     }
     job->n = piece->n;
     atomic_store(&job->start_ns, 0);
-    atomic_store(&job->order, atomic_fetch_add_explicit(&p->order, 1, memory_order_relaxed));
+    atomic_store(&job->order, order);
     atomic_store(&job->waiting, 0);
     atomic_store(&job->state, MR_JOB_POSTED);
     atomic_store(&job->owner, MR_JOB_NO_OWNER);
     atomic_fetch_or(&p->head->posted[piece->job / 64], 1ull << piece->job % 64);
     wake_worker(p);
+}
+
+static void post_last(struct mr_process_pool *p, const struct wanted *w, const struct piece *piece)
+{
+    post(p, w, piece, atomic_fetch_add_explicit(&p->order, 1, memory_order_relaxed));
 }
 
 /* Waits until a job is made or lost. Returns whether it was made. */
@@ -245,13 +252,14 @@ static int broken(const struct mr_process_pool *p)
     return mr_error_put(&p->broken_by);
 }
 
-/* Makes a sample alone, of which one worker has died. */
+/* Makes a sample alone, of which one worker has died. It was due before all that wait now. */
 static void make_alone(const struct wanted *w, uint32_t job, uint32_t at)
 {
     struct mr_process_pool *p = mr_process_pool_of(w->ds);
     struct piece piece = {.job = job, .from = at, .n = 1};
+    uint64_t order = atomic_load(&mr_process_pool_job(p, job)->order);
     for (uint32_t deaths = 2;; deaths++) {
-        post(p, w, &piece);
+        post(p, w, &piece, order);
         if (wait_for(p, job)) {
             take_rows(w, &piece);
             return;
@@ -301,7 +309,7 @@ static void make_all(const struct wanted *w, uint32_t n)
         uint32_t worth = rows_of_a_job(p); /* other threads change it: asked for once */
         next->from = from;
         next->n = MR_MIN(worth, n - from);
-        post(p, w, next);
+        post_last(p, w, next);
         from += next->n;
         posted++;
     }
