@@ -6,9 +6,11 @@
  * usage: own_stream DATASET BATCH_SIZE EPOCHS [MODE...]
  *   builtin: a stream of the library's and no kernel; none: the own stream and no kernel; launch: a
  *   kernel that ends at once; touch (default): the kernel; hold: and the last 8 batches are held;
- *   any: and batches are released in the stream that stands for all
+ *   any: and batches are released in the stream that stands for all; link, link-touch: driver calls
+ *   alone copy as many bytes from page-locked memory, without and with the kernel
  * Runs one after the other as millrace feed DATASET --cache host --shuffle does, with one device.
- * Prints a line of JSON for each. Exit code 77: there is no GPU here.
+ * Prints a line of JSON for each, with the processor time of a batch in this thread and in all.
+ * Exit code 77: there is no GPU here.
  */
 #include <dlfcn.h>
 #include <millrace/millrace.h>
@@ -16,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Each thread adds up words of 4 bytes, and writes only if the sum is a number that it is not. */
 static const char ptx[] = ".version 7.0\n"
@@ -63,6 +66,16 @@ static int (*function_get)(void **out, void *module, const char *name);
 static int (*launch)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                      unsigned by, unsigned bz, unsigned shared, void *stream, void **params,
                      void **extra);
+static int (*host_alloc)(void **out, size_t bytes, unsigned flags);
+static int (*host_free)(void *memory);
+static int (*device_alloc)(uint64_t *out, size_t bytes);
+static int (*device_free)(uint64_t memory);
+static int (*copy_in)(uint64_t to, const void *from, size_t bytes, void *stream);
+static int (*event_create)(void **out, unsigned flags);
+static int (*event_destroy)(void *event);
+static int (*event_record)(void *event, void *stream);
+static int (*stream_wait)(void *stream, void *event, unsigned flags);
+static int (*stream_synchronize)(void *stream);
 
 static void fail(const char *what)
 {
@@ -97,6 +110,16 @@ static void find_driver(void)
         {&module_load, "cuModuleLoadData"},
         {&function_get, "cuModuleGetFunction"},
         {&launch, "cuLaunchKernel"},
+        {&host_alloc, "cuMemHostAlloc"},
+        {&host_free, "cuMemFreeHost"},
+        {&device_alloc, "cuMemAlloc_v2"},
+        {&device_free, "cuMemFree_v2"},
+        {&copy_in, "cuMemcpyHtoDAsync_v2"},
+        {&event_create, "cuEventCreate"},
+        {&event_destroy, "cuEventDestroy_v2"},
+        {&event_record, "cuEventRecord"},
+        {&stream_wait, "cuStreamWaitEvent"},
+        {&stream_synchronize, "cuStreamSynchronize"},
     };
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
@@ -105,6 +128,13 @@ static void find_driver(void)
             fail(calls[i].symbol);
         memcpy(calls[i].pointer, &symbol, sizeof symbol);
     }
+}
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 #define HELD 8
@@ -191,6 +221,65 @@ static void load_kernel(struct bench *b)
     driver(function_get(&b->touch, module, "touch"), "cuModuleGetFunction");
 }
 
+struct link_slot {
+    void *host, *copied, *used;
+    uint64_t device;
+};
+
+/* The slots take turns: a copy waits for the kernel that read its slot, a kernel for its copy. */
+#define LINK_SLOTS 16
+static uint64_t link_batches(const struct bench *b, struct link_slot *slot, void *copies,
+                             uint64_t bytes, uint64_t batches, bool touches)
+{
+    uint64_t from = mr_time_ns(), n = bytes / 4;
+    for (uint64_t i = 0; i < batches; i++) {
+        struct link_slot *s = &slot[i % LINK_SLOTS];
+        void *params[] = {&s->device, &n};
+        if (i >= LINK_SLOTS)
+            driver(stream_wait(copies, s->used, 0), "cuStreamWaitEvent");
+        driver(copy_in(s->device, s->host, bytes, copies), "cuMemcpyHtoDAsync");
+        driver(event_record(s->copied, copies), "cuEventRecord");
+        driver(stream_wait(b->native, s->copied, 0), "cuStreamWaitEvent");
+        if (touches)
+            driver(launch(b->touch, 64, 1, 1, 256, 1, 1, 0, b->native, params, NULL),
+                   "cuLaunchKernel");
+        driver(event_record(s->used, b->native), "cuEventRecord");
+    }
+    driver(stream_synchronize(b->native), "cuStreamSynchronize");
+    return mr_time_ns() - from;
+}
+
+static void run_link(struct bench *b, const char *mode)
+{
+    struct link_slot slot[LINK_SLOTS];
+    void *copies;
+    uint64_t bytes, batches;
+    must(mr_spec_bytes(mr_dataset_field(b->ds, 0), &bytes));
+    bytes *= b->opts.batch_size;
+    batches = mr_dataset_length(b->ds) / b->opts.batch_size * b->opts.epochs;
+    load_kernel(b);
+    driver(stream_create(&copies, 1), "cuStreamCreate");
+    for (int i = 0; i < LINK_SLOTS; i++) {
+        driver(host_alloc(&slot[i].host, bytes, 1), "cuMemHostAlloc");
+        memset(slot[i].host, i, bytes);
+        driver(device_alloc(&slot[i].device, bytes), "cuMemAlloc");
+        driver(event_create(&slot[i].copied, 2), "cuEventCreate");
+        driver(event_create(&slot[i].used, 2), "cuEventCreate");
+    }
+    uint64_t ns = link_batches(b, slot, copies, bytes, batches, strcmp(mode, "link") != 0);
+    printf("{\"mode\": \"%s\", \"samples\": %llu, \"warm_samples_per_s\": %.0f}\n", mode,
+           (unsigned long long)(batches * b->opts.batch_size),
+           (double)(batches * b->opts.batch_size) * 1e9 / (double)ns);
+    fflush(stdout);
+    for (int i = 0; i < LINK_SLOTS; i++) {
+        driver(event_destroy(slot[i].copied), "cuEventDestroy");
+        driver(event_destroy(slot[i].used), "cuEventDestroy");
+        driver(device_free(slot[i].device), "cuMemFree");
+        driver(host_free(slot[i].host), "cuMemFreeHost");
+    }
+    driver(stream_destroy(copies), "cuStreamDestroy");
+}
+
 static void run(struct bench *b, const char *mode)
 {
     struct mr_loader *loader = NULL;
@@ -205,9 +294,14 @@ static void run(struct bench *b, const char *mode)
     c.n_held = strcmp(mode, "hold") == 0 ? HELD : 0;
     c.reads = strcmp(mode, "launch") != 0;
     must(mr_loader_open(b->ds, b->sampler, NULL, b->device, &b->opts, &loader));
+    uint64_t own = clock_ns(CLOCK_THREAD_CPUTIME_ID), all = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     uint64_t ns = consume(loader, &c, &samples);
-    printf("{\"mode\": \"%s\", \"samples\": %llu, \"warm_samples_per_s\": %.0f}\n", mode,
-           (unsigned long long)samples, (double)samples * 1e9 / (double)(ns ? ns : 1));
+    double batches = (double)samples / (double)b->opts.batch_size + 1;
+    printf("{\"mode\": \"%s\", \"samples\": %llu, \"warm_samples_per_s\": %.0f, "
+           "\"thread_us\": %.2f, \"process_us\": %.2f}\n",
+           mode, (unsigned long long)samples, (double)samples * 1e9 / (double)(ns ? ns : 1),
+           (double)(clock_ns(CLOCK_THREAD_CPUTIME_ID) - own) / 1e3 / batches,
+           (double)(clock_ns(CLOCK_PROCESS_CPUTIME_ID) - all) / 1e3 / batches);
     fflush(stdout);
     mr_loader_close(loader);
 }
@@ -217,7 +311,8 @@ int main(int argc, char **argv)
     static char *usual[] = {"touch"};
     struct bench b = {0};
     if (argc < 4)
-        fail("usage: own_stream DATASET BATCH_SIZE EPOCHS [builtin|none|launch|touch|hold|any]...");
+        fail("usage: own_stream DATASET BATCH_SIZE EPOCHS "
+             "[builtin|none|launch|touch|hold|any|link|link-touch]...");
     int rc = mr_device_open("cuda", &b.device);
     if (rc == MR_ENODEVICE) {
         printf("%s\n", mr_last_error());
@@ -226,8 +321,12 @@ int main(int argc, char **argv)
     must(rc);
     open_bench(&b, argv);
     char **mode = argc > 4 ? argv + 4 : usual;
-    for (int i = 0; i < (argc > 4 ? argc - 4 : 1); i++)
-        run(&b, mode[i]);
+    for (int i = 0; i < (argc > 4 ? argc - 4 : 1); i++) {
+        if (strncmp(mode[i], "link", 4) == 0)
+            run_link(&b, mode[i]);
+        else
+            run(&b, mode[i]);
+    }
     close_bench(&b);
     return 0;
 }
