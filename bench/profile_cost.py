@@ -7,8 +7,8 @@ processes); loop, the launch-bound loop of bench/profile_overhead.py; events, wi
 command of yours. Variants run in turn, round by round. Each figure is the median of the rounds;
 "running" is the median of the rounds' own ratios to plain.
 
-usage: profile_cost.py --millrace PROGRAM [--before PROGRAM] [--cases mnist,loop] [--rounds 3]
-                       [--epochs 3] [--out FILE.json]
+usage: profile_cost.py --millrace PROGRAM [--before PROGRAM] [--floor FILE] [--cases mnist,loop]
+                       [--rounds 3] [--epochs 3] [--out FILE.json]
        profile_cost.py --millrace PROGRAM --cases events --events CMD...
 """
 import argparse
@@ -23,10 +23,10 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def run_plain(command):
+def run_plain(command, **environment):
     begin = time.perf_counter()
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          check=False)
+                          check=False, env={**os.environ, **environment})
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}: exit status {done.returncode}\n"
                          f"{done.stdout}{done.stderr}")
@@ -62,7 +62,10 @@ def measure(command, variants, rounds):
     rows = {name: [] for name, _, _ in variants}
     for _ in range(rounds):
         for name, program, trace in variants:
-            row = run_recorded(program, trace, command) if trace else run_plain(command)
+            if name.startswith("CUPTI alone"):
+                row = run_plain(command, CUDA_INJECTION64_PATH=program, MILLRACE_FLOOR=trace)
+            else:
+                row = run_recorded(program, trace, command) if trace else run_plain(command)
             row["counted"] = row["own"] or row["seconds"]
             rows[name].append(row)
             print(f"  {name}: {row}", file=sys.stderr, flush=True)
@@ -90,6 +93,7 @@ def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--millrace", default="millrace")
     parser.add_argument("--before", help="an older program, to compare with")
+    parser.add_argument("--floor", help="libcupti_floor.so (bench/cupti_floor.c): CUPTI alone")
     parser.add_argument("--cases", default="mnist,loop")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=3)
@@ -107,6 +111,10 @@ def main():
     for case in args.cases.split(","):
         command, traces = commands[case]
         variants = [("plain", None, None)] + [(trace, args.millrace, trace) for trace in traces]
+        if args.floor:
+            for trace in traces:
+                light = "light" if trace.endswith("light") else "cuda"
+                variants.append((f"CUPTI alone, {light}", os.path.abspath(args.floor), light))
         if args.before:
             variants.append((f"{traces[0]}, before", args.before, traces[0]))
         result[case] = measure(command, variants, args.rounds)
