@@ -10,7 +10,7 @@
  *   alone copy as many bytes from page-locked memory, without and with the kernel
  * Runs one after the other as millrace feed DATASET --cache host --shuffle does, with one device.
  * Prints a line of JSON for each, with the processor time of a batch in this thread and in all.
- * Exit code 77: there is no GPU here.
+ * WORKERS: the loader's, else as many as it takes. Exit code 77: there is no GPU here.
  */
 #include <dlfcn.h>
 #include <millrace/millrace.h>
@@ -198,6 +198,8 @@ static void open_bench(struct bench *b, char **argv)
     must(mr_sampler_open("random", mr_dataset_length(b->ds), 0, &b->sampler));
     mr_loader_opts_init(&b->opts);
     b->opts.cache = MR_CACHE_HOST;
+    if (getenv("WORKERS"))
+        b->opts.workers = (uint32_t)strtoul(getenv("WORKERS"), NULL, 10);
     b->opts.batch_size = strtoull(argv[2], NULL, 10);
     b->opts.epochs = strtoull(argv[3], NULL, 10);
 }
