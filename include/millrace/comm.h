@@ -1,5 +1,6 @@
 /*
- * Sums over the ranks of a run, with a time limit: no rank waits for ever.
+ * Sums over the ranks of a run, and messages between two of them, with a time limit: no rank waits
+ * for ever.
  *
  *     struct mr_comm_opts opts;
  *     mr_comm_opts_init(&opts);
@@ -12,25 +13,26 @@
  *
  * Engines: "mpi" talks to Open MPI or MPICH (also Intel MPI and others of MPICH's ABI), which is
  * opened when it is needed and is no dependency of the library; "alone" is one rank. MILLRACE_MPI
- * names another MPI library. Sums are of host memory or of a device's; "mpi" copies the latter
- * through page-locked memory.
+ * names another MPI library. What is summed or sent is host memory or a device's; "mpi" copies the
+ * latter through page-locked memory.
  *
  * "nccl" is NVIDIA's NCCL, 2.14 or later, for ranks with a GPU each; MILLRACE_NCCL names another
- * file than libnccl.so.2. Sums of device memory are only enqueued. All else goes by MPI if the
+ * file than libnccl.so.2. What concerns device memory is only enqueued. All else goes by MPI if the
  * launcher has it (mpirun, srun), which also spreads NCCL's id; under torchrun its store spreads
  * the id; else NCCL_COMM_ID=host:port does, an address of rank 0's that all ranks know. After the
  * time limit the communicator is aborted; with MPI the error names the ranks that did not come.
  * NCCL chooses what it uses by its own variables (NCCL_DEBUG, NCCL_SOCKET_IFNAME).
  *
- * Collective calls (open, close, sum, collect) are made by all ranks in the same order. One that
- * lasts longer than the time limit ends in MR_EPEER on every rank that waits; the text names the
- * ranks that did not come and what they did last (mr_comm_phase()). After that, and after any other
- * failed collective call, all collective calls and mr_comm_check() return the same error again: end
- * the process with mr_comm_abort(). After MR_EPEER, in and out stay in use until the process ends:
- * messages may still be on their way. Do not free them.
+ * Collective calls (open, close, sum, sum_scatter, gather, collect) are made by all ranks in the same
+ * order; send and recv by the two ranks that they are between. One that lasts longer than the time limit
+ * ends in MR_EPEER on every rank that waits; the text names the ranks that did not come and what
+ * they did last (mr_comm_phase()). After that, and after any other of these calls that failed, all
+ * of them and mr_comm_check() return the same error again: end the process with mr_comm_abort().
+ * After MR_EPEER, in, out and data stay in use until the process ends: messages may still be on
+ * their way. Do not free them.
  *
  * With MPI: one communicator a process, and once: MPI cannot be initialized again. A program that
- * uses MPI itself keeps off the tags 7701 to 7704 of MPI_COMM_WORLD and initializes MPI with
+ * uses MPI itself keeps off the tags 7701 to 7706 of MPI_COMM_WORLD and initializes MPI with
  * MPI_THREAD_SERIALIZED; the library then leaves MPI_Finalize() to it.
  *
  * Threads: one at a time. fork: the child cannot use it. This is part of libmillrace-train.
@@ -113,6 +115,39 @@ MR_API int mr_comm_sum(struct mr_comm *comm, const void *in, void *out, uint64_t
                        struct mr_stream *stream);
 
 /*
+ * The two halves of a sum, for ranks that each need a part of it: sum_scatter adds up, and each
+ * rank gets its part of the sums; gather gives all ranks the parts of all. Together they move as
+ * many bytes as mr_comm_sum(), and have its bits. Collective.
+ * data: the array, changed in place. sum_scatter leaves the sums in this rank's part, and the rest
+ * undefined; gather reads this rank's part, and writes the others.
+ * first: world + 1 ascending numbers, the same on all ranks: rank r's part is the elements
+ * first[r] to first[r + 1] - 1, or none. Used only during the call.
+ * dtype, wire, order, stream: as of mr_comm_sum(); gather takes any type.
+ * Return 0, MR_EPEER, MR_EMISUSE (NULL, another dtype or wire, numbers that do not ascend,
+ * MR_SUM_TREE in a world that is no power of two), MR_EDEVICE, MR_EDEVICEMEM, -ENOMEM.
+ */
+MR_API int mr_comm_sum_scatter(struct mr_comm *comm, void *data, const uint64_t *first,
+                               enum mr_dtype dtype, enum mr_dtype wire, enum mr_sum_order order,
+                               struct mr_stream *stream);
+MR_API int mr_comm_gather(struct mr_comm *comm, void *data, const uint64_t *first,
+                          enum mr_dtype dtype, struct mr_stream *stream);
+
+/*
+ * Sends bytes to one rank, and receives them there: one call each, in the same order on both. A
+ * call may wait for the other rank's, so of two ranks that exchange something one sends first and
+ * the other receives first.
+ * bytes: the same on both ranks; 0: nothing is moved.
+ * stream: as of mr_comm_sum(). "nccl" does one call of a rank after the other, whatever their
+ * streams.
+ * Return 0, MR_EPEER (the other rank did not come, or by MPI: sent another number of bytes),
+ * MR_EMISUSE (NULL, this rank itself or no rank), MR_EDEVICE, MR_EDEVICEMEM, -ENOMEM.
+ */
+MR_API int mr_comm_send(struct mr_comm *comm, const void *data, uint64_t bytes, uint32_t to,
+                        struct mr_stream *stream);
+MR_API int mr_comm_recv(struct mr_comm *comm, void *data, uint64_t bytes, uint32_t from,
+                        struct mr_stream *stream);
+
+/*
  * Brings each rank's text to one rank. Collective; blocks. For reports: it is not fast.
  * mine: at most 1 MiB. root: 0 to world - 1.
  * [out] texts: on the root the texts by rank, to be freed with free(), which frees all; elsewhere
@@ -143,11 +178,11 @@ struct mr_comm_stats {
     uint32_t rank, world;
     char engine[16];  /* "mpi", "nccl", "alone" */
     char library[64]; /* "Open MPI v4.1.4"; "": none */
-    uint64_t sums;    /* calls of mr_comm_sum() */
+    uint64_t sums;    /* calls of mr_comm_sum() and mr_comm_sum_scatter() */
     uint64_t bytes;   /* that these added up, on this rank */
-    double seconds;   /* in mr_comm_sum(), waiting for other ranks included */
+    double seconds;   /* in these and mr_comm_gather(), waiting for other ranks included */
     uint32_t speaker; /* the rank that should tell people: 0, after MR_EPEER the lowest that came */
-    uint32_t graphs;  /* 1: sums of device memory only enqueue, and can be recorded into graphs */
+    uint32_t graphs;  /* 1: calls on device memory only enqueue, and can be recorded into graphs */
 };
 
 /* Reads the statistics. [out] out: on success, all but size. Returns 0, MR_EMISUSE. */

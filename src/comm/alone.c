@@ -34,6 +34,22 @@ static int sum_device(struct mr_comm *c, const void *in, void *data,
     return mr_comm_place(in, data, array, stream);
 }
 
+/* One part is all of it. */
+static int nothing(struct mr_comm *c, void *data, const struct mr_comm_parts *parts)
+{
+    (void)c;
+    (void)data;
+    (void)parts;
+    return 0;
+}
+
+static int nothing_on_device(struct mr_comm *c, void *data, const struct mr_comm_parts *parts,
+                             struct mr_stream *stream)
+{
+    (void)stream;
+    return nothing(c, data, parts);
+}
+
 static int gather(struct mr_comm *c, const void *mine, uint64_t bytes, uint32_t root, void *all)
 {
     (void)c;
@@ -70,6 +86,10 @@ const struct mr_comm_engine mr_comm_alone = {
     .close = close_alone,
     .sum = sum,
     .sum_device = sum_device,
+    .scatter = nothing,
+    .scatter_device = nothing_on_device,
+    .share = nothing,
+    .share_device = nothing_on_device,
     .gather = gather,
     .spread = spread,
     .phase = phase,

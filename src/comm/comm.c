@@ -68,8 +68,8 @@ static int check(const struct mr_comm_opts *o)
     return o->config ? mr_comm_check_config(o->config) : 0;
 }
 
-/* Before a collective call. */
-static int enter(struct mr_comm *c, const char *call)
+/* Before a call that other ranks make, too. peer: the only one; MR_COMM_ALL: a collective call. */
+static int enter(struct mr_comm *c, const char *call, uint32_t peer)
 {
     int rc = mr_process_check(&c->process, "this communicator");
     if (rc < 0)
@@ -79,7 +79,8 @@ static int enter(struct mr_comm *c, const char *call)
         return rc;
     c->call = call;
     c->call_ns = mr_time_ns();
-    c->sequence++;
+    c->peer = peer;
+    c->sequence += peer == MR_COMM_ALL;
     return 0;
 }
 
@@ -183,6 +184,7 @@ int mr_comm_open(const struct mr_comm_opts *opts, struct mr_comm **out)
     }
     c->rank = c->opts.place.rank;
     c->world = c->opts.place.world;
+    c->peer = MR_COMM_ALL;
     mr_process_note(&c->process);
     c->call = "open";
     c->call_ns = mr_time_ns();
@@ -210,6 +212,7 @@ void mr_comm_close(struct mr_comm *c)
     mr_error_keep(0, &kept);
     c->call = "close";
     c->call_ns = mr_time_ns();
+    c->peer = MR_COMM_ALL;
     c->sequence++;
     bool over = true;
     if (c->engine && mr_process_is(&c->process))
@@ -224,19 +227,51 @@ void mr_comm_close(struct mr_comm *c)
     free(c);
 }
 
+/* types: of call's elements and wire, and an order that fits the world. */
+static int check_types(const struct mr_comm *c, const char *call, const struct mr_comm_array *a)
+{
+    if (a->dtype != MR_F32 && a->dtype != MR_F64)
+        return mr_error_set(MR_EMISUSE, "%s: elements of %s: expected f32 or f64", call,
+                            mr_dtype_name(a->dtype));
+    if (a->wire != a->dtype && (a->wire != MR_BF16 || a->dtype != MR_F32))
+        return mr_error_set(MR_EMISUSE, "%s: %s as %s: expected the same, or f32 as bf16", call,
+                            mr_dtype_name(a->dtype), mr_dtype_name(a->wire));
+    if (a->order == MR_SUM_TREE && !mr_comm_is_power_of_two(c->world))
+        return mr_error_set(MR_EMISUSE, "%s: %u ranks: expected a power of two for a sum by a tree",
+                            call, c->world);
+    return 0;
+}
+
 static int check_sum(const struct mr_comm *c, const void *in, const void *out,
                      const struct mr_comm_array *a)
 {
-    if (!c || (a->n && (!in || !out)) || (a->dtype != MR_F32 && a->dtype != MR_F64))
-        return mr_error_set(MR_EMISUSE, "mr_comm_sum: expected a communicator, in, out, and f32 "
-                                        "or f64");
-    if (a->wire != a->dtype && (a->wire != MR_BF16 || a->dtype != MR_F32))
-        return mr_error_set(MR_EMISUSE, "mr_comm_sum: %s as %s: expected the same, or f32 as bf16",
-                            mr_dtype_name(a->dtype), mr_dtype_name(a->wire));
-    if (a->order == MR_SUM_TREE && !mr_comm_is_power_of_two(c->world))
-        return mr_error_set(MR_EMISUSE,
-                            "mr_comm_sum: %u ranks: expected a power of two for a sum by a tree",
-                            c->world);
+    if (!c || (a->n && (!in || !out)))
+        return mr_error_null("mr_comm_sum", "a communicator, in and out");
+    return check_types(c, "mr_comm_sum", a);
+}
+
+/* A stream that is recorded, where only the host moves bytes. */
+static int check_stream(const struct mr_comm *c, const char *call, const struct mr_stream *stream)
+{
+    if (!stream || c->engine->sum_device || !atomic_load(&stream->recording))
+        return 0;
+    return mr_error_set(MR_EMISUSE,
+                        "%s: stream \"%s\" is being recorded into a graph, where engine %s has no "
+                        "sums",
+                        call, stream->name, c->engine->name);
+}
+
+static int check_parts(const struct mr_comm *c, const char *call, const void *data,
+                       const uint64_t *first)
+{
+    if (!c || !first || (!data && first[0] < first[c->world]))
+        return mr_error_null(call, "a communicator, data and the parts");
+    for (uint32_t r = 0; r < c->world; r++)
+        if (first[r] > first[r + 1])
+            return mr_error_set(MR_EMISUSE,
+                                "%s: the part of rank %u from element %" PRIu64 " to %" PRIu64
+                                ": expected numbers that ascend",
+                                call, r, first[r], first[r + 1]);
     return 0;
 }
 
@@ -264,6 +299,12 @@ static int sum(struct mr_comm *c, const void *in, void *out, const struct mr_com
     return rc < 0 ? rc : mr_comm_stage_sum(c, out, a, stream);
 }
 
+/* Staged calls begin when the stream's earlier work is done: they set call_ns then. */
+static void take_time(struct mr_comm *c, uint64_t start)
+{
+    c->ns += mr_time_ns() - MR_MAX(start, c->call_ns);
+}
+
 int mr_comm_sum(struct mr_comm *c, const void *in, void *out, uint64_t n, enum mr_dtype dtype,
                 enum mr_dtype wire, enum mr_sum_order order, struct mr_stream *stream)
 {
@@ -271,22 +312,147 @@ int mr_comm_sum(struct mr_comm *c, const void *in, void *out, uint64_t n, enum m
     int rc = check_sum(c, in, out, &a);
     if (rc < 0)
         return rc;
-    if (stream && !c->engine->sum_device && atomic_load(&stream->recording))
-        return mr_error_set(MR_EMISUSE,
-                            "mr_comm_sum: stream \"%s\" is being recorded into a graph, where "
-                            "engine %s has no sums",
-                            stream->name, c->engine->name);
-    rc = enter(c, "sum");
+    rc = check_stream(c, "mr_comm_sum", stream);
+    if (rc < 0)
+        return rc;
+    rc = enter(c, "sum", MR_COMM_ALL);
     if (rc < 0)
         return rc;
     uint64_t start = mr_time_ns();
     rc = sum(c, in, out, &a, stream);
     c->sums++;
     c->bytes += n * mr_dtype_size(wire);
-    /* Staged sums begin when the stream's earlier work is done: they set call_ns then. */
-    c->ns += mr_time_ns() - MR_MAX(start, c->call_ns);
+    take_time(c, start);
     return leave(c, rc);
 }
+
+/* ---- parts of sums ---- */
+
+struct mr_comm_half mr_comm_half_of(const struct mr_comm *c, const struct mr_comm_parts *p,
+                                    uint32_t h)
+{
+    const uint32_t low = c->rank & ~(2 * h - 1), mine = low + (c->rank & h),
+                   other = low + (~c->rank & h);
+    return (struct mr_comm_half){.partner = c->rank ^ h,
+                                 .keep = p->first[mine],
+                                 .n_keep = p->first[mine + h] - p->first[mine],
+                                 .give = p->first[other],
+                                 .n_give = p->first[other + h] - p->first[other]};
+}
+
+int mr_comm_shift_parts(const struct mr_comm *c, const struct mr_comm_parts *p,
+                        struct mr_comm_parts *out)
+{
+    uint64_t *first = malloc((c->world + 1ull) * sizeof *first);
+    if (!first)
+        return mr_error_nomem("comm", (c->world + 1ull) * sizeof *first);
+    for (uint32_t r = 0; r <= c->world; r++)
+        first[r] = p->first[r] - p->first[0];
+    *out = *p;
+    out->first = first;
+    return 0;
+}
+
+int mr_comm_sum_scatter(struct mr_comm *c, void *data, const uint64_t *first, enum mr_dtype dtype,
+                        enum mr_dtype wire, enum mr_sum_order order, struct mr_stream *stream)
+{
+    const char *call = "mr_comm_sum_scatter";
+    const struct mr_comm_parts p = {first, dtype, wire, order};
+    int rc = check_parts(c, call, data, first);
+    if (rc < 0)
+        return rc;
+    const struct mr_comm_array a = {first[c->world] - first[0], dtype, wire, order};
+    rc = check_types(c, call, &a);
+    if (rc < 0)
+        return rc;
+    rc = check_stream(c, call, stream);
+    if (rc < 0)
+        return rc;
+    rc = enter(c, "sum_scatter", MR_COMM_ALL);
+    if (rc < 0)
+        return rc;
+    uint64_t start = mr_time_ns();
+    if (!stream)
+        rc = c->engine->scatter(c, data, &p);
+    else if (c->engine->sum_device)
+        rc = c->engine->scatter_device(c, data, &p, stream);
+    else
+        rc = mr_comm_stage_scatter(c, data, &p, stream);
+    c->sums++;
+    c->bytes += a.n * mr_dtype_size(wire);
+    take_time(c, start);
+    return leave(c, rc);
+}
+
+int mr_comm_gather(struct mr_comm *c, void *data, const uint64_t *first, enum mr_dtype dtype,
+                   struct mr_stream *stream)
+{
+    const char *call = "mr_comm_gather";
+    const struct mr_comm_parts p = {first, dtype, dtype, MR_SUM_FAST};
+    int rc = check_parts(c, call, data, first);
+    if (rc < 0)
+        return rc;
+    if (mr_dtype_size(dtype) == 0)
+        return mr_error_set(MR_EMISUSE, "%s: elements of type %d: no such", call, (int)dtype);
+    rc = check_stream(c, call, stream);
+    if (rc < 0)
+        return rc;
+    rc = enter(c, "gather", MR_COMM_ALL);
+    if (rc < 0)
+        return rc;
+    uint64_t start = mr_time_ns();
+    if (!stream)
+        rc = c->engine->share(c, data, &p);
+    else if (c->engine->sum_device)
+        rc = c->engine->share_device(c, data, &p, stream);
+    else
+        rc = mr_comm_stage_share(c, data, &p, stream);
+    take_time(c, start);
+    return leave(c, rc);
+}
+
+/* ---- from one rank to another ---- */
+
+static int pass(struct mr_comm *c, const struct mr_comm_message *m, struct mr_stream *stream)
+{
+    const char *call = m->sends ? "mr_comm_send" : "mr_comm_recv";
+    if (!c || (m->bytes && !m->data))
+        return mr_error_null(call, "a communicator and data");
+    if (m->peer >= c->world || m->peer == c->rank)
+        return mr_error_set(MR_EMISUSE, "%s: rank %u: expected another one of %u ranks than %u",
+                            call, m->peer, c->world, c->rank);
+    int rc = check_stream(c, call, stream);
+    if (rc < 0)
+        return rc;
+    rc = enter(c, m->sends ? "send" : "recv", m->peer);
+    if (rc < 0)
+        return rc;
+    if (!stream)
+        rc = c->engine->pass(c, m);
+    else if (c->engine->sum_device)
+        rc = c->engine->pass_device(c, m, stream);
+    else
+        rc = mr_comm_stage_pass(c, m, stream);
+    if (rc == 0)
+        c->peer = MR_COMM_ALL;
+    return leave(c, rc);
+}
+
+int mr_comm_send(struct mr_comm *c, const void *data, uint64_t bytes, uint32_t to,
+                 struct mr_stream *stream)
+{
+    const struct mr_comm_message m = {(void *)(uintptr_t)data, bytes, to, true};
+    return pass(c, &m, stream);
+}
+
+int mr_comm_recv(struct mr_comm *c, void *data, uint64_t bytes, uint32_t from,
+                 struct mr_stream *stream)
+{
+    const struct mr_comm_message m = {data, bytes, from, false};
+    return pass(c, &m, stream);
+}
+
+/* ---- the rest ---- */
 
 int mr_comm_collect(struct mr_comm *c, const char *mine, uint32_t root, char ***texts)
 {
@@ -294,7 +460,7 @@ int mr_comm_collect(struct mr_comm *c, const char *mine, uint32_t root, char ***
         return mr_error_set(MR_EMISUSE, "mr_comm_collect: expected a communicator, a text of at "
                                         "most 1 MiB, a root among the ranks, and texts");
     *texts = NULL;
-    int rc = enter(c, "collect");
+    int rc = enter(c, "collect", MR_COMM_ALL);
     return rc < 0 ? rc : leave(c, collect(c, mine, root, texts));
 }
 

@@ -11,13 +11,29 @@
 #include "base/base.h"
 #include <millrace/comm.h>
 
-#define MR_COMM_PHASE 48 /* bytes of mr_comm_phase()'s text */
+#define MR_COMM_PHASE 48         /* bytes of mr_comm_phase()'s text */
+#define MR_COMM_ALL   UINT32_MAX /* no single rank */
 
 /* What is added up. */
 struct mr_comm_array {
     uint64_t n;
     enum mr_dtype dtype, wire;
     enum mr_sum_order order;
+};
+
+/* The same in parts, one of each rank: first[r] to first[r + 1] - 1. */
+struct mr_comm_parts {
+    const uint64_t *first; /* world + 1 numbers */
+    enum mr_dtype dtype, wire;
+    enum mr_sum_order order;
+};
+
+/* What goes from one rank to another. */
+struct mr_comm_message {
+    void *data;
+    uint64_t bytes;
+    uint32_t peer;
+    bool sends; /* else it receives */
 };
 
 struct mr_comm_engine {
@@ -33,6 +49,17 @@ struct mr_comm_engine {
      * such sums go through host memory. */
     int (*sum_device)(struct mr_comm *c, const void *in, void *data,
                       const struct mr_comm_array *array, struct mr_stream *stream);
+    /* Of parts, in place, as sum and sum_device: sums of this rank's; all ranks' from their own.
+     * Those of device memory are there where sum_device is. */
+    int (*scatter)(struct mr_comm *c, void *data, const struct mr_comm_parts *parts);
+    int (*scatter_device)(struct mr_comm *c, void *data, const struct mr_comm_parts *parts,
+                          struct mr_stream *stream);
+    int (*share)(struct mr_comm *c, void *data, const struct mr_comm_parts *parts);
+    int (*share_device)(struct mr_comm *c, void *data, const struct mr_comm_parts *parts,
+                        struct mr_stream *stream);
+    int (*pass)(struct mr_comm *c, const struct mr_comm_message *message);
+    int (*pass_device)(struct mr_comm *c, const struct mr_comm_message *message,
+                       struct mr_stream *stream);
     /* Blocks of `bytes` from every rank to the root. [out] all: there, world blocks. After MR_EPEER
      * the engine may still read or write what any of these calls was given. */
     int (*gather)(struct mr_comm *c, const void *mine, uint64_t bytes, uint32_t root, void *all);
@@ -55,6 +82,7 @@ struct mr_comm {
     uint32_t rank, world;
     uint64_t sequence; /* collective calls begun */
     const char *call;  /* the one that runs, for errors: "sum" */
+    uint32_t peer;     /* that it waits for; MR_COMM_ALL: for all */
     uint64_t call_ns;  /* when it began: the time limit is for the whole call */
     char library[64];
     uint64_t sums, bytes, ns;
@@ -83,9 +111,35 @@ void mr_comm_add(void *x, const void *y, uint64_t n, enum mr_dtype dtype, enum m
 int mr_comm_place(const void *in, void *out, const struct mr_comm_array *a,
                   struct mr_stream *stream);
 
-/* stage.c. A sum of device memory by an engine that knows host memory alone. */
+static inline uint64_t mr_comm_part_length(const struct mr_comm_parts *p, uint32_t rank)
+{
+    return p->first[rank + 1] - p->first[rank];
+}
+
+/* Ranks begin .. begin + n - 1 of an addition by halves: a rank keeps one half of the parts and
+ * gives its partner the other. The order of the additions is the tree's. */
+struct mr_comm_half {
+    uint32_t partner;
+    uint64_t keep, n_keep, give, n_give; /* elements */
+};
+/* h: ranks of each half: world / 2, a quarter, ... 1. The world is a power of two. */
+struct mr_comm_half mr_comm_half_of(const struct mr_comm *c, const struct mr_comm_parts *p,
+                                    uint32_t h);
+
+/* comm.c. The same parts of an array that begins with element first[0]. [out] out: on success; its
+ * numbers are to be freed. Returns 0, -ENOMEM. */
+int mr_comm_shift_parts(const struct mr_comm *c, const struct mr_comm_parts *p,
+                        struct mr_comm_parts *out);
+
+/* stage.c. Calls on device memory by an engine that knows host memory alone. */
 int mr_comm_stage_sum(struct mr_comm *c, void *data, const struct mr_comm_array *array,
                       struct mr_stream *stream);
+int mr_comm_stage_scatter(struct mr_comm *c, void *data, const struct mr_comm_parts *parts,
+                          struct mr_stream *stream);
+int mr_comm_stage_share(struct mr_comm *c, void *data, const struct mr_comm_parts *parts,
+                        struct mr_stream *stream);
+int mr_comm_stage_pass(struct mr_comm *c, const struct mr_comm_message *message,
+                       struct mr_stream *stream);
 void mr_comm_stage_free(struct mr_comm *c);
 
 /* config.c. What differs between rank 0's lines "name=value" and those of others, for at most three

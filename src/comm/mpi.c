@@ -1,6 +1,5 @@
 /* The engine on MPI. */
 #include "comm/mpi.h"
-#include "kernels/sum/sum.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -9,19 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHUNK (1u << 26) /* elements of one message: MPI counts in int */
-
 static atomic_bool used; /* MPI starts once in a process */
 
 static struct mr_mpi_ranks *ranks(const struct mr_comm *c)
 {
     return c->impl;
-}
-
-static int wait_two(struct mr_comm *c, int code, mr_mpi_handle *one, mr_mpi_handle *two)
-{
-    int rc = mr_mpi_wait(c, code, one);
-    return rc < 0 ? rc : mr_mpi_wait(c, 0, two);
 }
 
 static int send_block(struct mr_comm *c, const void *data, uint64_t bytes, uint32_t to)
@@ -136,11 +127,11 @@ static int open_mpi(struct mr_comm *c)
 static int reduce(struct mr_comm *c, void *data, uint64_t n, enum mr_dtype dtype)
 {
     const struct mr_mpi *m = &ranks(c)->mpi;
-    for (uint64_t at = 0; at < n; at += CHUNK) {
+    for (uint64_t at = 0; at < n; at += MR_MPI_CHUNK) {
         mr_mpi_handle request = 0;
         int code = m->Iallreduce(m->in_place, (char *)data + at * mr_dtype_size(dtype),
-                                 (int)MR_MIN(n - at, CHUNK), dtype == MR_F32 ? m->f32 : m->f64,
-                                 m->op_sum, m->world, &request);
+                                 (int)MR_MIN(n - at, MR_MPI_CHUNK),
+                                 dtype == MR_F32 ? m->f32 : m->f64, m->op_sum, m->world, &request);
         int rc = mr_mpi_wait(c, code, &request);
         if (rc < 0)
             return rc;
@@ -148,57 +139,14 @@ static int reduce(struct mr_comm *c, void *data, uint64_t n, enum mr_dtype dtype
     return 0;
 }
 
-static int make_room(struct mr_mpi_ranks *r, uint64_t bytes)
-{
-    if (bytes <= r->room_bytes)
-        return 0;
-    void *room = realloc(r->room, bytes);
-    if (!room)
-        return mr_error_nomem("comm", bytes);
-    r->room = room;
-    r->room_bytes = bytes;
-    return 0;
-}
-
-/* Both send what they have, and both add: a + b is b + a. */
-static int swap_and_add(struct mr_comm *c, void *data, uint64_t n, const struct mr_comm_array *a,
-                        uint32_t peer)
-{
-    struct mr_mpi_ranks *r = ranks(c);
-    const struct mr_mpi *m = &r->mpi;
-    const bool low = a->wire == MR_BF16;
-    mr_mpi_handle type = low ? m->byte : a->dtype == MR_F32 ? m->f32 : m->f64, in = 0, out = 0;
-    const int count = (int)(low ? 2 * n : n);
-    void *mine = data;
-    if (low) { /* behind what comes */
-        mine = (uint16_t *)r->room + n;
-        const struct mr_sum_cast cast = {.to = mine, .from = data, .count = n, .to_dtype = MR_BF16};
-        mr_sum_kernel[MR_SUM_KERNEL_cast].run(&cast);
-    }
-    int code = m->Irecv(r->room, count, type, (int)peer, MR_MPI_TAG_DATA, m->world, &in);
-    if (code == 0)
-        code = m->Isend(mine, count, type, (int)peer, MR_MPI_TAG_DATA, m->world, &out);
-    int rc = wait_two(c, code, &in, &out);
-    if (rc < 0)
-        return rc;
-    const struct mr_sum_add add = {.to = data,
-                                   .from = r->room,
-                                   .count = n,
-                                   .dtype = a->dtype,
-                                   .from_dtype = a->wire,
-                                   .round = low};
-    mr_sum_kernel[MR_SUM_KERNEL_add].run(&add);
-    return 0;
-}
-
 /* Recursive doubling: the tree of mr_sum_order, on every rank. */
 static int tree(struct mr_comm *c, char *data, const struct mr_comm_array *a)
 {
-    uint64_t element = mr_dtype_size(a->dtype);
-    int rc = make_room(ranks(c), MR_MIN(a->n, CHUNK) * element);
-    for (uint32_t h = c->world / 2; rc == 0 && h >= 1; h /= 2)
-        for (uint64_t at = 0; rc == 0 && at < a->n; at += CHUNK)
-            rc = swap_and_add(c, data + at * element, MR_MIN(a->n - at, CHUNK), a, c->rank ^ h);
+    int rc = 0;
+    for (uint32_t h = c->world / 2; rc == 0 && h >= 1; h /= 2) {
+        const struct mr_mpi_swap whole = {c->rank ^ h, c->rank ^ h, data, data, a->n, a->n};
+        rc = mr_mpi_swap_and_add(c, &whole, a->dtype, a->wire);
+    }
     return rc;
 }
 
@@ -267,6 +215,9 @@ const struct mr_comm_engine mr_comm_mpi = {
     .open = open_mpi,
     .close = close_mpi,
     .sum = sum,
+    .scatter = mr_mpi_scatter,
+    .share = mr_mpi_share,
+    .pass = mr_mpi_pass,
     .gather = gather,
     .spread = spread,
     .phase = phase,

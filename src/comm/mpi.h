@@ -1,7 +1,7 @@
 /*
  * MPI by dlopen: one table of functions for three binary interfaces, told apart by symbols.
  * mpi_load.c opens the library, mpi_wait.c waits with a time limit and finds out who is missing,
- * mpi.c is the engine.
+ * mpi_parts.c is for parts of arrays and for messages between two ranks, mpi.c is the engine.
  */
 #ifndef MR_COMM_MPI_H
 #define MR_COMM_MPI_H
@@ -36,7 +36,16 @@ struct mr_mpi {
     int (*Cancel)(mr_mpi_handle *request);
 };
 
-enum { MR_MPI_TAG_DATA = 7701, MR_MPI_TAG_BLOCK, MR_MPI_TAG_PHASE, MR_MPI_TAG_HERE };
+enum {
+    MR_MPI_TAG_DATA = 7701,
+    MR_MPI_TAG_BLOCK,
+    MR_MPI_TAG_PHASE,
+    MR_MPI_TAG_HERE,
+    MR_MPI_TAG_LENGTH, /* of a message from one rank to another, which comes behind it */
+    MR_MPI_TAG_MESSAGE
+};
+
+#define MR_MPI_CHUNK (1u << 26) /* elements of one message: MPI counts in int */
 
 /* What a rank tells the next one of itself. */
 struct mr_mpi_phase {
@@ -45,7 +54,7 @@ struct mr_mpi_phase {
 
 /* What a rank that waits tells all others once a time limit has passed somewhere. */
 struct mr_mpi_here {
-    uint32_t rank, reserved;
+    uint32_t rank, peer; /* peer: whom it waits for; MR_COMM_ALL: all ranks */
     uint64_t sequence;
     uint64_t before_age_ns; /* since the rank before it said the following; UINT64_MAX: nothing */
     struct mr_mpi_phase before;
@@ -70,14 +79,29 @@ struct mr_mpi_ranks {
     struct mr_mpi_slot here_in;
     struct mr_mpi_here here, *answers; /* received now; of each rank, by its rank */
     bool *answered;
-    void *room; /* of sums: what a peer sent */
+    void *room; /* of sums: what a peer sent, and what is sent as bf16 */
     uint64_t room_bytes;
+    uint64_t length; /* of a message: not on the stack, as all that is sent or received */
 };
 
 /* mpi_load.c. The launcher says which library is tried first. Returns 0, MR_EUNSUPPORTED. */
 int mr_mpi_load(struct mr_mpi *mpi, const char *launcher);
 /* MPI_Init_thread() with a time limit. [out] ours: whether it was needed. */
 int mr_mpi_start(struct mr_mpi *mpi, uint64_t timeout_ns, bool *ours);
+
+/* mpi_parts.c. What goes to one rank and what comes from one, at the same time. */
+struct mr_mpi_swap {
+    uint32_t to, from;
+    char *give, *keep;
+    uint64_t n_give, n_keep; /* elements; 0: nothing goes, or comes */
+};
+/* keep += what comes: as of mr_comm_sum(). */
+int mr_mpi_swap_and_add(struct mr_comm *c, const struct mr_mpi_swap *swap, enum mr_dtype dtype,
+                        enum mr_dtype wire);
+/* As struct mr_comm_engine says. */
+int mr_mpi_scatter(struct mr_comm *c, void *data, const struct mr_comm_parts *p);
+int mr_mpi_share(struct mr_comm *c, void *data, const struct mr_comm_parts *p);
+int mr_mpi_pass(struct mr_comm *c, const struct mr_comm_message *message);
 
 /* mpi_wait.c. Waits until the request is done. Returns 0, MR_EPEER. code: what the call that made
  * the request returned. */

@@ -131,6 +131,7 @@ static void tell_all(struct mr_comm *c)
     struct mr_mpi_ranks *r = ranks(c);
     struct mr_mpi_here *mine = &r->answers[c->rank];
     *mine = (struct mr_mpi_here){.rank = c->rank,
+                                 .peer = c->peer,
                                  .sequence = c->sequence,
                                  .before_age_ns =
                                      r->before_ns ? mr_time_ns() - r->before_ns : UINT64_MAX,
@@ -162,13 +163,27 @@ static void tell_missing(const struct mr_comm *c, FILE *to, uint32_t missing)
                 witness->before.what);
 }
 
-/* All answered: which are in another call, or came late? */
+/* Does one that answered wait for this rank? In a collective call it waits for all. */
+static bool is_awaited(const struct mr_comm *c, uint32_t rank)
+{
+    const struct mr_mpi_ranks *r = ranks(c);
+    for (uint32_t i = 0; i < c->world; i++)
+        if (r->answered[i] && (r->answers[i].peer == MR_COMM_ALL || r->answers[i].peer == rank))
+            return true;
+    return false;
+}
+
+/* All that somebody waits for answered: which are in another call, or came late? */
 static void tell_late(const struct mr_comm *c, FILE *to, bool called)
 {
     const struct mr_mpi_ranks *r = ranks(c);
     uint32_t n = 0;
+    if (c->peer != MR_COMM_ALL) {
+        fprintf(to, "rank %u (%s) is there, but in another call", c->peer, r->node[c->peer]);
+        return;
+    }
     for (uint32_t i = 0; i < c->world; i++)
-        if (r->answers[i].sequence != c->sequence && n++ < MOST_TOLD)
+        if (r->answered[i] && r->answers[i].sequence != c->sequence && n++ < MOST_TOLD)
             fprintf(to, "%srank %u (%s) is in call %" PRIu64, n > 1 ? "; " : "", i, r->node[i],
                     r->answers[i].sequence);
     if (n == 0)
@@ -193,7 +208,7 @@ static int say_missing(struct mr_comm *c, double seconds, bool called)
             c->speaker = MR_MIN(c->speaker, i);
             continue;
         }
-        if (n++ >= MOST_TOLD)
+        if (!is_awaited(c, i) || n++ >= MOST_TOLD)
             continue;
         if (n > 1)
             fputs("; ", to);
@@ -204,8 +219,14 @@ static int say_missing(struct mr_comm *c, double seconds, bool called)
     if (n > MOST_TOLD)
         fprintf(to, "; %u ranks in all", n);
     fclose(to);
-    int rc = mr_error_set(MR_EPEER, "comm: %s (call %" PRIu64 ") did not end in %.1f s: %s",
-                          c->call, c->sequence, seconds, text ? text : "");
+    char call[64];
+    if (c->peer == MR_COMM_ALL)
+        snprintf(call, sizeof call, "%s (call %" PRIu64 ")", c->call, c->sequence);
+    else
+        snprintf(call, sizeof call, "%s %s rank %u", c->call,
+                 strcmp(c->call, "send") == 0 ? "to" : "from", c->peer);
+    int rc = mr_error_set(MR_EPEER, "comm: %s did not end in %.1f s: %s", call, seconds,
+                          text ? text : "");
     free(text);
     return rc;
 }

@@ -65,19 +65,19 @@ static int open_nccl(struct mr_comm *c)
     return mr_nccl_join(c);
 }
 
-static struct CUstream_st *raw(const struct mr_stream *stream)
+struct CUstream_st *mr_nccl_stream(const struct mr_stream *stream)
 {
     const struct cuda_stream *s = stream->state;
     return s->handle;
 }
 
-static int type_of(enum mr_dtype dtype)
+int mr_nccl_type(enum mr_dtype dtype)
 {
     return dtype == MR_F32 ? NCCL_FLOAT32 : dtype == MR_F64 ? NCCL_FLOAT64 : NCCL_BFLOAT16;
 }
 
 /* Device memory. What a graph may use stays until the end. */
-static int make_room(struct mr_comm *c, uint64_t bytes)
+int mr_nccl_make_room(struct mr_comm *c, uint64_t bytes)
 {
     struct mr_nccl *r = mr_nccl_of(c);
     void *room;
@@ -94,26 +94,29 @@ static int make_room(struct mr_comm *c, uint64_t bytes)
     return 0;
 }
 
-static int cast(struct mr_stream *stream, void *to, const void *from, uint64_t n,
-                enum mr_dtype to_dtype)
+int mr_nccl_cast(struct mr_stream *stream, void *to, const void *from, uint64_t n,
+                 enum mr_dtype to_dtype)
 {
     const struct mr_sum_cast args = {.to = to, .from = from, .count = n, .to_dtype = to_dtype};
     return mr_launch_kernel(stream, &mr_sum_kernel[MR_SUM_KERNEL_cast], &args, NULL);
 }
 
-static int swap(struct mr_comm *c, const void *out, void *in, uint64_t n, int type, int peer,
-                struct mr_stream *stream)
+int mr_nccl_swap(struct mr_comm *c, const struct mr_nccl_swap *s, struct mr_stream *stream)
 {
     const struct mr_nccl *r = mr_nccl_of(c);
     const char *call = "ncclGroupStart";
     int result = r->nccl.ncclGroupStart();
     if (result != NCCL_SUCCESS)
         return mr_nccl_failed(c, call, result);
-    call = "ncclSend";
-    result = r->nccl.ncclSend(out, n, type, peer, r->comm, raw(stream));
-    if (result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS) {
+    if (s->n_give) {
+        call = "ncclSend";
+        result =
+            r->nccl.ncclSend(s->give, s->n_give, s->type, s->peer, r->comm, mr_nccl_stream(stream));
+    }
+    if (s->n_keep && (result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS)) {
         call = "ncclRecv";
-        result = r->nccl.ncclRecv(in, n, type, peer, r->comm, raw(stream));
+        result =
+            r->nccl.ncclRecv(s->keep, s->n_keep, s->type, s->peer, r->comm, mr_nccl_stream(stream));
     }
     int ended = r->nccl.ncclGroupEnd();
     if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS)
@@ -135,10 +138,12 @@ static int tree(struct mr_comm *c, void *data, const struct mr_comm_array *a,
                                    .from_dtype = a->wire,
                                    .round = low};
     for (uint32_t h = c->world / 2; h >= 1; h /= 2) {
-        int rc = low ? cast(stream, out, data, a->n, MR_BF16) : 0;
+        int rc = low ? mr_nccl_cast(stream, out, data, a->n, MR_BF16) : 0;
         if (rc < 0)
             return rc;
-        rc = swap(c, out, in, a->n, type_of(a->wire), (int)(c->rank ^ h), stream);
+        const struct mr_nccl_swap whole = {
+            (int)(c->rank ^ h), mr_nccl_type(a->wire), out, in, a->n, a->n};
+        rc = mr_nccl_swap(c, &whole, stream);
         if (rc < 0)
             return rc;
         rc = mr_launch_kernel(stream, &mr_sum_kernel[MR_SUM_KERNEL_add], &add, NULL);
@@ -154,13 +159,13 @@ static int fast(struct mr_comm *c, const void *in, void *data, const struct mr_c
     struct mr_nccl *r = mr_nccl_of(c);
     const bool low = a->wire != a->dtype;
     void *at = low ? r->room : data;
-    int rc = low ? cast(stream, at, in, a->n, MR_BF16) : 0;
+    int rc = low ? mr_nccl_cast(stream, at, in, a->n, MR_BF16) : 0;
     if (rc < 0)
         return rc;
     rc = mr_nccl_settle(c, "ncclAllReduce",
-                        r->nccl.ncclAllReduce(low ? at : in, at, a->n, type_of(a->wire), NCCL_SUM,
-                                              r->comm, raw(stream)));
-    return rc < 0 || !low ? rc : cast(stream, data, at, a->n, MR_F32);
+                        r->nccl.ncclAllReduce(low ? at : in, at, a->n, mr_nccl_type(a->wire),
+                                              NCCL_SUM, r->comm, mr_nccl_stream(stream)));
+    return rc < 0 || !low ? rc : mr_nccl_cast(stream, data, at, a->n, MR_F32);
 }
 
 static int enqueue(struct mr_comm *c, const void *in, void *data, const struct mr_comm_array *a,
@@ -175,7 +180,7 @@ static int enqueue(struct mr_comm *c, const void *in, void *data, const struct m
     /* of two ranks there is one order: a + b is b + a */
     bool plain = a->wire == a->dtype;
     bool any_order = a->order == MR_SUM_FAST || (plain && c->world == 2);
-    int rc = any_order && plain ? 0 : make_room(c, a->n * mr_dtype_size(a->dtype));
+    int rc = any_order && plain ? 0 : mr_nccl_make_room(c, a->n * mr_dtype_size(a->dtype));
     if (rc < 0)
         return rc;
     rc = mr_device_enter(stream->dev);
@@ -202,7 +207,7 @@ static int sum_device(struct mr_comm *c, const void *in, void *data, const struc
 
 /* ---- host memory, without MPI: through a buffer on the device ---- */
 
-static int wait_own(struct mr_comm *c)
+int mr_nccl_wait_own(struct mr_comm *c)
 {
     struct mr_nccl *r = mr_nccl_of(c);
     int rc = mr_nccl_watch(c, r->stream);
@@ -213,7 +218,7 @@ static int wait_own(struct mr_comm *c)
     return failed < 0 ? failed : rc;
 }
 
-static int take_host(struct mr_comm *c, uint64_t bytes)
+int mr_nccl_take_host(struct mr_comm *c, uint64_t bytes)
 {
     struct mr_nccl *r = mr_nccl_of(c);
     if (bytes <= r->host_bytes)
@@ -241,7 +246,7 @@ static int sum(struct mr_comm *c, void *data, const struct mr_comm_array *a)
         return mr_comm_sum(r->control, data, data, a->n, a->dtype, a->wire, a->order, NULL);
     if (bytes == 0)
         return 0;
-    int rc = take_host(c, bytes);
+    int rc = mr_nccl_take_host(c, bytes);
     if (rc < 0)
         return rc;
     rc = copy(c, r->host, MR_DEVICE, data, MR_PAGEABLE, bytes);
@@ -250,7 +255,7 @@ static int sum(struct mr_comm *c, void *data, const struct mr_comm_array *a)
     rc = enqueue(c, r->host, r->host, a, r->stream);
     if (rc < 0)
         return rc;
-    rc = wait_own(c);
+    rc = mr_nccl_wait_own(c);
     if (rc < 0)
         return rc;
     rc = copy(c, data, MR_PAGEABLE, r->host, MR_DEVICE, bytes);
@@ -269,11 +274,11 @@ static int move(struct mr_comm *c, char *at, uint64_t bytes, uint32_t from, uint
     if (c->rank == from)
         rc = mr_nccl_settle(
             c, "ncclSend",
-            r->nccl.ncclSend(at, bytes, NCCL_INT8, (int)to, r->comm, raw(r->stream)));
+            r->nccl.ncclSend(at, bytes, NCCL_INT8, (int)to, r->comm, mr_nccl_stream(r->stream)));
     else
         rc = mr_nccl_settle(
             c, "ncclRecv",
-            r->nccl.ncclRecv(at, bytes, NCCL_INT8, (int)from, r->comm, raw(r->stream)));
+            r->nccl.ncclRecv(at, bytes, NCCL_INT8, (int)from, r->comm, mr_nccl_stream(r->stream)));
     mr_device_leave(r->device);
     return rc;
 }
@@ -283,9 +288,10 @@ static int gather(struct mr_comm *c, const void *mine, uint64_t bytes, uint32_t 
     struct mr_nccl *r = mr_nccl_of(c);
     if (r->control) {
         r->control->call_ns = c->call_ns;
+        r->control->peer = MR_COMM_ALL;
         return r->control->engine->gather(r->control, mine, bytes, root, all);
     }
-    int rc = take_host(c, bytes * c->world);
+    int rc = mr_nccl_take_host(c, bytes * c->world);
     if (rc < 0)
         return rc;
     char *at = r->host;
@@ -293,7 +299,7 @@ static int gather(struct mr_comm *c, const void *mine, uint64_t bytes, uint32_t 
     for (uint32_t i = 0; i < c->world && rc == 0; i++)
         rc = move(c, at + i * bytes, bytes, i, root);
     if (rc == 0)
-        rc = wait_own(c);
+        rc = mr_nccl_wait_own(c);
     if (rc == 0 && c->rank == root)
         rc = copy(c, all, MR_PAGEABLE, at, MR_DEVICE, bytes * c->world);
     return rc < 0 ? rc : mr_stream_synchronize(r->stream);
@@ -304,16 +310,17 @@ static int spread(struct mr_comm *c, void *data, uint64_t bytes, uint32_t root)
     struct mr_nccl *r = mr_nccl_of(c);
     if (r->control) {
         r->control->call_ns = c->call_ns;
+        r->control->peer = MR_COMM_ALL;
         return r->control->engine->spread(r->control, data, bytes, root);
     }
-    int rc = take_host(c, bytes);
+    int rc = mr_nccl_take_host(c, bytes);
     if (rc < 0)
         return rc;
     rc = copy(c, r->host, MR_DEVICE, data, MR_PAGEABLE, bytes);
     for (uint32_t i = 0; i < c->world && rc == 0; i++)
         rc = move(c, r->host, bytes, root, i);
     if (rc == 0)
-        rc = wait_own(c);
+        rc = mr_nccl_wait_own(c);
     if (rc == 0)
         rc = copy(c, data, MR_PAGEABLE, r->host, MR_DEVICE, bytes);
     return rc < 0 ? rc : mr_stream_synchronize(r->stream);
@@ -380,6 +387,12 @@ const struct mr_comm_engine mr_comm_nccl = {
     .close = close_nccl,
     .sum = sum,
     .sum_device = sum_device,
+    .scatter = mr_nccl_scatter,
+    .scatter_device = mr_nccl_scatter_device,
+    .share = mr_nccl_share,
+    .share_device = mr_nccl_share_device,
+    .pass = mr_nccl_pass,
+    .pass_device = mr_nccl_pass_device,
     .gather = gather,
     .spread = spread,
     .phase = phase,

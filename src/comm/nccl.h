@@ -1,5 +1,6 @@
 /*
- * NCCL by dlopen. nccl.c is the engine, nccl_open.c finds the library, spreads the id and joins the
+ * NCCL by dlopen. nccl.c is the engine, nccl_parts.c is for parts of arrays and for messages between
+ * two ranks, nccl_open.c finds the library, spreads the id and joins the
  * ranks, nccl_watch.c ends what lasts too long, store.c speaks to torchrun's store.
  *
  * The declarations are the library's own, of 2.14 and later; the tests' library is made of them.
@@ -43,6 +44,18 @@ struct nccl_config {
     X(int, ncclGroupEnd, (void))                                                                   \
     X(int, ncclAllReduce,                                                                          \
       (const void *in, void *out, size_t n, int type, int op, struct ncclComm *comm,               \
+       struct CUstream_st *stream))                                                                \
+    X(int, ncclReduceScatter,                                                                      \
+      (const void *in, void *out, size_t n, int type, int op, struct ncclComm *comm,               \
+       struct CUstream_st *stream))                                                                \
+    X(int, ncclReduce,                                                                             \
+      (const void *in, void *out, size_t n, int type, int op, int root, struct ncclComm *comm,     \
+       struct CUstream_st *stream))                                                                \
+    X(int, ncclAllGather,                                                                          \
+      (const void *in, void *out, size_t n, int type, struct ncclComm *comm,                       \
+       struct CUstream_st *stream))                                                                \
+    X(int, ncclBroadcast,                                                                          \
+      (const void *in, void *out, size_t n, int type, int root, struct ncclComm *comm,             \
        struct CUstream_st *stream))                                                                \
     X(int, ncclSend,                                                                               \
       (const void *data, size_t n, int type, int peer, struct ncclComm *comm,                      \
@@ -95,6 +108,36 @@ static inline struct mr_nccl *mr_nccl_of(const struct mr_comm *c)
 int mr_nccl_failed(struct mr_comm *c, const char *call, int result);
 /* Waits until a call that is in progress has ended, at most the time limit. Returns 0, MR_EPEER. */
 int mr_nccl_settle(struct mr_comm *c, const char *call, int result);
+
+/* nccl.c, for nccl_parts.c. What a peer sends, or is sent as bf16, has room for so many bytes. */
+int mr_nccl_make_room(struct mr_comm *c, uint64_t bytes);
+int mr_nccl_cast(struct mr_stream *stream, void *to, const void *from, uint64_t n,
+                 enum mr_dtype to_dtype);
+int mr_nccl_type(enum mr_dtype dtype);
+struct CUstream_st *mr_nccl_stream(const struct mr_stream *stream);
+/* What goes to a peer and comes from it; 0 elements: nothing does. */
+struct mr_nccl_swap {
+    int peer, type;
+    const void *give;
+    void *keep;
+    uint64_t n_give, n_keep;
+};
+int mr_nccl_swap(struct mr_comm *c, const struct mr_nccl_swap *swap, struct mr_stream *stream);
+/* Host memory without MPI: through a buffer of so many bytes on the device, and the engine's own
+ * stream. */
+int mr_nccl_take_host(struct mr_comm *c, uint64_t bytes);
+int mr_nccl_wait_own(struct mr_comm *c);
+
+/* nccl_parts.c. As struct mr_comm_engine says. */
+int mr_nccl_scatter(struct mr_comm *c, void *data, const struct mr_comm_parts *p);
+int mr_nccl_scatter_device(struct mr_comm *c, void *data, const struct mr_comm_parts *p,
+                           struct mr_stream *stream);
+int mr_nccl_share(struct mr_comm *c, void *data, const struct mr_comm_parts *p);
+int mr_nccl_share_device(struct mr_comm *c, void *data, const struct mr_comm_parts *p,
+                         struct mr_stream *stream);
+int mr_nccl_pass(struct mr_comm *c, const struct mr_comm_message *message);
+int mr_nccl_pass_device(struct mr_comm *c, const struct mr_comm_message *message,
+                        struct mr_stream *stream);
 
 /* nccl_open.c */
 int mr_nccl_join(struct mr_comm *c);

@@ -65,11 +65,12 @@ struct group {
     struct ncclComm *comm;
     int n;
     struct part part[MOST_OPS];
-    /* of a sum, which is a group of its own: */
-    void *sum_to;
-    const void *sum_from;
-    uint64_t sum_n;
-    int type;
+    /* of a collective, which is a group of its own: */
+    enum { NONE, ALL_REDUCE, REDUCE_SCATTER, REDUCE, ALL_GATHER, BROADCAST } kind;
+    void *to;
+    const void *from;
+    uint64_t count;
+    int type, root;
 };
 
 static _Thread_local int depth;
@@ -140,23 +141,46 @@ static void add(void *to, const void *from, uint64_t n, int type)
                                                  mr_f32_of_bf16(((const uint16_t *)from)[i]));
 }
 
-/* All send to all, and add in the order of ranks. */
+/* What goes to each rank and what comes from it: bytes of `from` at out, to `in` in the order of
+ * ranks. */
+static bool all_to_all(struct group *g, const char *out, uint64_t stride, char *in, uint64_t bytes)
+{
+    const int rank = g->comm->rank;
+    memcpy(in + (size_t)rank * bytes, out + (size_t)rank * stride, bytes);
+    g->n = 0;
+    for (int r = 0; r < g->comm->ranks; r++)
+        if (r != rank) {
+            char *mine = (char *)(uintptr_t)out + (size_t)r * stride;
+            g->part[g->n++] = (struct part){mine, bytes, 0, r, 1};
+            g->part[g->n++] = (struct part){in + (size_t)r * bytes, bytes, 0, r, 0};
+        }
+    return transfer(g);
+}
+
+/* All send to all, and add in the order of ranks. Of a reduction to one rank the others' sums are
+ * dropped. */
 static void sum(struct group *g)
 {
-    const int ranks = g->comm->ranks, rank = g->comm->rank;
-    uint64_t bytes = g->sum_n * size_of(g->type);
-    char *all = calloc((size_t)ranks, bytes);
-    memcpy(all + (size_t)rank * bytes, g->sum_from, bytes);
-    g->n = 0;
-    for (int r = 0; r < ranks; r++)
-        if (r != rank) {
-            g->part[g->n++] = (struct part){all + (size_t)rank * bytes, bytes, 0, r, 1};
-            g->part[g->n++] = (struct part){all + (size_t)r * bytes, bytes, 0, r, 0};
-        }
-    if (transfer(g)) {
-        for (int r = 1; r < ranks; r++)
-            add(all, all + (size_t)r * bytes, g->sum_n, g->type);
-        memcpy(g->sum_to, all, bytes);
+    const uint64_t bytes = g->count * size_of(g->type);
+    char *all = calloc((size_t)g->comm->ranks, bytes);
+    if (all_to_all(g, g->from, g->kind == REDUCE_SCATTER ? bytes : 0, all, bytes)) {
+        for (int r = 1; r < g->comm->ranks; r++)
+            add(all, all + (size_t)r * bytes, g->count, g->type);
+        if (g->kind != REDUCE || g->root == g->comm->rank)
+            memcpy(g->to, all, bytes);
+    }
+    free(all);
+}
+
+static void share(struct group *g)
+{
+    const uint64_t bytes = g->count * size_of(g->type);
+    char *all = calloc((size_t)g->comm->ranks, bytes);
+    if (all_to_all(g, g->from, 0, all, bytes)) {
+        if (g->kind == ALL_GATHER)
+            memcpy(g->to, all, (size_t)g->comm->ranks * bytes);
+        else
+            memcpy(g->to, all + (size_t)g->root * bytes, bytes);
     }
     free(all);
 }
@@ -165,7 +189,9 @@ static void run_group(const void *args)
 {
     struct group g = *(const struct group *)args;
     atomic_fetch_add(&g.comm->running, 1);
-    if (g.sum_to)
+    if (g.kind == ALL_GATHER || g.kind == BROADCAST)
+        share(&g);
+    else if (g.kind != NONE)
         sum(&g);
     else
         transfer(&g);
@@ -291,7 +317,7 @@ int ncclGroupEnd(void)
     struct group g = open_group;
     if (--depth > 0 || g.n == 0 || result != NCCL_SUCCESS)
         return result;
-    g.sum_to = NULL;
+    g.kind = NONE;
     return enqueue(group_stream, &g);
 }
 
@@ -323,16 +349,66 @@ int ncclRecv(void *data, size_t n, int type, int peer, struct ncclComm *comm,
     return part((struct part){data, n * size_of(type), 0, peer, 0}, comm, stream);
 }
 
-int ncclAllReduce(const void *in, void *out, size_t n, int type, int op, struct ncclComm *comm,
-                  struct CUstream_st *stream)
+/* In a group they are enqueued at once: all ranks call them in the same order. */
+static int collective(struct group g, int op, struct CUstream_st *stream)
 {
     int result = call();
     if (result != NCCL_SUCCESS)
         return result;
-    if (op != NCCL_SUM)
-        return 4;
-    struct group g = {.comm = comm, .sum_to = out, .sum_from = in, .sum_n = n, .type = type};
-    return enqueue(stream, &g);
+    return op == NCCL_SUM ? enqueue(stream, &g) : 4;
+}
+
+int ncclAllReduce(const void *in, void *out, size_t n, int type, int op, struct ncclComm *comm,
+                  struct CUstream_st *stream)
+{
+    return collective(
+        (struct group){
+            .comm = comm, .kind = ALL_REDUCE, .to = out, .from = in, .count = n, .type = type},
+        op, stream);
+}
+
+int ncclReduceScatter(const void *in, void *out, size_t n, int type, int op, struct ncclComm *comm,
+                      struct CUstream_st *stream)
+{
+    return collective(
+        (struct group){
+            .comm = comm, .kind = REDUCE_SCATTER, .to = out, .from = in, .count = n, .type = type},
+        op, stream);
+}
+
+int ncclReduce(const void *in, void *out, size_t n, int type, int op, int root,
+               struct ncclComm *comm, struct CUstream_st *stream)
+{
+    return collective((struct group){.comm = comm,
+                                     .kind = REDUCE,
+                                     .to = out,
+                                     .from = in,
+                                     .count = n,
+                                     .type = type,
+                                     .root = root},
+                      op, stream);
+}
+
+int ncclAllGather(const void *in, void *out, size_t n, int type, struct ncclComm *comm,
+                  struct CUstream_st *stream)
+{
+    return collective(
+        (struct group){
+            .comm = comm, .kind = ALL_GATHER, .to = out, .from = in, .count = n, .type = type},
+        NCCL_SUM, stream);
+}
+
+int ncclBroadcast(const void *in, void *out, size_t n, int type, int root, struct ncclComm *comm,
+                  struct CUstream_st *stream)
+{
+    return collective((struct group){.comm = comm,
+                                     .kind = BROADCAST,
+                                     .to = out,
+                                     .from = in,
+                                     .count = n,
+                                     .type = type,
+                                     .root = root},
+                      NCCL_SUM, stream);
 }
 
 const char *ncclGetErrorString(int error)

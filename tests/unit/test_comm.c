@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "comm/engine.h"
+#include "comm_parts.h"
 #include <math.h>
 #include <millrace/train.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@ static void one_rank_adds_nothing(void **state)
     struct mr_comm *comm;
     struct mr_comm_stats stats = {.size = sizeof stats};
     float in[3] = {1, -2, 3}, out[3] = {0};
+    const uint64_t all[2] = {0, 1};
     double d = 0.1;
     char **texts;
     must(open_alone(&comm));
@@ -29,13 +31,16 @@ static void one_rank_adds_nothing(void **state)
     assert_memory_equal(in, out, sizeof in);
     must(mr_comm_sum(comm, &d, &d, 1, MR_F64, MR_F64, MR_SUM_FAST, NULL));
     assert_true(d == 0.1);
+    must(mr_comm_sum_scatter(comm, &d, all, MR_F64, MR_F64, MR_SUM_TREE, NULL));
+    must(mr_comm_gather(comm, &d, all, MR_F64, NULL));
+    assert_true(d == 0.1);
     must(mr_comm_collect(comm, "mine", 0, &texts));
     assert_string_equal(texts[0], "mine");
     free(texts);
     mr_comm_phase(comm, "rests");
     must(mr_comm_check(comm));
     must(mr_comm_stats(comm, &stats));
-    assert_true(stats.world == 1 && stats.rank == 0 && stats.sums == 2 && stats.bytes == 20);
+    assert_true(stats.world == 1 && stats.rank == 0 && stats.sums == 3 && stats.bytes == 28);
     assert_string_equal(stats.engine, "alone");
     mr_comm_close(comm);
     mr_comm_close(NULL);
@@ -46,6 +51,7 @@ static void misuse_is_told(void **state)
     (void)state;
     struct mr_comm *comm = NULL;
     struct mr_comm_opts opts;
+    const uint64_t up[2] = {0, 1}, down[2] = {1, 0};
     char **texts;
     float x = 1;
     const struct {
@@ -79,6 +85,17 @@ static void misuse_is_told(void **state)
     assert_int_equal(mr_comm_sum(comm, &x, &x, 1, MR_I32, MR_I32, MR_SUM_FAST, NULL), MR_EMISUSE);
     assert_int_equal(mr_comm_sum(comm, &x, &x, 1, MR_F32, MR_F16, MR_SUM_FAST, NULL), MR_EMISUSE);
     assert_int_equal(mr_comm_collect(comm, "x", 1, &texts), MR_EMISUSE);
+    assert_int_equal(mr_comm_sum_scatter(NULL, &x, up, MR_F32, MR_F32, 0, NULL), MR_EMISUSE);
+    assert_int_equal(mr_comm_sum_scatter(comm, NULL, up, MR_F32, MR_F32, 0, NULL), MR_EMISUSE);
+    assert_int_equal(mr_comm_sum_scatter(comm, &x, NULL, MR_F32, MR_F32, 0, NULL), MR_EMISUSE);
+    assert_int_equal(mr_comm_sum_scatter(comm, &x, up, MR_U8, MR_U8, 0, NULL), MR_EMISUSE);
+    assert_int_equal(mr_comm_gather(comm, &x, down, MR_F32, NULL), MR_EMISUSE);
+    assert_non_null(strstr(mr_last_error(), "from element 1 to 0: expected numbers that ascend"));
+    assert_int_equal(mr_comm_gather(comm, &x, up, (enum mr_dtype)99, NULL), MR_EMISUSE);
+    assert_int_equal(mr_comm_send(comm, &x, 4, 0, NULL), MR_EMISUSE); /* itself */
+    assert_int_equal(mr_comm_recv(comm, &x, 4, 1, NULL), MR_EMISUSE); /* no rank */
+    assert_int_equal(mr_comm_send(NULL, &x, 4, 0, NULL), MR_EMISUSE);
+    assert_int_equal(mr_comm_recv(comm, NULL, 4, 1, NULL), MR_EMISUSE);
     must(mr_comm_check(comm)); /* none of these ends it */
     mr_comm_close(comm);
 }
@@ -266,11 +283,30 @@ static void check_trees(struct mr_comm *comm, uint32_t rank, uint32_t world,
     mr_stream_destroy(stream);
 }
 
+/* Parts of arrays, and messages: of the host's memory and of a device's. */
+static void check_parts(struct mr_comm *comm, uint32_t rank, uint32_t world,
+                        struct mr_device *device)
+{
+    static float host[PARTS_N];
+    struct parts_job j = {comm, rank, world, NULL, NULL};
+    void *there;
+    must(parts_all(&j, host));
+    must(parts_messages(&j, host));
+    must(mr_memory_acquire(device, MR_DEVICE, sizeof host, &there));
+    must(mr_stream_create(device, "parts", &j.stream));
+    j.device = device;
+    must(parts_all(&j, there));
+    must(parts_messages(&j, there));
+    mr_stream_destroy(j.stream);
+    mr_memory_release(device, MR_DEVICE, there, NULL);
+}
+
 static void check_rank(struct mr_comm *comm, uint32_t rank, uint32_t world,
                        struct mr_device *device)
 {
     char text[32], **texts;
     double d[2] = {rank, 1};
+    check_parts(comm, rank, world, device);
     if ((world & (world - 1)) == 0)
         check_trees(comm, rank, world, device);
     else
@@ -287,6 +323,40 @@ static void check_rank(struct mr_comm *comm, uint32_t rank, uint32_t world,
     free(texts);
 }
 
+/* A message that never comes, or is another one: what a rank says of it, and how all end. */
+static int wait_in_vain(struct mr_comm *comm, const struct mr_place *place, const char *why)
+{
+    static char data[64];
+    const uint32_t rank = place->rank, last = place->world - 1;
+    int rc = 0;
+    if (strcmp(why, "length") == 0) { /* of other lengths */
+        rc = rank == 0   ? mr_comm_send(comm, data, 8, 1, NULL)
+             : rank == 1 ? mr_comm_recv(comm, data, 16, 0, NULL)
+                         : 0;
+        while (rc == 0) /* the others are ended */
+            sleep(1);
+    } else if (strcmp(why, "cross") == 0) { /* both receive */
+        rc = mr_comm_recv(comm, data, 8, rank ^ 1, NULL);
+    } else if (rank == last) { /* computes, as far as the others know */
+        sleep(60);
+    } else { /* each waits for the next one, and the last but one for the last */
+        mr_comm_phase(comm, "waits for the next");
+        rc = mr_comm_recv(comm, data, 8, rank + 1, NULL);
+    }
+    if (rc < 0) {
+        printf("rank %u: %s\n", rank, mr_last_error());
+        assert_int_equal(mr_comm_send(comm, data, 1, rank ^ 1, NULL), rc); /* the first error */
+        assert_int_equal(mr_comm_check(comm), rc);
+    }
+    struct mr_comm_stats stats = {.size = sizeof stats};
+    mr_comm_stats(comm, &stats);
+    if (stats.speaker == rank)
+        printf("speaks: %u\n", rank);
+    fflush(stdout);
+    mr_comm_abort(comm, 4);
+    return 1;
+}
+
 static int be_rank(const struct mr_place *place)
 {
     struct mr_comm *comm;
@@ -296,11 +366,13 @@ static int be_rank(const struct mr_place *place)
     mr_comm_opts_init(&opts);
     opts.place = *place;
     opts.config = "same=1\n";
-    opts.timeout_ns = 60000000000u;
+    opts.timeout_ns = getenv("TEST_VAIN") ? 2000000000u : 60000000000u;
     if (mr_comm_open(&opts, &comm) < 0) {
         fprintf(stderr, "%s\n", mr_last_error());
         return 1;
     }
+    if (getenv("TEST_VAIN"))
+        return wait_in_vain(comm, place, getenv("TEST_VAIN"));
     check_rank(comm, place->rank, place->world, device);
     mr_comm_close(comm);
     mr_device_close(device);
@@ -349,6 +421,49 @@ static void ranks_add_up(void **state)
     }
 }
 
+/* All that the ranks print. Empty: no such launcher. */
+static void vain(const char *launcher, const char *options, int world, const char *why, char *out,
+                 size_t bytes)
+{
+    char command[4600];
+    snprintf(command, sizeof command,
+             "command -v %s >/dev/null || exit 0; TEST_VAIN=%s OMPI_ALLOW_RUN_AS_ROOT=1 "
+             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 50 %s %s -n %d %s 2>&1; echo code $?",
+             launcher, why, launcher, options, world, program);
+    FILE *from = popen(command, "r");
+    assert_non_null(from);
+    size_t n = fread(out, 1, bytes - 1, from);
+    out[n] = '\0';
+    pclose(from);
+}
+
+static void no_message_is_waited_for_ever(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *why, *says[3];
+        int world;
+    } cases[] = {
+        {"length", {"rank 0 sends 8 bytes to rank 1, which expects 16", "speaks: 1", "code"}, 3},
+        {"cross", {"recv from rank", "is there, but in another call", "speaks: 0"}, 2},
+        /* rank 0 waits for rank 1, which waits for rank 2: that one is named by both */
+        {"late", {"rank 0: comm: recv from rank 1", "rank 2 (", "speaks: 0"}, 3},
+    };
+    static const char *const launchers[][2] = {
+        {"mpirun.openmpi", "-q --oversubscribe --bind-to none"}, {"mpiexec.mpich", ""}};
+    char out[16384];
+    if (getenv("SANITIZED"))
+        return;
+    for (int l = 0; l < 2; l++)
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            vain(launchers[l][0], launchers[l][1], cases[i].world, cases[i].why, out, sizeof out);
+            for (int k = 0; out[0] && k < 3; k++)
+                if (!strstr(out, cases[i].says[k]))
+                    fail_msg("%s, %s: no \"%s\" in: %s", launchers[l][0], cases[i].why,
+                             cases[i].says[k], out);
+        }
+}
+
 int main(int argc, char **argv)
 {
     static char self[4096];
@@ -366,6 +481,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(leaves_add_up_to_the_batch),
         cmocka_unit_test(asked_to_stop),
         cmocka_unit_test(ranks_add_up),
+        cmocka_unit_test(no_message_is_waited_for_ever),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

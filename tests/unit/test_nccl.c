@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "comm/nccl.h"
+#include "comm_parts.h"
 #include "kernels/sum/sum.h"
 #include <dlfcn.h>
 #include <math.h>
@@ -140,6 +141,63 @@ static int texts(struct rank *r)
     return rc;
 }
 
+/* Parts and messages: of the device's memory, of the host's, and in a graph. */
+static int parts(struct rank *r)
+{
+    static float host[PARTS_N];
+    const struct parts_job there = {r->comm, r->rank, r->world, r->device, r->stream},
+                           here = {r->comm, r->rank, r->world, NULL, NULL};
+    const bool brief = getenv("TEST_LIMIT") != NULL;
+    int rc =
+        brief ? parts_once(&there, r->there, 1, MR_F32, MR_SUM_TREE) : parts_all(&there, r->there);
+    if (rc == 0 && brief)
+        rc = parts_once(&there, r->there, 0, MR_BF16, MR_SUM_FAST);
+    if (rc == 0)
+        rc = brief ? parts_once(&here, host, 2, MR_F32, MR_SUM_FAST) : parts_all(&here, host);
+    if (rc == 0 && r->world > 1)
+        rc = parts_messages(&there, r->there);
+    return rc == 0 && r->world > 1 ? parts_messages(&here, host) : rc;
+}
+
+/* Each rank of a pair sends what it has to the other, in a graph: the sum of both comes back. */
+static int graph_of_parts(struct rank *r)
+{
+    static float got[N];
+    struct mr_graph *g = NULL;
+    uint64_t first[PARTS_RANKS + 1];
+    float tree[N];
+    for (uint32_t i = 0; i <= r->world; i++)
+        first[i] = (uint64_t)N * i / r->world;
+    int rc = put(r);
+    if (rc == 0)
+        rc = mr_graph_begin(r->stream);
+    if (rc < 0)
+        return rc;
+    rc = mr_comm_sum_scatter(r->comm, r->there, first, MR_F32, MR_F32, MR_SUM_TREE, r->stream);
+    if (rc == 0)
+        rc = mr_comm_gather(r->comm, r->there, first, MR_F32, r->stream);
+    if (rc == 0 && r->rank == 0)
+        rc = mr_comm_send(r->comm, r->there, N * sizeof(float), 1, r->stream);
+    else if (rc == 0 && r->rank == 1)
+        rc = mr_comm_recv(r->comm, r->there, N * sizeof(float), 0, r->stream);
+    int ended = mr_graph_end(r->stream, rc < 0 ? NULL : &g);
+    rc = rc < 0 ? rc : ended;
+    for (int k = 0; rc == 0 && k < 2; k++) {
+        rc = mr_graph_launch(g, r->stream);
+        if (rc == 0)
+            rc = mr_comm_watch(r->comm, r->stream);
+    }
+    if (rc == 0)
+        rc = get(r, got);
+    else
+        mr_stream_synchronize(r->stream);
+    mr_graph_destroy(g);
+    if (rc < 0)
+        return rc;
+    tree_of(r->world, MR_F32, 2, tree);
+    return memcmp(got, tree, sizeof got) == 0 ? 0 : wrong("graph of parts");
+}
+
 static int work(struct rank *r)
 {
     const char *late = getenv("TEST_LATE");
@@ -158,7 +216,23 @@ static int work(struct rank *r)
         rc = fast(r, MR_F32);
     if (rc == 0)
         rc = fast(r, MR_BF16);
+    if (rc == 0)
+        rc = parts(r);
+    if (rc == 0 && r->world > 1 && mr_comm_is_power_of_two(r->world))
+        rc = graph_of_parts(r);
     return rc == 0 ? texts(r) : rc;
+}
+
+/* Rank 0 sends to rank 1 and waits for an answer; rank 1 is late, or in another call. */
+static int wait_for_a_message(struct rank *r)
+{
+    float x = 1;
+    if (r->rank == 1)
+        sleep(4);
+    int rc = r->rank == 0 ? mr_comm_recv(r->comm, r->there, 4, 1, r->stream)
+                          : mr_comm_send(r->comm, &x, 4, 0, NULL);
+    int synced = mr_stream_synchronize(r->stream), failed = mr_comm_check(r->comm);
+    return failed < 0 ? failed : rc < 0 ? rc : synced;
 }
 
 static int be_rank(void)
@@ -186,7 +260,7 @@ static int be_rank(void)
     if (rc == 0)
         rc = mr_comm_open(&opts, &r.comm);
     if (rc == 0)
-        rc = work(&r);
+        rc = getenv("TEST_MESSAGE") ? wait_for_a_message(&r) : work(&r);
     if (rc < 0)
         printf("rank %u: %d %s\n", place.rank, rc, mr_last_error());
     mr_comm_close(r.comm);
@@ -264,7 +338,7 @@ static void each_call_fails(void **state)
     char out[4096], variable[64];
     int at = 1;
     setenv("TEST_LIMIT", "1", 1);
-    for (; at < 200; at++) {
+    for (; at < 600; at++) {
         snprintf(variable, sizeof variable, "FAKE_NCCL_FAIL_AT=%d", at);
         int failed = run(2, 2, 1, variable, out, sizeof out);
         if (!strstr(out, "rank 1: "))
@@ -274,7 +348,7 @@ static void each_call_fails(void **state)
             fail_msg("call %d: %s", at, out);
     }
     unsetenv("TEST_LIMIT");
-    assert_in_range(at, 20, 199);
+    assert_in_range(at, 40, 599);
 }
 
 static void none_waits_for_ever(void **state)
@@ -288,6 +362,10 @@ static void none_waits_for_ever(void **state)
         fail_msg("%s", out);
     assert_int_equal(run(2, 2, -1, "TEST_LATE=1", out, sizeof out), 2);
     if (!strstr(out, "a sum by NCCL did not end in 1.0 s: not all ranks came to it"))
+        fail_msg("%s", out);
+    /* what rank 1 sends too late fits into the fake's box */
+    assert_int_equal(run(2, 2, -1, "TEST_MESSAGE=1", out, sizeof out), 1);
+    if (!strstr(out, "by NCCL did not end in 1.0 s: not all ranks came to it"))
         fail_msg("%s", out);
     assert_int_equal(run(2, 2, -1, "FAKE_NCCL_ASYNC=6", out, sizeof out), 2);
     if (!strstr(out, "NCCL: remote process exited"))

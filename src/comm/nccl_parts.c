@@ -1,0 +1,279 @@
+/*
+ * By NCCL: sums of which each rank gets a part, parts that all get, and messages between two ranks.
+ * Parts of one length are ncclReduceScatter() and ncclAllGather(); of several, a group of a
+ * ncclReduce() or ncclBroadcast() for each rank.
+ */
+#include "comm/nccl.h"
+#include "device/device.h"
+#include "kernels/sum/sum.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static bool is_fine(int result)
+{
+    return result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS;
+}
+
+static uint64_t length(const struct mr_comm *c, const struct mr_comm_parts *p)
+{
+    return p->first[c->world] - p->first[0];
+}
+
+static bool are_equal(const struct mr_comm *c, const struct mr_comm_parts *p)
+{
+    for (uint32_t r = 1; r < c->world; r++)
+        if (mr_comm_part_length(p, r) != mr_comm_part_length(p, 0))
+            return false;
+    return true;
+}
+
+/* ---- on the device ---- */
+
+static int by_halves(struct mr_comm *c, char *data, const struct mr_comm_parts *p,
+                     struct mr_stream *stream)
+{
+    struct mr_nccl *r = mr_nccl_of(c);
+    const bool low = p->wire != p->dtype;
+    const uint64_t size = mr_dtype_size(p->dtype);
+    for (uint32_t h = c->world / 2; h >= 1; h /= 2) {
+        const struct mr_comm_half half = mr_comm_half_of(c, p, h);
+        char *in = r->room, *give = data + half.give * size,
+             *out = low ? in + 2 * half.n_keep : give;
+        int rc = low && half.n_give ? mr_nccl_cast(stream, out, give, half.n_give, MR_BF16) : 0;
+        if (rc < 0)
+            return rc;
+        const struct mr_nccl_swap swap = {
+            (int)half.partner, mr_nccl_type(p->wire), out, in, half.n_give, half.n_keep};
+        rc = mr_nccl_swap(c, &swap, stream);
+        if (rc < 0)
+            return rc;
+        const struct mr_sum_add add = {.to = data + half.keep * size,
+                                       .from = in,
+                                       .count = half.n_keep,
+                                       .dtype = p->dtype,
+                                       .from_dtype = p->wire,
+                                       .round = low};
+        if (half.n_keep)
+            rc = mr_launch_kernel(stream, &mr_sum_kernel[MR_SUM_KERNEL_add], &add, NULL);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* One call for each rank's part, in a group: sums: ncclReduce(), else ncclBroadcast() of bytes. at:
+ * of the element first[0]; size: of an element. */
+static int for_each_part(struct mr_comm *c, char *at, const struct mr_comm_parts *p, uint64_t size,
+                         bool sums, struct mr_stream *stream)
+{
+    struct CUstream_st *raw = mr_nccl_stream(stream);
+    const struct mr_nccl *r = mr_nccl_of(c);
+    const char *call = "ncclGroupStart";
+    int result = r->nccl.ncclGroupStart();
+    if (result != NCCL_SUCCESS)
+        return mr_nccl_failed(c, call, result);
+    for (uint32_t i = 0; i < c->world && is_fine(result); i++) {
+        char *part = at + (p->first[i] - p->first[0]) * size;
+        const uint64_t n = mr_comm_part_length(p, i);
+        if (n == 0)
+            continue;
+        call = sums ? "ncclReduce" : "ncclBroadcast";
+        result = sums
+                     ? r->nccl.ncclReduce(part, part, n, mr_nccl_type(p->wire), NCCL_SUM, (int)i,
+                                          r->comm, raw)
+                     : r->nccl.ncclBroadcast(part, part, n * size, NCCL_INT8, (int)i, r->comm, raw);
+    }
+    int ended = r->nccl.ncclGroupEnd();
+    if (!is_fine(result))
+        return mr_nccl_failed(c, call, result);
+    return mr_nccl_settle(c, "ncclGroupEnd", ended);
+}
+
+/* at: of the element first[0]. */
+static int add_parts(struct mr_comm *c, char *at, const struct mr_comm_parts *p,
+                     struct mr_stream *stream)
+{
+    const struct mr_nccl *r = mr_nccl_of(c);
+    const uint64_t size = mr_dtype_size(p->wire), n = mr_comm_part_length(p, 0);
+    if (!are_equal(c, p))
+        return for_each_part(c, at, p, size, true, stream);
+    return mr_nccl_settle(c, "ncclReduceScatter",
+                          r->nccl.ncclReduceScatter(at, at + c->rank * n * size, n,
+                                                    mr_nccl_type(p->wire), NCCL_SUM, r->comm,
+                                                    mr_nccl_stream(stream)));
+}
+
+static int fast(struct mr_comm *c, char *data, const struct mr_comm_parts *p,
+                struct mr_stream *stream)
+{
+    char *room = mr_nccl_of(c)->room, *from = data + p->first[0] * mr_dtype_size(p->dtype);
+    const uint64_t own = mr_comm_part_length(p, c->rank), at = p->first[c->rank];
+    if (p->wire == p->dtype)
+        return add_parts(c, from, p, stream);
+    int rc = mr_nccl_cast(stream, room, from, length(c, p), MR_BF16);
+    if (rc < 0)
+        return rc;
+    rc = add_parts(c, room, p, stream);
+    if (rc < 0 || own == 0)
+        return rc;
+    return mr_nccl_cast(stream, data + at * mr_dtype_size(p->dtype),
+                        room + (at - p->first[0]) * mr_dtype_size(p->wire), own, p->dtype);
+}
+
+static int share_parts(struct mr_comm *c, char *data, const struct mr_comm_parts *p,
+                       struct mr_stream *stream)
+{
+    const struct mr_nccl *r = mr_nccl_of(c);
+    const uint64_t size = mr_dtype_size(p->dtype), bytes = mr_comm_part_length(p, 0) * size;
+    char *at = data + p->first[0] * size;
+    if (!are_equal(c, p))
+        return for_each_part(c, at, p, size, false, stream);
+    return mr_nccl_settle(c, "ncclAllGather",
+                          r->nccl.ncclAllGather(at + c->rank * bytes, at, bytes, NCCL_INT8, r->comm,
+                                                mr_nccl_stream(stream)));
+}
+
+static int transfer(struct mr_comm *c, const struct mr_comm_message *m, struct mr_stream *stream)
+{
+    const struct mr_nccl *r = mr_nccl_of(c);
+    struct CUstream_st *raw = mr_nccl_stream(stream);
+    if (m->sends)
+        return mr_nccl_settle(
+            c, "ncclSend",
+            r->nccl.ncclSend(m->data, m->bytes, NCCL_INT8, (int)m->peer, r->comm, raw));
+    return mr_nccl_settle(
+        c, "ncclRecv", r->nccl.ncclRecv(m->data, m->bytes, NCCL_INT8, (int)m->peer, r->comm, raw));
+}
+
+/* What is enqueued: one of the three. */
+struct work {
+    char *data;
+    const struct mr_comm_parts *parts;
+    const struct mr_comm_message *message;
+    bool sums;
+};
+
+static int enqueue(struct mr_comm *c, const struct work *w, struct mr_stream *stream)
+{
+    if (stream->dev != mr_nccl_of(c)->device)
+        return mr_error_set(MR_EMISUSE,
+                            "comm: %s by engine nccl: expected a stream of the "
+                            "communicator's device",
+                            c->call);
+    if (w->message ? w->message->bytes == 0 : length(c, w->parts) == 0)
+        return 0;
+    bool halves = w->sums && w->parts->order == MR_SUM_TREE;
+    int rc = halves || (w->sums && w->parts->wire != w->parts->dtype)
+                 ? mr_nccl_make_room(c, length(c, w->parts) * mr_dtype_size(w->parts->dtype))
+                 : 0;
+    if (rc < 0)
+        return rc;
+    rc = mr_device_enter(stream->dev);
+    if (rc < 0)
+        return rc;
+    if (w->message)
+        rc = transfer(c, w->message, stream);
+    else if (w->sums)
+        rc = halves ? by_halves(c, w->data, w->parts, stream) : fast(c, w->data, w->parts, stream);
+    else
+        rc = share_parts(c, w->data, w->parts, stream);
+    mr_device_leave(stream->dev);
+    return rc;
+}
+
+/* A stream that is recorded is watched when its graph is launched. */
+static int on_device(struct mr_comm *c, const struct work *w, struct mr_stream *stream)
+{
+    int rc = enqueue(c, w, stream);
+    if (rc < 0 || atomic_load(&stream->recording))
+        return rc;
+    return mr_nccl_watch(c, stream);
+}
+
+int mr_nccl_scatter_device(struct mr_comm *c, void *data, const struct mr_comm_parts *p,
+                           struct mr_stream *stream)
+{
+    const struct work w = {.data = data, .parts = p, .sums = true};
+    return on_device(c, &w, stream);
+}
+
+int mr_nccl_share_device(struct mr_comm *c, void *data, const struct mr_comm_parts *p,
+                         struct mr_stream *stream)
+{
+    const struct work w = {.data = data, .parts = p};
+    return on_device(c, &w, stream);
+}
+
+int mr_nccl_pass_device(struct mr_comm *c, const struct mr_comm_message *message,
+                        struct mr_stream *stream)
+{
+    const struct work w = {.message = message};
+    return on_device(c, &w, stream);
+}
+
+/* ---- host memory ---- */
+
+/* Without MPI: down to the buffer on the device, there as always, and up again. */
+static int by_device(struct mr_comm *c, void *data, uint64_t bytes, const struct work *w)
+{
+    struct mr_nccl *r = mr_nccl_of(c);
+    if (bytes == 0)
+        return 0;
+    int rc = mr_copy_async(r->stream, r->host, MR_DEVICE, data, MR_PAGEABLE, bytes);
+    if (rc < 0)
+        return rc;
+    rc = enqueue(c, w, r->stream);
+    if (rc < 0)
+        return rc;
+    rc = mr_nccl_wait_own(c);
+    if (rc < 0 || (w->message && w->message->sends))
+        return rc;
+    rc = mr_copy_async(r->stream, data, MR_PAGEABLE, r->host, MR_DEVICE, bytes);
+    return rc < 0 ? rc : mr_stream_synchronize(r->stream);
+}
+
+static int parts_by_device(struct mr_comm *c, void *data, const struct mr_comm_parts *p, bool sums)
+{
+    const uint64_t size = mr_dtype_size(p->dtype), bytes = length(c, p) * size;
+    struct mr_comm_parts shifted;
+    int rc = mr_nccl_take_host(c, bytes);
+    if (rc < 0)
+        return rc;
+    rc = mr_comm_shift_parts(c, p, &shifted);
+    if (rc < 0)
+        return rc;
+    const struct work w = {.data = mr_nccl_of(c)->host, .parts = &shifted, .sums = sums};
+    rc = by_device(c, (char *)data + p->first[0] * size, bytes, &w);
+    free((void *)(uintptr_t)shifted.first);
+    return rc;
+}
+
+int mr_nccl_scatter(struct mr_comm *c, void *data, const struct mr_comm_parts *p)
+{
+    struct mr_comm *control = mr_nccl_of(c)->control;
+    return control ? mr_comm_sum_scatter(control, data, p->first, p->dtype, p->wire, p->order, NULL)
+                   : parts_by_device(c, data, p, true);
+}
+
+int mr_nccl_share(struct mr_comm *c, void *data, const struct mr_comm_parts *p)
+{
+    struct mr_comm *control = mr_nccl_of(c)->control;
+    return control ? mr_comm_gather(control, data, p->first, p->dtype, NULL)
+                   : parts_by_device(c, data, p, false);
+}
+
+int mr_nccl_pass(struct mr_comm *c, const struct mr_comm_message *m)
+{
+    struct mr_nccl *r = mr_nccl_of(c);
+    struct mr_comm_message moved = *m;
+    if (r->control)
+        return m->sends ? mr_comm_send(r->control, m->data, m->bytes, m->peer, NULL)
+                        : mr_comm_recv(r->control, m->data, m->bytes, m->peer, NULL);
+    int rc = mr_nccl_take_host(c, m->bytes);
+    if (rc < 0)
+        return rc;
+    moved.data = r->host;
+    const struct work w = {.message = &moved};
+    return by_device(c, m->data, m->bytes, &w);
+}
