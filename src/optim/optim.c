@@ -30,6 +30,36 @@ static int check_group(const struct mr_optim_group *g, uint32_t i, uint64_t from
     return 0;
 }
 
+uint64_t mr_optim_norm_unit(uint64_t n_all)
+{
+    return mr_round_up(MR_MAX((n_all + NORM_PARTS - 1) / NORM_PARTS, 1), NORM_PART);
+}
+
+static void set_norms(struct mr_optim *o, struct mr_optim_part *p)
+{
+    const uint64_t n = p->end - p->begin;
+    p->norm_part = mr_optim_norm_unit(n);
+    p->n_norms = (uint32_t)((n + p->norm_part - 1) / p->norm_part);
+    p->first_norm = o->n_norms;
+    p->norm_begin = p->begin;
+    p->norm_end = p->end;
+    o->n_norms += p->n_norms;
+}
+
+/* Those that lie within the range, of the sums over all parameters. */
+static void set_range_norms(struct mr_optim *o, struct mr_optim_part *p)
+{
+    const struct mr_optim_range *r = &o->range;
+    const uint64_t unit = mr_optim_norm_unit(r->n_all), end = r->first + r->n;
+    o->n_norms = (uint32_t)((r->n_all + unit - 1) / unit);
+    p->norm_part = unit;
+    p->first_norm = (uint32_t)((r->first + unit - 1) / unit);
+    const uint32_t last = end == r->n_all ? o->n_norms : (uint32_t)(end / unit);
+    p->n_norms = r->n && last > p->first_norm ? last - p->first_norm : 0;
+    p->norm_begin = p->n_norms ? p->first_norm * unit - r->first : 0;
+    p->norm_end = p->n_norms ? MR_MIN(p->norm_begin + p->n_norms * unit, r->n) : 0;
+}
+
 static int set_part(struct mr_optim *o, uint32_t i, const struct mr_optim_group *g)
 {
     struct mr_optim_part *p = &o->parts[i];
@@ -48,12 +78,10 @@ static int set_part(struct mr_optim *o, uint32_t i, const struct mr_optim_group 
             MR_EOPTION, "%sclip_norm, accumulate and threads are for all groups, not for one", who);
     p->lr = p->opts.lr;
     p->update = o->ops->choose ? o->ops->choose(&p->opts, p->state_of) : o->ops->update;
-    if (o->opts.clip_norm > 0) {
-        p->norm_part = mr_round_up(MR_MAX((g->n + NORM_PARTS - 1) / NORM_PARTS, 1), NORM_PART);
-        p->n_norms = (uint32_t)((g->n + p->norm_part - 1) / p->norm_part);
-        p->first_norm = o->n_norms;
-        o->n_norms += p->n_norms;
-    }
+    if (o->opts.clip_norm > 0 && o->range.n_all)
+        set_range_norms(o, p);
+    else if (o->opts.clip_norm > 0)
+        set_norms(o, p);
     return 0;
 }
 
@@ -67,7 +95,7 @@ static int set_parts(struct mr_optim *o, const struct mr_optim_group *groups, ui
         return mr_error_nomem("optimizer's groups", o->n_parts * sizeof *o->parts);
     for (uint32_t i = 0; i < o->n_parts; i++) {
         const struct mr_optim_group *g = n_groups ? &groups[i] : &all;
-        int rc = check_group(g, i, from, o->n);
+        int rc = n_groups ? check_group(g, i, from, o->n) : 0;
         if (rc < 0)
             return rc;
         rc = set_part(o, i, g);
@@ -191,7 +219,7 @@ static int create_arrays(struct mr_optim *o, struct mr_stream *stream)
     for (int k = 0; k <= MR_OPTIM_STATES; k++) {
         if (!o->array[k].name)
             continue;
-        rc = create(o, stream, o->n * mr_optim_size(o), &o->array[k].data);
+        rc = create(o, stream, MR_MAX(o->n, 1) * mr_optim_size(o), &o->array[k].data);
         if (rc < 0)
             return rc;
     }
@@ -288,17 +316,19 @@ static int open_optim(struct mr_optim *o, struct mr_device *device,
                                  &o->pool);
 }
 
-/* spec: NULL: from opts. */
+/* spec: NULL: from opts. range: of one of several; NULL: all of n_params. */
 static int create_optim(struct mr_device *device, const char *spec,
                         const struct mr_optim_opts *opts, enum mr_dtype dtype, uint64_t n_params,
-                        const struct mr_optim_group *groups, uint32_t n_groups,
-                        struct mr_optim **out)
+                        const struct mr_optim_range *range, const struct mr_optim_group *groups,
+                        uint32_t n_groups, struct mr_optim **out)
 {
     struct mr_optim *o = calloc(1, sizeof *o);
     if (!o)
         return mr_error_nomem("optimizer", sizeof *o);
     o->dtype = dtype;
     o->n = n_params;
+    if (range)
+        o->range = *range;
     int rc = mr_optim_parse_spec(spec ? spec : opts->name, &o->ops, &o->opts);
     if (rc < 0)
         goto fail;
@@ -323,7 +353,8 @@ int mr_optim_create(struct mr_device *device, const char *spec, enum mr_dtype dt
                     struct mr_optim **out)
 {
     int rc = check_create(spec, dtype, n_params, groups, n_groups, out);
-    return rc < 0 ? rc : create_optim(device, spec, NULL, dtype, n_params, groups, n_groups, out);
+    return rc < 0 ? rc
+                  : create_optim(device, spec, NULL, dtype, n_params, NULL, groups, n_groups, out);
 }
 
 int mr_optim_create_from(struct mr_device *device, const struct mr_optim_opts *opts,
@@ -339,7 +370,15 @@ int mr_optim_create_from(struct mr_device *device, const struct mr_optim_opts *o
             MR_EMISUSE,
             "mr_optim_create_from: expected opts as mr_optim_parse() filled them, of %zu bytes",
             sizeof *opts);
-    return create_optim(device, NULL, opts, dtype, n_params, groups, n_groups, out);
+    return create_optim(device, NULL, opts, dtype, n_params, NULL, groups, n_groups, out);
+}
+
+int mr_optim_create_range(struct mr_device *device, const struct mr_optim_opts *opts,
+                          enum mr_dtype dtype, const struct mr_optim_range *range,
+                          struct mr_optim **out)
+{
+    int rc = check_create(opts, dtype, range->n_all, NULL, 0, out);
+    return rc < 0 ? rc : create_optim(device, NULL, opts, dtype, range->n, range, NULL, 0, out);
 }
 
 void mr_optim_destroy(struct mr_optim *optim)

@@ -68,12 +68,23 @@ struct mr_optim_part { /* one group */
     uint8_t state_of[MR_OPTIM_STATES];
     double lr; /* as set */
     uint32_t first_norm, n_norms;
-    uint64_t norm_part; /* elements each sums */
+    uint64_t norm_part;            /* elements each sums */
+    uint64_t norm_begin, norm_end; /* elements that they sum */
 };
 
 struct mr_optim_array {
     const char *name;
     void *data;
+};
+
+/*
+ * An optimizer of a range of parameters, as one of several that do a step together: on the ranks of
+ * a run, or on the devices of a net. Its arrays have the range's elements alone, and calls get
+ * pointers to these. Each computes the sums of squares that lie within its range; the others' have
+ * to come into `norms` before mr_optim_end_step(). So the norm has the bits of one optimizer of all.
+ */
+struct mr_optim_range {
+    uint64_t n_all, first, n; /* n: 0: none */
 };
 
 struct mr_optim {
@@ -89,10 +100,11 @@ struct mr_optim {
     struct mr_optim_array array[MR_OPTIM_STATES + 1];
     struct mr_optim_record *records; /* n_parts */
     uint32_t *tickets;               /* n_parts */
-    double *norms;                   /* n_norms */
+    double *norms;                   /* n_norms, of all parameters */
     uint32_t n_norms;
-    uint64_t pending; /* accumulated calls */
-    bool dirty;       /* learning rates are not where records are */
+    struct mr_optim_range range; /* n_all 0: it is alone */
+    uint64_t pending;            /* accumulated calls */
+    bool dirty;                  /* learning rates are not where records are */
     struct mr_optim_extra extra;
     struct mr_thread_pool *pool; /* NULL: one thread */
 };
@@ -105,6 +117,35 @@ static inline uint64_t mr_optim_size(const struct mr_optim *o)
 /* Returns 0, or MR_EMISUSE unless it is a stream of the optimizer's device, where that has any. */
 int mr_optim_check_stream(const struct mr_optim *o, const struct mr_stream *stream,
                           const char *call);
+
+/* As mr_optim_create_from(), with one group. */
+int mr_optim_create_range(struct mr_device *device, const struct mr_optim_opts *opts,
+                          enum mr_dtype dtype, const struct mr_optim_range *range,
+                          struct mr_optim **out);
+/* The elements of one sum of squares, of so many parameters: the last has less. */
+uint64_t mr_optim_norm_unit(uint64_t n_all);
+
+/*
+ * The parts of mr_optim_step(). begin: [in, out] grads: those that the step is of: with accumulate
+ * their mean. Returns 1, 0 (there is no step yet), or an error.
+ * norms: computes those of the range. norm_one: the k-th, of n gradients that lie together.
+ */
+struct mr_optim_grads {
+    const void *data;
+    enum mr_dtype dtype;
+};
+int mr_optim_begin_step(struct mr_optim *o, struct mr_optim_grads *grads, struct mr_stream *stream);
+int mr_optim_own_norms(struct mr_optim *o, const struct mr_optim_grads *grads,
+                       struct mr_stream *stream);
+int mr_optim_norm_one(struct mr_optim *o, uint32_t k, const struct mr_optim_grads *grads,
+                      uint64_t n, struct mr_stream *stream);
+int mr_optim_end_step(struct mr_optim *o, void *params, const struct mr_optim_grads *grads,
+                      struct mr_stream *stream);
+
+/* state.c. Has the i-th array of state an element for each parameter? */
+bool mr_optim_state_is_per_param(const struct mr_optim *o, uint32_t i);
+/* Bytes of all arrays. */
+uint64_t mr_optim_state_bytes(const struct mr_optim *o);
 
 /* step.c: how many threads may have something to do at once. */
 uint64_t mr_optim_most_tasks(const struct mr_optim *o);

@@ -47,6 +47,20 @@ void *mr_optim_state_data(const struct mr_optim *optim, uint32_t i, enum mr_dtyp
     return records ? (void *)optim->records : optim->array[k].data;
 }
 
+bool mr_optim_state_is_per_param(const struct mr_optim *o, uint32_t i)
+{
+    int k = nth(o, i);
+    return k >= 0 && k <= MR_OPTIM_STATES;
+}
+
+uint64_t mr_optim_state_bytes(const struct mr_optim *o)
+{
+    uint64_t bytes = o->n_parts * sizeof *o->records;
+    for (int k = 0; k <= MR_OPTIM_STATES; k++)
+        bytes += o->array[k].data ? o->n * mr_optim_size(o) : 0;
+    return bytes;
+}
+
 static int find(struct mr_optim *o, const char *call, uint32_t i, uint64_t bytes,
                 struct mr_stream *stream, void **out)
 {
@@ -68,7 +82,7 @@ static int find(struct mr_optim *o, const char *call, uint32_t i, uint64_t bytes
 static int copy_out(struct mr_optim *o, void *to, const void *from, uint64_t bytes,
                     struct mr_stream *stream)
 {
-    if (o->host) {
+    if (o->host || bytes == 0) {
         memcpy(to, from, bytes);
         return 0;
     }
@@ -79,7 +93,7 @@ static int copy_out(struct mr_optim *o, void *to, const void *from, uint64_t byt
 static int copy_in(struct mr_optim *o, void *to, const void *from, uint64_t bytes,
                    struct mr_stream *stream)
 {
-    if (o->host) {
+    if (o->host || bytes == 0) {
         memcpy(to, from, bytes);
         return 0;
     }

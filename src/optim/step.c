@@ -56,8 +56,8 @@ static struct mr_optim_norm_args norm_args_of(const struct mr_optim *o, uint32_t
     return (struct mr_optim_norm_args){
         .grads = grads,
         .out = o->norms + p->first_norm,
-        .begin = p->begin,
-        .end = p->end,
+        .begin = p->norm_begin,
+        .end = p->norm_end,
         .part = p->norm_part,
         .n_out = p->n_norms,
         .grad_dtype = (int32_t)grad_dtype,
@@ -112,11 +112,6 @@ uint64_t mr_optim_most_tasks(const struct mr_optim *o)
 static void host_step(struct mr_optim *o, void *params, const void *grads, enum mr_dtype grad_dtype)
 {
     struct mr_optim_scalars scalars;
-    for (uint32_t i = 0; i < o->n_parts && o->n_norms > 0; i++) {
-        struct mr_optim_norm_args norm = norm_args_of(o, i, grads, grad_dtype);
-        struct host_work w = {.norm = &norm};
-        mr_thread_pool_run(o->pool, host_norm, &w, norm.n_out);
-    }
     double squares = mr_optim_sum(o->norms, o->n_norms);
     for (uint32_t i = 0; i < o->n_parts; i++) {
         struct mr_optim_args args = args_of(o, i, params, grads, grad_dtype);
@@ -132,12 +127,6 @@ static void host_step(struct mr_optim *o, void *params, const void *grads, enum 
 static int launch_step(struct mr_optim *o, void *params, const void *grads,
                        enum mr_dtype grad_dtype, struct mr_stream *stream)
 {
-    for (uint32_t i = 0; i < o->n_parts && o->n_norms > 0; i++) {
-        struct mr_optim_norm_args norm = norm_args_of(o, i, grads, grad_dtype);
-        int rc = mr_launch_kernel(stream, mr_optim_norm_kernel[is_f64(o)], &norm, NULL);
-        if (rc < 0)
-            return rc;
-    }
     for (uint32_t i = 0; i < o->n_parts; i++) {
         struct mr_optim_args args = args_of(o, i, params, grads, grad_dtype);
         const struct mr_kernel *kernel = mr_optim_kernel(o->parts[i].update, is_f64(o));
@@ -213,29 +202,78 @@ int mr_optim_push(struct mr_optim *optim, struct mr_stream *stream)
     return 0;
 }
 
+static int run_norm(struct mr_optim *o, const struct mr_optim_norm_args *norm,
+                    struct mr_stream *stream)
+{
+    struct host_work w = {.norm = norm};
+    if (norm->n_out == 0)
+        return 0;
+    if (by_launch(o, stream))
+        return mr_launch_kernel(stream, mr_optim_norm_kernel[is_f64(o)], norm, NULL);
+    mr_thread_pool_run(o->pool, host_norm, &w, norm->n_out);
+    return 0;
+}
+
+int mr_optim_own_norms(struct mr_optim *o, const struct mr_optim_grads *grads,
+                       struct mr_stream *stream)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < o->n_parts && o->n_norms > 0 && rc >= 0; i++) {
+        struct mr_optim_norm_args norm = norm_args_of(o, i, grads->data, grads->dtype);
+        rc = run_norm(o, &norm, stream);
+    }
+    return rc;
+}
+
+int mr_optim_norm_one(struct mr_optim *o, uint32_t k, const struct mr_optim_grads *grads,
+                      uint64_t n, struct mr_stream *stream)
+{
+    struct mr_optim_norm_args norm = norm_args_of(o, 0, grads->data, grads->dtype);
+    norm.out = o->norms + k;
+    norm.n_out = 1;
+    norm.begin = 0;
+    norm.end = n;
+    return run_norm(o, &norm, stream);
+}
+
+int mr_optim_begin_step(struct mr_optim *o, struct mr_optim_grads *grads, struct mr_stream *stream)
+{
+    int rc = mr_optim_push(o, stream);
+    if (rc < 0)
+        return rc;
+    if (o->opts.accumulate > 1) {
+        rc = accumulate(o, grads->data, stream);
+        if (rc < 0 || o->pending < o->opts.accumulate)
+            return rc;
+        o->pending = 0;
+        grads->data = o->array[MR_OPTIM_STATES].data;
+        grads->dtype = o->dtype;
+    }
+    return 1;
+}
+
+int mr_optim_end_step(struct mr_optim *o, void *params, const struct mr_optim_grads *grads,
+                      struct mr_stream *stream)
+{
+    if (by_launch(o, stream))
+        return launch_step(o, params, grads->data, grads->dtype, stream);
+    host_step(o, params, grads->data, grads->dtype);
+    return 0;
+}
+
 int mr_optim_step(struct mr_optim *optim, void *params, const void *grads, struct mr_stream *stream)
 {
     if (!optim)
         return mr_error_null("mr_optim_step", "an optimizer");
-    enum mr_dtype grad_dtype = optim->extra.grad_dtype;
+    struct mr_optim_grads of = {grads, optim->extra.grad_dtype};
     if (!params || !grads)
         return mr_error_set(MR_EMISUSE, "mr_optim_step: params or grads is NULL");
     int rc = mr_optim_check_stream(optim, stream, "mr_optim_step");
     if (rc < 0)
         return rc;
-    rc = mr_optim_push(optim, stream);
-    if (rc < 0)
+    rc = mr_optim_begin_step(optim, &of, stream);
+    if (rc <= 0)
         return rc;
-    if (optim->opts.accumulate > 1) {
-        rc = accumulate(optim, grads, stream);
-        if (rc < 0 || optim->pending < optim->opts.accumulate)
-            return rc;
-        optim->pending = 0;
-        grads = optim->array[MR_OPTIM_STATES].data;
-        grad_dtype = optim->dtype;
-    }
-    if (by_launch(optim, stream))
-        return launch_step(optim, params, grads, grad_dtype, stream);
-    host_step(optim, params, grads, grad_dtype);
-    return 0;
+    rc = mr_optim_own_norms(optim, &of, stream);
+    return rc < 0 ? rc : mr_optim_end_step(optim, params, &of, stream);
 }
