@@ -125,6 +125,9 @@ const struct mr_option train_options[] = {
                 "for each rank, added up as is fastest"),
     OPT("wire", 0, MR_OPT_ENUM, wire, ranks_group, .initial = "f32", .choices = wires,
         .help = "How gradients travel between ranks: bf16 halves the bytes, and rounds them"),
+    OPT("shard-optimizer", 0, MR_OPT_FLAG, shard_optimizer, ranks_group, .initial = "0",
+        .help = "Each rank keeps the optimizer's state of its part of the parameters alone, and "
+                "updates that part (ZeRO-1). Parameters and checkpoints are the same"),
     OPT("comm-timeout", 0, MR_OPT_DURATION, comm_timeout, ranks_group, .initial = "5min",
         .meta = "TIME", .unit = "s",
         .help = "End all ranks, with exit status 4, if one lets the others wait for this long"),
@@ -310,6 +313,7 @@ static const struct cli_note json_notes[] = {
      "ranks, and what started them (null: nothing); mpi, nccl or alone; parts of a batch; comm: "
      "library, sums, bytes that this rank added up, seconds in sums, waiting for other ranks "
      "included"},
+    {"optimizer_bytes", "of the optimizer's state, in this process"},
     {"ranks",
      "null where this process is alone; steps (without the first ones and those behind tests), "
      "step_ms; ranks: for each rank, host, data_seconds, compute_seconds, sum_seconds, came_last "
@@ -333,6 +337,9 @@ static const struct cli_note examples[] = {
      "the net over two GPUs, as a pipeline"},
     {"mpirun -n 4 millrace train mnist/ --batch-size 256 --leaves 8 --device cpu",
      "on four processes; the same parameters as on one, two or eight"},
+    {"mpirun -n 4 millrace train mnist/ --batch-size 256 --leaves 8 --device cpu "
+     "--shard-optimizer",
+     "the same, and each process has a quarter of the optimizer's state"},
     {NULL, NULL},
 };
 

@@ -163,6 +163,7 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
     to.config = config;
     to.leaves = (uint32_t)opts->leaves;
     to.wire = opts->wire ? MR_BF16 : MR_F32;
+    to.shard_optimizer = opts->shard_optimizer;
     to.devices = data->more;
     to.n_devices = data->n_more;
     to.split = opts->split;

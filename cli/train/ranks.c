@@ -52,6 +52,8 @@ static char *make_config(const struct train_opts *o, const char *dataset, bool n
         mr_json_string(json, "engine", nccl ? "nccl" : "mpi");
         if (nccl) /* all ranks record their graphs at the same steps */
             mr_json_uint(json, "slots", o->loader.prefetch);
+        if (o->shard_optimizer) /* all ranks take part in writing one */
+            mr_json_bool(json, "writes_checkpoints", o->checkpoint != NULL);
         mr_options_json(cli_options(train_options), o, json);
         mr_json_object_end(json);
         if (mr_json_finish(json, &written) > 0)
@@ -257,6 +259,24 @@ int train_ranks_agree(struct train_ranks *r, int code, const struct train *t)
     return failed[1] > 0 ? CLI_MISUSED : failed[0] > 0 ? CLI_FAILED : CLI_OK;
 }
 
+#define DUE_STEPS 16 /* between looks at rank 0's clock */
+
+int train_ranks_due(struct train *t, bool mine, bool *due)
+{
+    static double wants; /* stays in use after an error: comm.h */
+    struct mr_comm *comm = t->ranks ? t->ranks->comm : NULL;
+    *due = mine;
+    if (!comm || t->ranks->place.world == 1 || !t->opts->shard_optimizer || !t->every_ns)
+        return 0;
+    *due = false;
+    if (t->info.step % DUE_STEPS)
+        return 0;
+    wants = mine && t->ranks->place.rank == 0;
+    int rc = mr_comm_sum(comm, &wants, &wants, 1, MR_F64, MR_F64, MR_SUM_FAST, NULL);
+    *due = wants > 0;
+    return rc;
+}
+
 /* Rank 0 may have the same error, and then ends this process. */
 static void wait_for_rank_0(uint64_t timeout_ns)
 {
@@ -297,11 +317,14 @@ int train_ranks_close(struct train_ranks *r, int code, bool running)
 void train_ranks_print(const struct train *t)
 {
     struct mr_comm_stats s = {.size = sizeof s};
+    char bytes[CLI_HUMAN];
     if (t->ranks && t->ranks->comm && mr_comm_stats(t->ranks->comm, &s) == 0) {
         printf("  %u rank%s by %s: %s", s.world, s.world == 1 ? "" : "s",
                t->ranks->place.launcher[0] ? t->ranks->place.launcher : "no launcher", s.library);
         if (t->opts->leaves)
             printf("; gradients of %" PRIu64 " parts of a batch by a fixed tree", t->opts->leaves);
+        if (t->opts->shard_optimizer && s.world > 1)
+            printf("; %s of the optimizer's state on each", cli_bytes(t->info.optim_bytes, bytes));
         if (strcmp(s.engine, "mpi") == 0 && strncmp(t->ranks->device, "cuda", 4) == 0)
             printf("\n  sums go through host memory: --comm nccl is faster if each rank has a GPU");
         printf("\n");
@@ -318,6 +341,7 @@ void train_ranks_json(const struct train *t, struct mr_json *json)
     mr_json_string(json, "launcher", launcher[0] ? launcher : NULL);
     mr_json_string(json, "engine", together ? s.engine : "alone");
     mr_json_uint(json, "leaves", t->opts->leaves ? t->opts->leaves : s.world);
+    mr_json_uint(json, "optimizer_bytes", t->info.optim_bytes);
     mr_json_object(json, "comm");
     mr_json_string(json, "library", together ? s.library : NULL);
     mr_json_uint(json, "sums", s.sums);

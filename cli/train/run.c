@@ -59,7 +59,11 @@ static int after_step(struct train *t, bool last)
     if (cli_interrupted() && together)
         mr_trainer_ask_stop(t->trainer);
     t->end = cli_interrupted() && !together ? TRAIN_INTERRUPTED : (enum train_end)t->info.end;
-    if ((last || t->end != TRAIN_EPOCHS || save_is_due(t)) && save(t) != CLI_OK)
+    bool due = save_is_due(t);
+    rc = train_ranks_due(t, due, &due);
+    if (rc < 0)
+        return rc;
+    if ((last || t->end != TRAIN_EPOCHS || due) && save(t) != CLI_OK)
         t->code = CLI_FAILED;
     return 0;
 }

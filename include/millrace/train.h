@@ -114,6 +114,10 @@ struct mr_trainer_opts {
      * "random:block=1024,window=16", in place of `shuffle`. It must have each sample once an epoch:
      * "sequential" or "random". NULL (default): as `shuffle` says. */
     const char *sampler;
+    /* 1: each rank of `comm` keeps the optimizer's state of its part of the parameters alone, and
+     * updates that part (ZeRO-1). Results and checkpoints are the same; mr_trainer_save() is then
+     * collective. Parts are multiples of 4,096 parameters. 0 (default): each keeps all of it. */
+    int shard_optimizer;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_trainer_opts_init(); see millrace.h. */
@@ -192,8 +196,9 @@ MR_API int mr_trainer_unfinished(struct mr_trainer *t, int test, struct mr_train
  * (there is no test set), MR_EFORMAT, MR_EDEVICE, MR_EPEER, or an error of the loader. */
 MR_API int mr_trainer_test(struct mr_trainer *t, struct mr_train_sums *out);
 
-/* Writes a checkpoint. The file is replaced as a whole or not at all. Returns 0, -errno,
- * MR_EFORMAT, MR_EMISUSE, MR_EDEVICE, MR_ELIMIT, -ENOMEM. */
+/* Writes a checkpoint. The file is replaced as a whole or not at all. With shard_optimizer it is
+ * collective. Returns 0, -errno, MR_EFORMAT, MR_EMISUSE, MR_EDEVICE, MR_EPEER, MR_ELIMIT,
+ * -ENOMEM. */
 MR_API int mr_trainer_save(struct mr_trainer *t, const char *path);
 
 /* Why the run ended; MR_TRAINER_EPOCHS also while it is running. */
@@ -219,6 +224,7 @@ struct mr_trainer_info {
     double seconds;           /* since the run's start */
     double seconds_to_target; /* NaN: not reached */
     double epoch_seconds;     /* since the epoch began */
+    uint64_t optim_bytes;     /* of the optimizer's state, in this process */
 };
 
 /* Describes the run. Cheap: it can be called between steps. [out] out: on success, all but size.
@@ -271,7 +277,8 @@ struct mr_train_window {
 MR_API int mr_trainer_window_begin(struct mr_trainer *t);
 MR_API int mr_trainer_window_end(struct mr_trainer *t, struct mr_train_window *out);
 
-/* The trainer's parts. Owned by the trainer. Of a split net, net and optimizer are the first
+/* The trainer's parts. Owned by the trainer. With shard_optimizer the optimizer is of this rank's
+ * part, and its arrays have that many elements. Of a split net, net and optimizer are the first
  * stage's; get_stage gives the net of any, from 0, and NULL behind the last. */
 MR_API struct mr_net *mr_trainer_get_net(struct mr_trainer *t);
 MR_API struct mr_net *mr_trainer_get_stage(struct mr_trainer *t, uint32_t stage);

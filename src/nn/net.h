@@ -183,6 +183,14 @@ int mr_net_join_from(struct mr_net *net, struct mr_stream *stream, struct mr_str
 /* mr_net_rescale() for gradients that are somewhere else. */
 int mr_net_rescale_by(struct mr_net *net, const void *grads, struct mr_stream *stream);
 
+/* The halves of it, where a part of the gradients is elsewhere. find: [out] found, in the device's
+ * memory: 1 if one of n is not finite, else 0. rescale: as if that was found if one of n_found is
+ * not 0. Other dtypes than fp16: nothing. */
+int mr_net_find_overflow(struct mr_net *net, const void *grads, uint64_t n, float *found,
+                         struct mr_stream *stream);
+int mr_net_rescale_found(struct mr_net *net, const float *found, uint32_t n_found,
+                         struct mr_stream *stream);
+
 /* net_run.c: makes it the one that calls of the backend use; MR_EMISUSE where it is none of the
  * device's. */
 int mr_net_use_stream(const struct mr_net *net, struct mr_stream *stream, const char *call);

@@ -548,6 +548,24 @@ int mr_net_rescale_by(struct mr_net *net, const void *grads, struct mr_stream *s
     return rc ? rc : net->ops->rescale(net->backend, net->n_flat, grads);
 }
 
+int mr_net_find_overflow(struct mr_net *net, const void *grads, uint64_t n, float *found,
+                         struct mr_stream *stream)
+{
+    if (net->opts.dtype != MR_F16)
+        return 0;
+    int rc = mr_net_use_stream(net, stream, "mr_net_find_overflow");
+    return rc ? rc : net->ops->find_overflow(net->backend, n, grads, found);
+}
+
+int mr_net_rescale_found(struct mr_net *net, const float *found, uint32_t n_found,
+                         struct mr_stream *stream)
+{
+    if (net->opts.dtype != MR_F16)
+        return 0;
+    int rc = mr_net_use_stream(net, stream, "mr_net_rescale_found");
+    return rc ? rc : net->ops->rescale_found(net->backend, found, n_found);
+}
+
 int mr_net_rescale(struct mr_net *net, struct mr_stream *stream)
 {
     return mr_net_rescale_by(net, net ? net->grads : NULL, stream);

@@ -136,6 +136,8 @@ struct mr_nn_ops {
     void (*scaling)(struct mr_nn_backend *b, const float **loss_scale, const float **grad_scale,
                     const uint32_t **skip);
     int (*rescale)(struct mr_nn_backend *b, uint64_t count, const void *grads);
+    int (*find_overflow)(struct mr_nn_backend *b, uint64_t count, const void *grads, float *found);
+    int (*rescale_found)(struct mr_nn_backend *b, const float *found, uint32_t n_found);
     /* GPUs alone, else NULL. fork: `side` waits for all that is enqueued by now; join: the stream
      * of use_stream() waits for `side`. In a stream that is recorded they are edges of the
      * graph. */

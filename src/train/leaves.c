@@ -79,6 +79,11 @@ int mr_train_leaves_prepare(struct mr_trainer *t)
     if (!l)
         return 0;
     l->n_params = mr_net_n_params(t->net);
+    if (t->opts.shard_optimizer && l->world > 1) {
+        int rc = mr_train_shard_open(l->comm, l->n_params, &t->shard);
+        if (rc < 0)
+            return rc;
+    }
     mr_net_buffers(t->net, NULL, &l->n_buffers);
     l->length = l->n_params + l->n_buffers + MR_SUM_TOTALS;
     for (uint32_t k = l->mine; k > 1; k /= 2)
@@ -252,33 +257,38 @@ static void add(const struct mr_train_leaves *l, float *to, const float *from)
     mr_comm_add(to + l->n_params, from + l->n_params, l->length - l->n_params, MR_F32, MR_F32);
 }
 
-static int sum(struct mr_train_leaves *l, struct mr_train_range part, enum mr_dtype wire,
+/* grads: whether they are gradients. */
+static int sum(struct mr_trainer *t, struct mr_train_range part, bool grads,
                struct mr_stream *stream)
 {
+    struct mr_train_leaves *l = t->leaves;
+    const enum mr_dtype wire = grads ? l->wire : MR_F32;
     float *v = l->vector + part.first;
     if (part.first >= part.end)
         return 0;
+    if (grads && t->shard)
+        return mr_train_shard_sum(t->shard, l->vector, part, wire, l->order, stream);
     return mr_comm_sum(l->comm, v, v, part.end - part.first, MR_F32, wire, l->order, stream);
 }
 
-int mr_train_sum_range(struct mr_train_leaves *l, struct mr_train_range part,
-                       struct mr_stream *stream)
+int mr_train_sum_range(struct mr_trainer *t, struct mr_train_range part, struct mr_stream *stream)
 {
+    const struct mr_train_leaves *l = t->leaves;
     if (!l->comm)
         return 0;
-    if (l->wire == MR_F32)
-        return sum(l, part, MR_F32, stream);
+    if (l->wire == MR_F32 && !t->shard)
+        return sum(t, part, false, stream);
     int rc =
-        sum(l, (struct mr_train_range){part.first, MR_MIN(part.end, l->n_params)}, l->wire, stream);
+        sum(t, (struct mr_train_range){part.first, MR_MIN(part.end, l->n_params)}, true, stream);
     if (rc < 0)
         return rc;
-    return sum(l, (struct mr_train_range){MR_MAX(part.first, l->n_params), part.end}, MR_F32,
+    return sum(t, (struct mr_train_range){MR_MAX(part.first, l->n_params), part.end}, false,
                stream);
 }
 
-int mr_train_sum_vector(struct mr_train_leaves *l, struct mr_stream *stream)
+int mr_train_sum_vector(struct mr_trainer *t, struct mr_stream *stream)
 {
-    return mr_train_sum_range(l, (struct mr_train_range){0, l->length}, stream);
+    return mr_train_sum_range(t, (struct mr_train_range){0, t->leaves->length}, stream);
 }
 
 /* This rank's leaves, added up into l->vector. A leaf's vector goes on a stack, and is added to
@@ -335,7 +345,7 @@ int mr_train_leaves_step(struct mr_trainer *t, const struct mr_batch *b,
     int rc = run_leaves(t, &p, batch);
     if (rc < 0)
         return rc;
-    rc = mr_train_sum_vector(l, NULL);
+    rc = mr_train_sum_vector(t, NULL);
     if (rc < 0)
         return rc;
     take_sums(t, &totals);
@@ -345,6 +355,8 @@ int mr_train_leaves_step(struct mr_trainer *t, const struct mr_batch *b,
     rc = mr_train_judge_totals(t, &totals);
     if (rc != 0) /* an error, or a step that is left out */
         return MR_MIN(rc, 0);
+    if (t->shard)
+        return mr_train_shard_step(t->shard, t->optim, params, l->vector, true, t->stream);
     memcpy(grads, l->vector, l->n_params * sizeof(float));
     return mr_optim_step(t->optim, params, grads, t->stream);
 }

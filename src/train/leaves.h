@@ -4,6 +4,7 @@
 
 #include "comm/engine.h"
 #include "kernels/sum/sum.h"
+#include "train/shard.h"
 #include "train/trainer.h"
 
 struct mr_train_leaves {
@@ -25,6 +26,7 @@ struct mr_train_leaves {
     uint64_t run_step; /* that it counts to, or UINT64_MAX */
     bool stop_told, stop_heard;
     struct mr_train_overlap *overlap; /* NULL: one sum, behind the passes */
+    float *overflow; /* fp16 with t->shard: whether a rank's part had one, then of all ranks */
 };
 
 /*
@@ -67,14 +69,10 @@ int mr_train_take_leaf(struct mr_trainer *t, const struct mr_train_part *p, uint
 uint64_t mr_train_room(const struct mr_batch_field *field, uint64_t rows_in_batch, uint64_t rows);
 /* The i-th of k in the order of the tree's leaves, from left to right. */
 uint32_t mr_train_tree_order(uint32_t i, uint32_t k);
-/* Elements first to end of a vector. */
-struct mr_train_range {
-    uint64_t first, end;
-};
-/* This part of the rank's vector becomes that of all. stream: NULL: in host memory. */
-int mr_train_sum_range(struct mr_train_leaves *l, struct mr_train_range part,
-                       struct mr_stream *stream);
-int mr_train_sum_vector(struct mr_train_leaves *l, struct mr_stream *stream);
+/* This part of the rank's vector becomes that of all; with t->shard of the gradients only this
+ * rank's part. stream: NULL: in host memory. */
+int mr_train_sum_range(struct mr_trainer *t, struct mr_train_range part, struct mr_stream *stream);
+int mr_train_sum_vector(struct mr_trainer *t, struct mr_stream *stream);
 /* leaves_device.c: to += from. */
 int mr_train_add_range(const struct mr_train_leaves *l, float *to, const float *from,
                        struct mr_train_range part, struct mr_stream *stream);

@@ -47,6 +47,9 @@ static int device_prepare(struct mr_trainer *t, uint32_t levels)
     rc = acquire(t, sizeof *l->run, &l->run);
     if (rc < 0)
         return rc;
+    rc = t->shard ? acquire(t, sizeof *l->overflow, &l->overflow) : 0;
+    if (rc < 0)
+        return rc;
     rc = mr_copy_async(t->stream, l->run, MR_DEVICE, &first, MR_PAGEABLE, sizeof first);
     if (rc < 0)
         return rc;
@@ -58,7 +61,7 @@ static void device_destroy(struct mr_trainer *t)
 {
     struct mr_train_leaves *l = t->leaves;
     mr_train_overlap_close(t);
-    void *const all[] = {l->vector, l->buffers, l->run, l->input, l->labels};
+    void *const all[] = {l->vector, l->buffers, l->run, l->input, l->labels, l->overflow};
     for (size_t i = 0; i < MR_COUNT(all); i++)
         mr_memory_release(t->dev, MR_DEVICE, all[i], NULL);
 }
@@ -224,7 +227,7 @@ static int run_leaves(struct mr_trainer *t, const struct job *j)
 static int run_all(struct mr_trainer *t, const struct job *j)
 {
     int rc = run_leaves(t, j);
-    return rc < 0 || t->leaves->overlap ? rc : mr_train_sum_vector(t->leaves, t->stream);
+    return rc < 0 || t->leaves->overlap ? rc : mr_train_sum_vector(t, t->stream);
 }
 
 static int give(struct mr_trainer *t)
@@ -242,10 +245,32 @@ static int give(struct mr_trainer *t)
     return launch(t, MR_SUM_KERNEL_give, &args);
 }
 
+/* fp16: each rank looks at its part of the sums, and all decide alike. */
+static int rescale_shard(struct mr_trainer *t)
+{
+    struct mr_train_leaves *l = t->leaves;
+    const struct mr_train_shard *s = t->shard;
+    const uint64_t first = mr_train_shard_first(s);
+    if (t->opts.precision != MR_PRECISION_FP16)
+        return 0;
+    int rc = mr_net_find_overflow(t->net, l->vector + first, s->first[s->rank + 1] - first,
+                                  l->overflow, t->stream);
+    if (rc < 0)
+        return rc;
+    rc = mr_comm_sum(l->comm, l->overflow, l->overflow, 1, MR_F32, MR_F32, MR_SUM_FAST, t->stream);
+    return rc < 0 ? rc : mr_net_rescale_found(t->net, l->overflow, 1, t->stream);
+}
+
 static int update(struct mr_trainer *t)
 {
     void *params;
     mr_net_flat(t->net, &params, NULL, NULL);
+    if (t->shard) {
+        int found = rescale_shard(t);
+        return found < 0 ? found
+                         : mr_train_shard_step(t->shard, t->optim, params, t->leaves->vector, false,
+                                               t->stream);
+    }
     int rc = mr_net_rescale_by(t->net, t->leaves->vector, t->stream);
     return rc < 0 ? rc : mr_optim_step(t->optim, params, t->leaves->vector, t->stream);
 }
@@ -315,7 +340,7 @@ static int device_step(struct mr_trainer *t, const struct mr_train_part *p,
     rc = graphs ? mr_train_recorded(t, batch, before_sum, &j) : before_sum(t, &j);
     if (rc < 0)
         return rc;
-    rc = mr_train_sum_vector(l, t->stream);
+    rc = mr_train_sum_vector(t, t->stream);
     if (rc < 0)
         return rc;
     rc = give(t);

@@ -68,7 +68,7 @@ static int sum_part(struct mr_trainer *t, struct mr_train_range part)
     for (uint32_t carry = o->last.i; rc >= 0 && (carry & 1); carry /= 2, height--)
         rc = mr_train_add_range(l, l->vector + (height - 2) * l->length,
                                 l->vector + (height - 1) * l->length, part, o->side);
-    return rc < 0 ? rc : mr_train_sum_range(l, part, o->side);
+    return rc < 0 ? rc : mr_train_sum_range(t, part, o->side);
 }
 
 /* The gradients from `first` on are there. */

@@ -1,4 +1,6 @@
 /* What a checkpoint of training holds. */
+#include "optim/optim.h"
+#include "train/shard.h"
 #include "train/trainer.h"
 
 #include <errno.h>
@@ -65,20 +67,15 @@ static int add_params(struct mr_checkpoint *c, struct mr_trainer *t, struct copi
 }
 
 /* Arrays of an element for each parameter lie one behind the other; others are the same in all
- * stages. */
-static bool is_per_parameter(const struct mr_train_stage *stage, uint64_t n)
-{
-    return n == mr_net_n_params(stage->net);
-}
-
+ * stages, and on all ranks. */
 uint64_t mr_train_state_length(const struct mr_trainer *t, uint32_t i, enum mr_dtype *dtype)
 {
-    uint64_t sum = 0;
-    for (uint32_t s = 0; s < t->n_stages; s++) {
-        uint64_t n = 0;
-        mr_optim_state_data(t->stage[s].optim, i, dtype, &n);
-        sum += s == 0 || is_per_parameter(&t->stage[s], n) ? n : 0;
-    }
+    uint64_t n = 0, sum = 0;
+    mr_optim_state_data(t->optim, i, dtype, &n);
+    if (!mr_optim_state_is_per_param(t->optim, i))
+        return n;
+    for (uint32_t s = 0; s < t->n_stages; s++)
+        sum += mr_net_n_params(t->stage[s].net);
     return sum;
 }
 
@@ -86,6 +83,9 @@ int mr_train_state_each(struct mr_trainer *t, uint32_t i, char *all,
                         int (*work)(struct mr_optim *optim, uint32_t i, void *data, uint64_t bytes,
                                     struct mr_stream *stream))
 {
+    const bool per_param = mr_optim_state_is_per_param(t->optim, i);
+    if (t->shard && per_param)
+        all += mr_train_shard_first(t->shard) * mr_optim_size(t->optim);
     for (uint32_t s = 0; s < t->n_stages; s++) {
         enum mr_dtype dtype;
         uint64_t n = 0;
@@ -93,7 +93,7 @@ int mr_train_state_each(struct mr_trainer *t, uint32_t i, char *all,
         int rc = work(t->stage[s].optim, i, all, n * mr_dtype_size(dtype), t->stage[s].stream);
         if (rc < 0)
             return rc;
-        all += is_per_parameter(&t->stage[s], n) ? n * mr_dtype_size(dtype) : 0;
+        all += per_param ? n * mr_dtype_size(dtype) : 0;
     }
     return 0;
 }
@@ -102,6 +102,22 @@ static int read_state(struct mr_optim *optim, uint32_t i, void *data, uint64_t b
                       struct mr_stream *stream)
 {
     return mr_optim_state_read(optim, i, data, bytes, stream);
+}
+
+int mr_train_state_collect(struct mr_trainer *t, uint32_t i, char *all)
+{
+    if (t->shard && mr_optim_state_is_per_param(t->optim, i))
+        return mr_train_shard_collect(t->shard, t->optim, i, all, t->stream);
+    return all ? mr_train_state_each(t, i, all, read_state) : 0;
+}
+
+/* A rank other than 0 writes nothing, but may have a part of what that one writes. */
+static int give_parts(struct mr_trainer *t)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < mr_optim_state_count(t->optim) && t->shard && rc >= 0; i++)
+        rc = mr_train_state_collect(t, i, NULL);
+    return rc;
 }
 
 static int add_optim(struct mr_checkpoint *c, struct mr_trainer *t, struct copies *copies)
@@ -119,7 +135,7 @@ static int add_optim(struct mr_checkpoint *c, struct mr_trainer *t, struct copie
         copies->state[i] = malloc(MR_MAX(bytes, 1));
         if (!copies->state[i])
             return mr_error_set(-ENOMEM, "checkpoint: no memory for %" PRIu64 " bytes", bytes);
-        int rc = mr_train_state_each(t, i, copies->state[i], read_state);
+        int rc = mr_train_state_collect(t, i, copies->state[i]);
         if (rc < 0)
             return rc;
         rc = mr_checkpoint_add(c, name, dtype, 1, &n, copies->state[i]);
@@ -349,8 +365,8 @@ int mr_trainer_save(struct mr_trainer *t, const char *path)
     if (!t || !path)
         return mr_error_set(MR_EMISUSE, "mr_trainer_save: t or path is NULL");
     uint64_t start = mr_time_ns();
-    if (t->rank > 0) /* all ranks have the same */
-        return 0;
+    if (t->rank > 0) /* all ranks have the same parameters */
+        return give_parts(t);
     mr_train_phase(t, "writes a checkpoint");
     struct copies copies = {0};
     struct mr_checkpoint *c = calloc(1, sizeof *c);
@@ -370,7 +386,7 @@ end:
         free(copies.params[s]);
         free(copies.buffers[s]);
     }
-    for (size_t i = 0; i < MR_COUNT(copies.state); i++)
+    for (size_t i = 0; i < MR_COUNT(copies.state) && rc != MR_EPEER; i++) /* else: comm.h */
         free(copies.state[i]);
     t->saving += mr_train_since(start);
     return rc;

@@ -225,7 +225,7 @@ static int step_on(struct mr_trainer *t, const struct mr_batch *b)
     const uint32_t *skip;
     struct mr_net_batch batch = net_batch(t, b);
     mr_net_flat(t->net, &params, &grads, NULL);
-    batch.copied = t->stepped;
+    batch.copied = t->stepped && !t->shard;
     mr_net_scaling(t->net, &batch.loss_scale, &grad_scale, &skip);
     int rc = 0;
     for (uint32_t s = 0; s < t->n_stages && rc >= 0; s++)

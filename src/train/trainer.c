@@ -1,5 +1,7 @@
 /* The trainer: opens and closes its parts. */
 #include "train/trainer.h"
+#include "optim/optim.h"
+#include "train/shard.h"
 
 #include <errno.h>
 #include <math.h>
@@ -95,6 +97,8 @@ static int attach(struct mr_trainer *t, uint32_t s)
     const float *loss_scale;
     mr_optim_extra_init(stage->optim, &extra);
     mr_net_flat(stage->net, NULL, NULL, &extra.copy);
+    if (t->shard) /* the parameters come from all ranks: a pass makes the copy itself */
+        extra.copy = NULL;
     if (extra.copy)
         extra.copy_dtype = dtype_of(t);
     mr_net_scaling(stage->net, &loss_scale, &extra.grad_scale, &extra.skip);
@@ -131,8 +135,9 @@ static int open_optim(struct mr_trainer *t)
                             "gradients; clip_value works");
     for (uint32_t s = 0; s < t->n_stages && rc >= 0; s++) {
         struct mr_train_stage *stage = &t->stage[s];
-        rc = mr_optim_create_from(stage->dev, &opts, MR_F32, mr_net_n_params(stage->net), NULL, 0,
-                                  &stage->optim);
+        rc = t->shard ? mr_train_shard_optim(t->shard, stage->dev, &opts, &stage->optim)
+                      : mr_optim_create_from(stage->dev, &opts, MR_F32, mr_net_n_params(stage->net),
+                                             NULL, 0, &stage->optim);
         if (rc >= 0)
             rc = attach(t, s);
     }
@@ -345,6 +350,7 @@ void mr_trainer_destroy(struct mr_trainer *t)
     }
     mr_schedule_destroy(t->schedule);
     mr_train_leaves_destroy(t);
+    mr_train_shard_close(t->shard);
     if (t->sampler)
         mr_sampler_destroy(t->sampler);
     if (t->chain)
@@ -362,6 +368,14 @@ void mr_trainer_destroy(struct mr_trainer *t)
     free(t->history);
     free(t->optim_text);
     free(t);
+}
+
+static uint64_t optim_bytes(const struct mr_trainer *t)
+{
+    uint64_t bytes = 0;
+    for (uint32_t s = 0; s < t->n_stages; s++)
+        bytes += mr_optim_state_bytes(t->stage[s].optim);
+    return bytes;
 }
 
 int mr_trainer_query(const struct mr_trainer *t, struct mr_trainer_info *out)
@@ -382,6 +396,7 @@ int mr_trainer_query(const struct mr_trainer *t, struct mr_trainer_info *out)
         .seconds = t->earlier_seconds + mr_train_since(t->opts.start_ns),
         .seconds_to_target = t->seconds_to_target,
         .epoch_seconds = t->started ? mr_train_since(t->pass.start_ns) : 0,
+        .optim_bytes = optim_bytes(t),
     };
     return mr_info_give("trainer_info", out, &full, sizeof full);
 }

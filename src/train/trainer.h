@@ -83,6 +83,7 @@ struct mr_trainer {
     uint32_t skipped_in_row;
     struct mr_train_pipeline *pipeline; /* of stages.h; NULL: one stage, without micro-batches */
     struct mr_train_leaves *leaves;     /* of leaves.c; NULL: a batch is one pass of this process */
+    struct mr_train_shard *shard;       /* of shard.h; NULL: the optimizer is of all parameters */
     uint32_t rank, world, n_leaves;     /* 0 of 1, and 1, without */
     bool stopping;                      /* mr_trainer_ask_stop(), as all ranks have heard */
     bool looked; /* of the loss that was not finite: bad_layer was looked for */
@@ -224,6 +225,8 @@ uint64_t mr_train_state_length(const struct mr_trainer *t, uint32_t i, enum mr_d
 int mr_train_state_each(struct mr_trainer *t, uint32_t i, char *all,
                         int (*work)(struct mr_optim *optim, uint32_t i, void *data, uint64_t bytes,
                                     struct mr_stream *stream));
+/* All parts of it, on rank 0. all: of that length; elsewhere NULL. */
+int mr_train_state_collect(struct mr_trainer *t, uint32_t i, char *all);
 int mr_train_check_state(const struct mr_trainer *t, const struct mr_checkpoint *c);
 int mr_train_restore(struct mr_trainer *t, const struct mr_checkpoint *c);
 

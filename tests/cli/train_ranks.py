@@ -1,5 +1,6 @@
 """millrace train on several ranks, under Open MPI and MPICH: the same bits for any number of ranks,
-exact remainders, resumes in another world, and ranks that die, stand still, hang or disagree.
+exact remainders, resumes in another world, the optimizer's state in parts, and ranks that die,
+stand still, hang or disagree.
 
 usage: train_ranks.py PROGRAM
 Environment: RAISE: the module of tests/support/raise_at_open.c
@@ -79,6 +80,13 @@ def tensors(path):
         return hashlib.sha256(file.read()).hexdigest()[:16]
 
 
+def npy(path, kind, shape, data):
+    head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\1\0" + struct.pack("<H", 118) + head.ljust(117).encode() + b"\n" +
+                   data)
+
+
 def pids(variable, rank):
     """The processes of our program that are this rank."""
     wanted = f"{variable}={rank}".encode()
@@ -124,6 +132,83 @@ def same_bits(found):
         assert len(set(seen.values())) == 1, (model, seen)
 
 
+OPTIMIZERS = (  # all arrays of state, and what goes on from step to step
+    "sgd:momentum=0.9,nesterov=1", "adam:amsgrad=1,weight_decay=0.01", "adagrad:initial_accumulator_value=0.1",
+    "nadam", "radam", "adamax", "lion:lr=1e-3", "rmsprop:centered=1,momentum=0.5",
+    "adadelta:lr=1,accumulate=3")
+
+
+def sharded(found):
+    """--shard-optimizer changes nothing but the memory: no bit of parameters, losses and state."""
+    whole = {}
+    for world in (1, 2, 4):
+        for mpi in found:
+            args = ["-m", "mlp:300s,30s", "-b", "64", "--leaves", "4", "-e", "2", "-c", "s.st", "-f",
+                    "--clip-norm", "0.1", "-o", "adamw", "--schedule", "warmup:3,cosine:10", "--json"]
+            want = json.loads(run(None, 1, *args).stdout)
+            bits = tensors("s.st")
+            out = json.loads(run(mpi, world, *args, "--shard-optimizer").stdout)
+            assert tensors("s.st") == bits and out["test_accuracy"] == want["test_accuracy"]
+            whole[world] = out["optimizer_bytes"]
+    assert whole[1] > 1.9 * whole[2] > 3.6 * whole[4], whole  # parts are whole units of 4,096
+    for optimizer in OPTIMIZERS:
+        args = ["-m", "mlp:30s", "-b", "64", "--leaves", "4", "--max-steps", "7", "-c", "s.st", "-f",
+                "-o", optimizer]
+        seen = set()
+        for mpi, world, more in ((None, 1, []), (found[0], 2, ["--shard-optimizer"]),
+                                 (found[-1], 4, ["--shard-optimizer", "--clip-norm", "0.05"]),
+                                 (None, 1, ["--clip-norm", "0.05"])):
+            run(mpi, world, *args, *more)
+            seen.add((tensors("s.st"), "--clip-norm" in more))
+        assert len(seen) == 2, (optimizer, seen)
+    # two of four ranks have no parameters at all; and a world that is no power of two
+    args = ["-m", "softmax", "-b", "60", "-e", "2", "-c", "s.st", "-f", "--json"]
+    run(None, 1, *args, "--leaves", "4")
+    bits = tensors("s.st")
+    run(found[0], 4, *args, "--leaves", "4", "--shard-optimizer")
+    assert tensors("s.st") == bits
+    for more in ([], ["--wire", "bf16"]):
+        out = json.loads(run(found[-1], 3, *args, "--shard-optimizer", *more).stdout)
+        share = out["epochs"][1]["accuracy"] * SAMPLES
+        assert abs(share - round(share)) < 1e-6 and out["epochs"][1]["loss"] < 3, out
+
+
+def sharded_checkpoints(found):
+    """A checkpoint is whole, so any world goes on from it, in parts or not."""
+    args = ["-m", "mlp:30s", "-b", "64", "--leaves", "4", "-c", "p.st", "-o",
+            "adam:amsgrad=1,accumulate=3", "--clip-norm", "0.1"]
+    run(None, 1, *args, "--max-steps", "17", "-f")
+    bits = tensors("p.st")
+    for first, then in (((4, True), (2, True)), ((2, True), (1, False)), ((1, False), (4, True)),
+                        ((2, False), (4, True))):
+        for (world, parts), steps, more in ((first, "8", ["-f"]), (then, "17", ["--resume"])):
+            mpi = found[world % len(found)] if world > 1 else None
+            run(mpi, world, *args, "--max-steps", steps, *more,
+                *(["--shard-optimizer"] if parts else []))
+        assert tensors("p.st") == bits, (first, then)
+    # by the clock: all ranks write at the same step
+    often = ["-m", "mlp:30s", "-b", "64", "-e", "30", "-c", "t.st", "-f", "--shard-optimizer"]
+    run(found[0], 3, *often[:3], "60", *often[4:], "--checkpoint-every", "10ms")
+
+
+def sharded_skip(mpi):
+    """A step that is left out for its loss is left out on all ranks."""
+    npy("nan.npy", "<f4", (64, 80), struct.pack("<5120f", *[
+        float("nan") if i == 33 * 80 else (i * 37 % 101) / 101 for i in range(64 * 80)]))
+    npy("nan-labels.npy", "|u1", (64,), bytes(i % 2 for i in range(64)))
+    words = [PROGRAM, "train", "npy:nan.npy,labels=nan-labels.npy", "-q", "-d", "cpu", "-m",
+             "linear:120,tanh,linear:2", "--classes", "2", "-b", "16", "--no-shuffle", "--threads",
+             "1", "--on-nan", "skip", "-e", "3", "--leaves", "4", "-c", "n.st", "-f", "--json",
+             "--clip-norm", "0.5"]
+    seen = set()
+    for world, more in ((1, []), (2, ["--shard-optimizer"]), (4, ["--shard-optimizer"])):
+        start = [*LAUNCHERS[mpi], "-n", str(world)] if world > 1 else []
+        done = finish([*start, *words, *more])
+        assert done.returncode == 0 and json.loads(done.stdout)["steps_skipped"] == 3, done
+        seen.add(tensors("n.st"))
+    assert len(seen) == 1, seen
+
+
 def exact_remainders(mpi):
     """Each sample once, in training and tests: the accuracies are whole numbers of samples."""
     out = json.loads(run(mpi, 3, "-m", "softmax", "-b", "30", "-e", "2", "--json").stdout)
@@ -152,24 +237,26 @@ def misuse(mpi):
         assert part in done.stderr, (part, done)
 
 
-def killed_and_resumed(mpi, variable, other):
+def killed_and_resumed(mpi, variable, other, *more):
     args = ["-m", "mlp:30s", "-b", "64", "--leaves", "4", "-e", "400", "--sampler",
             "random:block=16,window=3", "-c", "k.st"]
-    run(None, 1, *args[:-1], "whole.st")
-    with started(command(mpi, 4, *args, "--checkpoint-every", "3")) as process:
+    with contextlib.suppress(FileNotFoundError):
+        os.remove("k.st")
+    run(None, 1, *args[:-1], "whole.st", "-f")
+    with started(command(mpi, 4, *args, *more, "--checkpoint-every", "3")) as process:
         wait_for(lambda: os.path.exists("k.st"))
         for pid in pids(variable, 2):
             os.kill(pid, signal.SIGKILL)
         process.communicate(timeout=LIMIT)
         assert process.returncode != 0
-    text = run(other, 2, *args, "--resume").stdout
+    text = run(other, 2, *args, *more, "--resume").stdout
     assert "goes on from k.st" in text, text
     assert tensors("k.st") == tensors("whole.st")
 
 
-def stands_still(mpi, variable, rank):
+def stands_still(mpi, variable, rank, *more):
     """Exit status 4, and an error that names the rank and what it did. Returns the seconds."""
-    args = ["-m", "mlp:300s", "-b", "63", "-e", "1000000", "--comm-timeout", "4s",
+    args = ["-m", "mlp:300s", "-b", "63", "-e", "1000000", "--comm-timeout", "4s", *more,
             "-c", f"{mpi}{rank}.st"]
     with started(command(mpi, 3, *args, "--checkpoint-every", "1")) as process:
         wait_for(lambda: os.path.exists(f"{mpi}{rank}.st"))
@@ -242,12 +329,6 @@ def interrupted_alone(mpi, variable):
 
 def bad_loss_elsewhere(mpi):
     """Rank 0 names the layer that rank 1 found, and rank 1 itself."""
-    def npy(path, kind, shape, data):
-        head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}"
-        with open(path, "wb") as file:
-            file.write(b"\x93NUMPY\1\0" + struct.pack("<H", 118) + head.ljust(117).encode() +
-                       b"\n" + data)
-
     values = [0.5] * 64 * 4
     values[33 * 4] = float("nan")  # sample 33: the second batch's second, which is rank 1's
     npy("bad.npy", "<f4", (64, 4), struct.pack("<256f", *values))
@@ -281,6 +362,9 @@ def main():
     synth = ["synth", "digits", "d", "-n", str(SAMPLES), "--n-test", str(TESTS), "-q"]
     subprocess.run([PROGRAM, *synth], check=True, stdout=subprocess.DEVNULL)
     same_bits(found)
+    sharded(found)
+    sharded_checkpoints(found)
+    sharded_skip(found[0])
     variables = {"openmpi": "OMPI_COMM_WORLD_RANK", "mpich": "PMI_RANK"}
     for mpi in found:
         exact_remainders(mpi)
@@ -297,7 +381,9 @@ def main():
     bad_loss_elsewhere(found[-1])
     resumed_without_leaves(found[0])
     killed_and_resumed(found[0], variables[found[0]], found[-1])
+    killed_and_resumed(found[-1], variables[found[-1]], found[0], "--shard-optimizer")
     stands_still(found[-1], variables[found[-1]], 0)
+    stands_still(found[0], variables[found[0]], 2, "--shard-optimizer")
     return 0
 
 

@@ -1,10 +1,12 @@
 /* Ranks by an NCCL that is not there, on the driver that is not there: each is a process, which
- * this program starts of itself. White-box: the addition that the bits are compared with. */
+ * this program starts of itself. White-box: the addition that the bits are compared with, and the
+ * step of an optimizer in parts. */
 #include "unit.h"
 
 #include "comm/nccl.h"
 #include "comm_parts.h"
 #include "kernels/sum/sum.h"
+#include "train/shard.h"
 #include <dlfcn.h>
 #include <math.h>
 #include <spawn.h>
@@ -198,6 +200,116 @@ static int graph_of_parts(struct rank *r)
     return memcmp(got, tree, sizeof got) == 0 ? 0 : wrong("graph of parts");
 }
 
+/* ---- an optimizer in parts, and one of all, from the same gradients ---- */
+
+enum { PARAMS = 20000 }; /* five units of 4,096, of which the last is short */
+
+struct optims {
+    struct mr_train_shard *shard;
+    struct mr_optim *part, *whole;
+    float *grads, *sums, *params[2]; /* [0]: of the optimizer in parts */
+};
+
+static int optims_step(struct rank *r, struct optims *o, enum mr_sum_order order)
+{
+    const struct mr_train_range all = {0, PARAMS};
+    int rc = mr_comm_sum(r->comm, o->grads, o->sums, PARAMS, MR_F32, MR_F32, order, r->stream);
+    if (rc == 0)
+        rc = mr_optim_step(o->whole, o->params[1], o->sums, r->stream);
+    if (rc == 0)
+        rc = mr_copy_async(r->stream, o->sums, MR_DEVICE, o->grads, MR_DEVICE, PARAMS * 4ull);
+    if (rc == 0)
+        rc = mr_train_shard_sum(o->shard, o->sums, all, MR_F32, order, r->stream);
+    return rc < 0 ? rc
+                  : mr_train_shard_step(o->shard, o->part, o->params[0], o->sums, false, r->stream);
+}
+
+static int optims_compare(struct rank *r, const struct optims *o)
+{
+    static float got[2][PARAMS];
+    int rc = 0;
+    for (int i = 0; i < 2 && rc == 0; i++)
+        rc = mr_copy_async(r->stream, got[i], MR_PAGEABLE, o->params[i], MR_DEVICE, sizeof got[i]);
+    int synced = mr_stream_synchronize(r->stream), failed = mr_comm_check(r->comm);
+    rc = failed < 0 ? failed : rc < 0 ? rc : synced;
+    if (rc == 0 && memcmp(got[0], got[1], sizeof got[0]) != 0)
+        rc = wrong("optimizer in parts");
+    return rc == 0 && got[0][PARAMS - 1] == parts_value(9, PARAMS - 1) ? wrong("no step") : rc;
+}
+
+static int optims_fill(struct rank *r, struct optims *o)
+{
+    static float x[2][PARAMS];
+    int rc = 0;
+    for (uint32_t i = 0; i < PARAMS; i++) {
+        x[0][i] = parts_value(r->rank, i);
+        x[1][i] = parts_value(9, i);
+    }
+    float *const to[] = {o->grads, o->params[0], o->params[1]};
+    for (int i = 0; i < 3 && rc == 0; i++)
+        rc = mr_copy_async(r->stream, to[i], MR_DEVICE, x[i > 0], MR_PAGEABLE, sizeof x[0]);
+    return rc < 0 ? rc : mr_stream_synchronize(r->stream);
+}
+
+/* Once as it is, then twice by a graph. */
+static int optims_run(struct rank *r, struct optims *o)
+{
+    const enum mr_sum_order order = mr_comm_is_power_of_two(r->world) ? MR_SUM_TREE : MR_SUM_FAST;
+    struct mr_graph *g = NULL;
+    int rc = optims_fill(r, o);
+    if (rc == 0)
+        rc = optims_step(r, o, order);
+    if (rc == 0)
+        rc = optims_compare(r, o);
+    if (rc < 0)
+        return rc;
+    rc = mr_graph_begin(r->stream);
+    if (rc < 0)
+        return rc;
+    rc = optims_step(r, o, order);
+    int ended = mr_graph_end(r->stream, rc < 0 ? NULL : &g);
+    rc = rc < 0 ? rc : ended;
+    for (int k = 0; rc == 0 && k < 2; k++) {
+        rc = mr_graph_launch(g, r->stream);
+        if (rc == 0)
+            rc = mr_comm_watch(r->comm, r->stream);
+    }
+    if (rc == 0)
+        rc = optims_compare(r, o);
+    else
+        mr_stream_synchronize(r->stream);
+    mr_graph_destroy(g);
+    return rc;
+}
+
+static int optims(struct rank *r)
+{
+    struct mr_optim_opts opts = {.size = sizeof opts};
+    struct optims o = {0};
+    float **const memory[] = {&o.grads, &o.sums, &o.params[0], &o.params[1]};
+    int rc = mr_optim_parse("adamw:lr=0.01,clip_norm=0.5", &opts);
+    for (int i = 0; i < 4 && rc == 0; i++)
+        rc = mr_memory_acquire(r->device, MR_DEVICE, PARAMS * 4ull, (void **)memory[i]);
+    if (rc == 0)
+        rc = mr_train_shard_open(r->comm, PARAMS, &o.shard);
+    if (rc == 0)
+        rc = mr_train_shard_optim(o.shard, r->device, &opts, &o.part);
+    if (rc == 0)
+        rc = mr_optim_create_from(r->device, &opts, MR_F32, PARAMS, NULL, 0, &o.whole);
+    if (rc == 0 && r->world == 4 &&
+        mr_optim_state_bytes(o.part) > mr_optim_state_bytes(o.whole) / 2)
+        rc = wrong("bytes of state");
+    if (rc == 0)
+        rc = optims_run(r, &o);
+    mr_stream_synchronize(r->stream);
+    mr_optim_destroy(o.part);
+    mr_optim_destroy(o.whole);
+    mr_train_shard_close(o.shard);
+    for (int i = 0; i < 4; i++)
+        mr_memory_release(r->device, MR_DEVICE, *memory[i], NULL);
+    return rc;
+}
+
 static int work(struct rank *r)
 {
     const char *late = getenv("TEST_LATE");
@@ -220,6 +332,8 @@ static int work(struct rank *r)
         rc = parts(r);
     if (rc == 0 && r->world > 1 && mr_comm_is_power_of_two(r->world))
         rc = graph_of_parts(r);
+    if (rc == 0)
+        rc = optims(r);
     return rc == 0 ? texts(r) : rc;
 }
 

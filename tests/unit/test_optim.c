@@ -1,5 +1,6 @@
 /* White-box. Optimizers: PyTorch's numbers, and what holds of all of them. */
 #include "kernels/half.h"
+#include "optim/optim.h"
 #include "optim_vectors.h"
 #include "unit.h"
 
@@ -351,6 +352,133 @@ static void test_norm(void **state)
     }
     free(g);
     free(p);
+    mr_optim_destroy(o);
+}
+
+/* ---- ranges: several optimizers that do a step together ---- */
+
+enum { RANGES = 4 };
+
+/* The sums of squares that no range has whole: of the elements where they lie. */
+static void norms_between(struct mr_optim *const *o, const struct mr_optim_grads *grads,
+                          const uint64_t *first, uint64_t n)
+{
+    const uint64_t unit = mr_optim_norm_unit(n);
+    float *piece = malloc(unit * sizeof *piece);
+    for (uint32_t k = 0; k < o[0]->n_norms; k++) {
+        const uint64_t begin = k * unit, end = begin + unit < n ? begin + unit : n;
+        bool whole = false;
+        for (int r = 0; r < RANGES; r++) {
+            whole = whole || (begin >= first[r] && end <= first[r + 1]);
+            for (uint64_t i = begin; i < end; i++)
+                if (i >= first[r] && i < first[r + 1])
+                    piece[i - begin] = ((const float *)grads[r].data)[i - first[r]];
+        }
+        const struct mr_optim_grads of = {piece, MR_F32};
+        if (!whole)
+            must(mr_optim_norm_one(o[0], k, &of, end - begin, NULL));
+    }
+    free(piece);
+}
+
+/* All get the sums of squares that others have. */
+static void share_norms(struct mr_optim *const *o)
+{
+    for (int from = 0; from < RANGES; from++)
+        for (int to = 0; to < RANGES; to++)
+            for (uint32_t k = 0; k < o[from]->parts[0].n_norms && to != from; k++) {
+                const uint32_t which = o[from]->parts[0].first_norm + k;
+                o[to]->norms[which] = o[from]->norms[which];
+            }
+}
+
+static void range_step(struct mr_optim *const *o, float *p, const float *g, const uint64_t *first,
+                       uint64_t n)
+{
+    struct mr_optim_grads grads[RANGES];
+    int due = 0;
+    for (int r = 0; r < RANGES; r++) {
+        grads[r] = (struct mr_optim_grads){g + first[r], MR_F32};
+        int rc = mr_optim_begin_step(o[r], &grads[r], NULL);
+        assert_in_range(rc, 0, 1);
+        due += rc;
+    }
+    if (!due)
+        return;
+    assert_int_equal(due, RANGES);
+    for (int r = 0; r < RANGES; r++)
+        must(mr_optim_own_norms(o[r], &grads[r], NULL));
+    norms_between(o, grads, first, n);
+    share_norms(o);
+    for (int r = 1; r < RANGES; r++) /* with those that lie between ranges */
+        memcpy(o[r]->norms, o[0]->norms, o[0]->n_norms * sizeof(double));
+    for (int r = 0; r < RANGES; r++)
+        must(mr_optim_end_step(o[r], p + first[r], &grads[r], NULL));
+}
+
+static void check_ranges(const char *spec, const uint64_t *first, uint32_t n)
+{
+    struct mr_optim_opts opts = {.size = sizeof opts};
+    struct mr_optim *one = make(spec, MR_F32, n), *o[RANGES];
+    float *want = filled(MR_F32, n, start_of, 0), *got = filled(MR_F32, n, start_of, 0);
+    uint64_t bytes = 0;
+    must(mr_optim_parse(spec, &opts));
+    for (int r = 0; r < RANGES; r++) {
+        const struct mr_optim_range range = {n, first[r], first[r + 1] - first[r]};
+        must(mr_optim_create_range(NULL, &opts, MR_F32, &range, &o[r]));
+        bytes += mr_optim_state_bytes(o[r]);
+    }
+    for (uint32_t t = 0; t < 5; t++) {
+        float *g = filled(MR_F32, n, gradient, t);
+        must(mr_optim_step(one, want, g, NULL));
+        range_step(o, got, g, first, n);
+        free(g);
+        assert_memory_equal(want, got, n * sizeof *got);
+    }
+    for (int r = 0; r < RANGES; r++) {
+        assert_memory_equal(one->records, o[r]->records, sizeof *one->records);
+        bytes -= r ? sizeof *one->records : 0;
+        mr_optim_destroy(o[r]);
+    }
+    assert_true(bytes == mr_optim_state_bytes(one)); /* no element twice */
+    mr_optim_destroy(one);
+    free(want);
+    free(got);
+}
+
+static void test_ranges(void **state)
+{
+    (void)state;
+    static const uint64_t borders[][RANGES + 1] = {
+        {0, 40960, 81920, 122880, N},  /* where sums of squares begin: those of ranks */
+        {0, 40961, 81937, 82000, N},   /* anywhere: those of the devices of a net */
+        {0, 0, 4096, 4096, 5000},      /* some have nothing */
+        {0, 5, 10, 15, 20},            /* all within one sum */
+        {0, 4096, 8192, 12288, 16384}, /* no rest */
+    };
+    char spec[128];
+    for (size_t b = 0; b < COUNT(borders); b++)
+        for (size_t i = 0; i < COUNT(all); i++) {
+            const char *mark = strchr(all[i], ':') ? "," : ":";
+            snprintf(spec, sizeof spec, "%s%sclip_norm=0.5,threads=2%s", all[i], mark,
+                     i % 2 ? ",accumulate=2" : "");
+            check_ranges(spec, borders[b], (uint32_t)borders[b][RANGES]);
+        }
+}
+
+/* It is the array's name that says so, not its length. */
+static void test_per_param(void **state)
+{
+    (void)state;
+    struct mr_optim *o = make("adam:accumulate=2", MR_F32, 5); /* "groups" has five numbers */
+    uint64_t n;
+    enum mr_dtype dtype;
+    for (uint32_t i = 0; i < mr_optim_state_count(o); i++) {
+        assert_non_null(mr_optim_state_data(o, i, &dtype, &n));
+        assert_int_equal(n, 5);
+        assert_int_equal(mr_optim_state_is_per_param(o, i),
+                         strcmp(mr_optim_state_name(o, i), "groups") != 0);
+    }
     mr_optim_destroy(o);
 }
 
@@ -775,6 +903,8 @@ int main(void)
         cmocka_unit_test(test_nan),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_per_param),
         cmocka_unit_test(test_master_weights),
         cmocka_unit_test(test_accumulated_scale),
         cmocka_unit_test(test_devices),

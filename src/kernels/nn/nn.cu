@@ -418,6 +418,12 @@ template <typename T> static __device__ void do_rescale(const struct mr_nn_gpu_r
     if (!is_last(&s->ticket_rescale, gridDim.x) || threadIdx.x > 0)
         return;
     bool found = atomicExch(&s->found, 0u) != 0;
+    if (a.out) {
+        *a.out = found ? 1.0f : 0.0f;
+        return;
+    }
+    for (uint32_t i = 0; i < a.n_found; i++)
+        found |= a.found[i] != 0;
     float scale = s->scale;
     s->inverse = 1 / scale;
     s->skip = found;

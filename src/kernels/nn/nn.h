@@ -266,6 +266,9 @@ struct mr_nn_gpu_rescale {
     const float *grads;
     struct mr_nn_gpu_state *state;
     uint64_t count;
+    float *out;         /* only says whether it found something: 1, else 0; NULL: it decides */
+    const float *found; /* of n_found: what others found */
+    uint32_t n_found;
 };
 
 enum mr_nn_gpu_type { MR_NN_GPU_F32, MR_NN_GPU_BF16, MR_NN_GPU_F16, MR_NN_GPU_TYPES };

@@ -257,6 +257,19 @@ static int rescale(struct mr_nn_backend *b, uint64_t count, const void *grads)
     return mr_nn_cuda_launch(b, MR_NN_GPU_rescale, MR_MIN(mr_nn_cuda_blocks(count), 512), 1, &a);
 }
 
+static int find_overflow(struct mr_nn_backend *b, uint64_t count, const void *grads, float *found)
+{
+    struct mr_nn_gpu_rescale a = {.grads = grads, .state = b->state, .count = count, .out = found};
+    unsigned blocks = MR_MIN(mr_nn_cuda_blocks(count), 512);
+    return mr_nn_cuda_launch(b, MR_NN_GPU_rescale, MR_MAX(blocks, 1), 1, &a);
+}
+
+static int rescale_found(struct mr_nn_backend *b, const float *found, uint32_t n_found)
+{
+    struct mr_nn_gpu_rescale a = {.state = b->state, .found = found, .n_found = n_found};
+    return mr_nn_cuda_launch(b, MR_NN_GPU_rescale, 1, 1, &a);
+}
+
 const struct mr_nn_ops mr_nn_cuda = {
     .open = open_backend,
     .close = close_backend,
@@ -293,6 +306,8 @@ const struct mr_nn_ops mr_nn_cuda = {
     .set_step = set_step,
     .scaling = scaling,
     .rescale = rescale,
+    .find_overflow = find_overflow,
+    .rescale_found = rescale_found,
     .zero_totals = zero_totals,
     .get_totals = get_totals,
     .n_not_finite = n_not_finite,
