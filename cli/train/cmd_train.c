@@ -302,11 +302,11 @@ static const struct cli_note json_notes[] = {
     {"ended_by",
      "epochs, target, patience, steps, interrupted, or failed: a file could not be written"},
     {"model, parameters, activation_bytes, layers",
-     "activation_bytes: activations, workspace, 16-bit copy and running statistics; for each "
-     "layer: name, text, output, parameters, runs_on"},
-    {"stages, micro_batches",
-     "of each: device, first and last layer; parts of a batch that follow one another through "
-     "them, 0: none"},
+     "activation_bytes: activations, workspace, 16-bit copy and running statistics, of all stages; "
+     "for each layer: name, text, output, parameters, runs_on"},
+    {"stages, micro_batches", "of each: device, first and last layer, activation_bytes; parts of a "
+                              "batch that follow one another through "
+                              "them, 0: none"},
     {"times", "seconds: opening, waiting (for data), steps, tests, checkpoints"},
     {"bottleneck, bottleneck_reason, tuning", "of the loader, as in millrace feed"},
     {"world, launcher, engine, leaves, comm",

@@ -66,6 +66,14 @@ static const char *device_name(const struct train *t, uint32_t stage, struct mr_
     return mr_device_query(dev, info) < 0 ? "" : info->name;
 }
 
+uint64_t train_stages_memory(const struct train *t)
+{
+    uint64_t sum = 0;
+    for (uint32_t s = 0; mr_trainer_get_stage(t->trainer, s); s++)
+        sum += mr_trainer_stage_memory(t->trainer, s);
+    return sum;
+}
+
 void train_stages_print(const struct train *t)
 {
     const struct mr_net *net;
@@ -89,6 +97,7 @@ void train_stages_json(const struct train *t, struct mr_json *json)
         mr_json_string(json, "device", device_name(t, s, &info));
         mr_json_string(json, "first", mr_net_layer_get(net, 0)->name);
         mr_json_string(json, "last", last_layer(net)->name);
+        mr_json_uint(json, "activation_bytes", mr_trainer_stage_memory(t->trainer, s));
         mr_json_object_end(json);
     }
     mr_json_array_end(json);

@@ -76,8 +76,8 @@ void train_print_head(const struct train *t)
            t->opts->schedule, t->opts->loader.batch_size, t->opts->seed);
     printf("  device %s%s%s, %s, tensor cores %s; %s of activations and workspace; %u workers\n",
            d->pipe.info.name, d->pipe.info.model[0] ? ": " : "", d->pipe.info.model, precision(t),
-           tensor_cores(t) ? "used" : "not used",
-           cli_bytes(mr_net_memory(mr_trainer_get_net(t->trainer)), bytes), st.workers);
+           tensor_cores(t) ? "used" : "not used", cli_bytes(train_stages_memory(t), bytes),
+           st.workers);
     train_stages_print(t);
     train_ranks_print(t);
     if (t->info.resumed_step)
@@ -287,7 +287,7 @@ int train_print_json(const struct train *t)
     mr_json_string(json, "ended_by", ends[t->end]);
     mr_json_string(json, "model", t->opts->model);
     mr_json_uint(json, "parameters", n_params(t));
-    mr_json_uint(json, "activation_bytes", mr_net_memory(mr_trainer_get_net(t->trainer)));
+    mr_json_uint(json, "activation_bytes", train_stages_memory(t));
     train_stages_json(t, json);
     train_ranks_json(t, json);
     train_steps_json(t, json);

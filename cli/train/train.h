@@ -152,6 +152,8 @@ int train_devices_open(struct train_data *d, const char *text);
 void train_devices_close(struct train_data *d);
 /* The i-th layer of the net, over all stages. NULL behind the last. */
 const struct mr_net_layer *train_layer(const struct train *t, uint32_t i);
+/* Bytes of activations and what is with them, of all stages. */
+uint64_t train_stages_memory(const struct train *t);
 void train_stages_print(const struct train *t);
 void train_stages_json(const struct train *t, struct mr_json *json);
 

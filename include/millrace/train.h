@@ -99,7 +99,7 @@ struct mr_trainer_opts {
     /* The net over several devices: the first stage of layers is on the device of
      * mr_trainer_create(), the next ones on these, of the same kind ("cpu", "cuda", or "sim": host
      * arithmetic at simulated speed). They must outlive the trainer. At most 7; default 0: none.
-     * Not with comm, clip_norm or MR_PRECISION_FP16. */
+     * Not with comm. */
     struct mr_device *const *devices;
     uint32_t n_devices;
     /* The layer that begins each stage but the first, "conv3,fc1", by the names of
@@ -284,6 +284,11 @@ MR_API struct mr_net *mr_trainer_get_net(struct mr_trainer *t);
 MR_API struct mr_net *mr_trainer_get_stage(struct mr_trainer *t, uint32_t stage);
 MR_API struct mr_optim *mr_trainer_get_optim(struct mr_trainer *t);
 MR_API struct mr_loader *mr_trainer_get_loader(struct mr_trainer *t);
+
+/* Bytes of a stage's activations, of all micro-batches that it keeps, and of its workspace, 16-bit
+ * copy of the parameters and running statistics. Of a net that is not split stage 0 is all of it;
+ * 0: no such stage. */
+MR_API uint64_t mr_trainer_stage_memory(const struct mr_trainer *t, uint32_t stage);
 
 /* The data set's field of labels; -1: none. */
 MR_API int mr_train_label_field(const struct mr_dataset *ds);

@@ -316,7 +316,7 @@ uint64_t mr_net_memory(const struct mr_net *net)
 {
     if (!net)
         return 0;
-    return net->arena_bytes + (net->low ? net->n_flat * 2 : 0) +
+    return net->arena_bytes + (net->low && !net->owner ? net->n_flat * 2 : 0) +
            net->n_flat_buffers * net->param_element + net->ops->memory(net->backend);
 }
 

@@ -285,6 +285,25 @@ static int take(struct step *st, uint32_t s, struct mr_net *net, float *v, uint3
     return launch(stream, MR_SUM_KERNEL_take, &args);
 }
 
+/* fp16: the micro-batch's share, times the loss scale, which the last stage's own net has. */
+static int scale_loss(struct step *st, uint32_t k, uint32_t a, uint32_t n,
+                      struct mr_net_batch *batch)
+{
+    const struct mr_train_stage *last = &st->t->stage[st->t->n_stages - 1];
+    struct mr_train_pipe *pipe = &st->p->stage[st->t->n_stages - 1];
+    const float *grad_scale;
+    const uint32_t *skip;
+    struct mr_sum_begin begin = {.run = pipe->run,
+                                 .net_step = &mr_net_gpu_state(pipe->slot[k].net)->step,
+                                 .count = 1,
+                                 .leaves = st->p->leaves.n,
+                                 .leaf = a,
+                                 .share = (float)n / (float)st->part->total};
+    mr_net_scaling(last->net, &begin.loss_scale, &grad_scale, &skip);
+    batch->loss_scale = &pipe->run->loss_scale;
+    return launch(last->stream, MR_SUM_KERNEL_begin, &begin);
+}
+
 static int backward(struct step *st, uint32_t s, uint32_t i)
 {
     struct mr_trainer *t = st->t;
@@ -302,6 +321,10 @@ static int backward(struct step *st, uint32_t s, uint32_t i)
     if (rc < 0)
         return rc;
     batch.loss_scale = st->p->share + a;
+    if (n && is_last(t, s) && t->opts.precision == MR_PRECISION_FP16)
+        rc = scale_loss(st, k, a, n, &batch);
+    if (rc < 0)
+        return rc;
     rc = n ? mr_net_backward(pipe->slot[k].net, &batch, stream) : 0;
     if (rc < 0)
         return rc;
@@ -402,16 +425,6 @@ static int give(struct mr_trainer *t, uint32_t s)
     return launch(t->stage[s].stream, MR_SUM_KERNEL_give, &args);
 }
 
-static int update(struct mr_trainer *t, uint32_t s)
-{
-    struct mr_train_stage *stage = &t->stage[s];
-    struct mr_train_pipe *p = &t->pipeline->stage[s];
-    void *params;
-    mr_net_flat(stage->net, &params, NULL, NULL);
-    int rc = mr_optim_step(stage->optim, params, p->vector, stage->stream);
-    return rc < 0 ? rc : mr_event_record(p->done, stage->stream);
-}
-
 static int each(struct mr_trainer *t, int (*work)(struct mr_trainer *t, uint32_t s))
 {
     int rc = 0;
@@ -455,7 +468,7 @@ static int pipeline_step(struct mr_trainer *t, const struct mr_batch *b,
         if (rc != 0)
             return MR_MIN(rc, 0);
     }
-    return each(t, update);
+    return mr_train_pipeline_update(t);
 }
 
 /* All stages hold the totals, so that steps behind a bad loss change nothing; the last one's are

@@ -192,7 +192,10 @@ static int load_scale(struct mr_trainer *t, const struct mr_checkpoint *c)
     unsigned long good = at && at != text ? strtoul(at, &end, 10) : 0;
     if (!end || end == at || *end || good > UINT32_MAX)
         return mr_error_set(MR_EFORMAT, "%s: key loss_scale: expected two numbers", c->path);
-    return mr_net_set_loss_scale(t->net, t->stream, scale, (uint32_t)good);
+    int rc = 0;
+    for (uint32_t s = 0; s < t->n_stages && rc >= 0; s++)
+        rc = mr_net_set_loss_scale(t->stage[s].net, t->stage[s].stream, scale, (uint32_t)good);
+    return rc;
 }
 
 /* Where the run was. */

@@ -23,10 +23,6 @@ static int check(const struct mr_trainer *t, uint32_t micro)
             MR_EUNSUPPORTED,
             "trainer: a net over several devices can't train on several ranks: give each "
             "rank one device, or run one process");
-    if (o->precision == MR_PRECISION_FP16)
-        return mr_error_set(MR_EUNSUPPORTED,
-                            "trainer: a split net in fp16: expected f32, tf32 or bf16, which scale "
-                            "no loss");
     if (!mr_comm_is_power_of_two(micro) || micro > MICRO_MOST)
         return mr_error_set(MR_EOPTION, "trainer: %u micro-batches: expected a power of two, 1..%d",
                             micro, MICRO_MOST);
@@ -135,6 +131,9 @@ static int take_memory(struct mr_trainer *t, uint32_t s)
     rc = acquire(dev, sizeof *p->run, &p->run);
     if (rc < 0)
         return rc;
+    rc = acquire(dev, t->n_stages * sizeof *p->overflow, &p->overflow);
+    if (rc < 0)
+        return rc;
     rc = mr_copy_async(t->stage[s].stream, p->run, MR_DEVICE, &first, MR_PAGEABLE, sizeof first);
     return rc < 0 ? rc : mr_stream_synchronize(t->stage[s].stream);
 }
@@ -208,7 +207,7 @@ static void close_stage(struct mr_trainer *t, uint32_t s)
 {
     struct mr_train_pipe *p = &t->pipeline->stage[s];
     struct mr_event *const events[] = {p->done, p->sums, p->sent};
-    void *const memory[] = {p->vector, p->buffers, p->run};
+    void *const memory[] = {p->vector, p->buffers, p->run, p->overflow, p->piece};
     for (uint32_t k = 0; p->slot && k < t->pipeline->n_slots; k++)
         close_slot(&p->slot[k], k > 0);
     free(p->slot);
@@ -217,6 +216,32 @@ static void close_stage(struct mr_trainer *t, uint32_t s)
     for (size_t i = 0; i < MR_COUNT(memory); i++)
         mr_memory_release(t->stage[s].dev, MR_DEVICE, memory[i], NULL);
     mr_stream_destroy(p->send);
+}
+
+int mr_train_pipeline_optim(struct mr_trainer *t, const struct mr_optim_opts *opts, uint32_t s)
+{
+    struct mr_train_pipe *p = &t->pipeline->stage[s];
+    struct mr_optim_range range = {.n = mr_net_n_params(t->stage[s].net)};
+    for (uint32_t i = 0; i < t->n_stages; i++) {
+        range.n_all += mr_net_n_params(t->stage[i].net);
+        range.first += i < s ? mr_net_n_params(t->stage[i].net) : 0;
+    }
+    int rc = mr_optim_create_range(t->stage[s].dev, opts, MR_F32, &range, &t->stage[s].optim);
+    if (rc < 0 || opts->clip_norm == 0 || t->n_stages == 1)
+        return rc;
+    return acquire(t->stage[s].dev, mr_optim_norm_unit(range.n_all) * sizeof *p->piece, &p->piece);
+}
+
+uint64_t mr_trainer_stage_memory(const struct mr_trainer *t, uint32_t stage)
+{
+    if (!t || stage >= t->n_stages)
+        return 0;
+    if (!t->pipeline)
+        return mr_net_memory(t->stage[stage].net);
+    uint64_t bytes = 0;
+    for (uint32_t k = 0; k < t->pipeline->n_slots; k++)
+        bytes += mr_net_memory(t->pipeline->stage[stage].slot[k].net);
+    return bytes;
 }
 
 void mr_train_pipeline_destroy(struct mr_trainer *t)

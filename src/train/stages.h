@@ -6,7 +6,8 @@
  * the samples at positions p with p mod M = a, and its gradients are added up by the same tree. So
  * the bits are those of the net on one device with as many leaves.
  *
- * stages.c opens the stages, split.c says where the net is cut, pipeline.c is a step.
+ * stages.c opens the stages, split.c says where the net is cut, pipeline.c is a step, and
+ * pipeline_update.c its end.
  */
 #ifndef MR_TRAIN_STAGES_H
 #define MR_TRAIN_STAGES_H
@@ -27,6 +28,8 @@ struct mr_train_pipe {
     struct mr_train_slot *slot;
     uint64_t n_params, n_buffers, length; /* length: of a vector, as in leaves.h */
     float *vector, *buffers;              /* in the device's memory, as in leaves.h */
+    float *piece;    /* gradients of a sum of squares that lies over the border to the next stage */
+    float *overflow; /* fp16: what each stage has found, of n_stages */
     struct mr_sum_run *run;
     struct mr_event *done, *sums, *sent; /* the step's work; its sums; they were sent */
 };
@@ -43,6 +46,9 @@ struct mr_train_pipeline {
     uint64_t share_of;                  /* batches of so many samples; 0: of none yet */
     uint64_t run_step;                  /* that the devices count to; UINT64_MAX: none */
 };
+
+/* pipeline_update.c: the parameters of all stages. */
+int mr_train_pipeline_update(struct mr_trainer *t);
 
 /* split.c. [out] first: of each stage, its first node, and behind them the number of nodes. no: of
  * the whole net. */

@@ -111,6 +111,17 @@ static int attach(struct mr_trainer *t, uint32_t s)
     return mr_optim_attach(stage->optim, &extra);
 }
 
+static int make_optim(struct mr_trainer *t, const struct mr_optim_opts *opts, uint32_t s)
+{
+    struct mr_train_stage *stage = &t->stage[s];
+    if (t->pipeline)
+        return mr_train_pipeline_optim(t, opts, s);
+    if (t->shard)
+        return mr_train_shard_optim(t->shard, stage->dev, opts, &stage->optim);
+    return mr_optim_create_from(stage->dev, opts, MR_F32, mr_net_n_params(stage->net), NULL, 0,
+                                &stage->optim);
+}
+
 static int open_optim(struct mr_trainer *t)
 {
     const struct mr_trainer_opts *o = &t->opts;
@@ -129,15 +140,8 @@ static int open_optim(struct mr_trainer *t)
         opts.clip_value = o->clip_value;
     if (!opts.threads)
         opts.threads = o->threads;
-    if (opts.clip_norm > 0 && t->n_stages > 1)
-        return mr_error_set(MR_EUNSUPPORTED,
-                            "trainer: clip_norm with a split net: the norm is one of all stages' "
-                            "gradients; clip_value works");
     for (uint32_t s = 0; s < t->n_stages && rc >= 0; s++) {
-        struct mr_train_stage *stage = &t->stage[s];
-        rc = t->shard ? mr_train_shard_optim(t->shard, stage->dev, &opts, &stage->optim)
-                      : mr_optim_create_from(stage->dev, &opts, MR_F32, mr_net_n_params(stage->net),
-                                             NULL, 0, &stage->optim);
+        rc = make_optim(t, &opts, s);
         if (rc >= 0)
             rc = attach(t, s);
     }

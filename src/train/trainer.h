@@ -149,6 +149,8 @@ void mr_train_phase(const struct mr_trainer *t, const char *what); /* for errors
  * looks, NULL: at the net. */
 int mr_train_pipeline_open(struct mr_trainer *t);
 int mr_train_pipeline_nets(struct mr_trainer *t, const struct mr_net_opts *no);
+/* The optimizer of a stage. */
+int mr_train_pipeline_optim(struct mr_trainer *t, const struct mr_optim_opts *opts, uint32_t s);
 void mr_train_pipeline_destroy(struct mr_trainer *t);
 const uint32_t *mr_train_pipeline_bad_loss(const struct mr_trainer *t, uint32_t stage);
 void mr_train_pipeline_find_bad(struct mr_trainer *t);

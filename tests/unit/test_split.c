@@ -129,17 +129,13 @@ static void split(struct mr_trainer_opts *o, struct mr_device **devices, uint32_
     o->micro_batches = micro;
 }
 
-static void compare(struct mr_device **devices, uint32_t n, const char *where, uint32_t micro,
-                    enum mr_pipeline pipeline)
+/* As o says: whole on one device, and in parts on several. */
+static void compare_as(struct mr_trainer_opts o, struct mr_device **devices, uint32_t n)
 {
-    struct mr_trainer_opts o;
-    defaults(&o);
-    o.leaves = micro;
+    const uint32_t micro = o.leaves;
     struct mr_trainer *whole = make(cpu[0], &o), *parts;
     struct mr_checkpoint *want = run(whole), *got;
     split(&o, devices, n, micro);
-    o.split = where;
-    o.pipeline = pipeline;
     parts = make(devices[0], &o);
     got = run(parts);
     same(want, got);
@@ -149,6 +145,17 @@ static void compare(struct mr_device **devices, uint32_t n, const char *where, u
     mr_checkpoint_close(got);
     mr_trainer_destroy(whole);
     mr_trainer_destroy(parts);
+}
+
+static void compare(struct mr_device **devices, uint32_t n, const char *where, uint32_t micro,
+                    enum mr_pipeline pipeline)
+{
+    struct mr_trainer_opts o;
+    defaults(&o);
+    o.leaves = micro;
+    o.split = where;
+    o.pipeline = pipeline;
+    compare_as(o, devices, n);
 }
 
 static void split_is_whole_on_cpu(void **state)
@@ -168,6 +175,88 @@ static void split_is_whole_on_sim(void **state)
     compare(sim, 2, "conv2", 4, MR_PIPELINE_1F1B);
     compare(sim, 3, "auto", 4, MR_PIPELINE_GPIPE);
     compare(sim, 1, "auto", 2, MR_PIPELINE_1F1B);
+}
+
+/* The norm is one of all stages' gradients, to the bit: of nets that are within one of its sums of
+ * squares, and of one whose borders are anywhere in several. */
+static void split_clips_as_whole(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *where;
+        uint32_t n;
+    } cases[] = {{MODEL, "conv2,fc1", 3},
+                 {MODEL, "fc2", 2},
+                 {"flatten,linear:300,relu,linear:50,tanh,linear:4", "fc2", 2},
+                 {"flatten,linear:300,relu,linear:50,tanh,linear:4", "fc2,fc3", 3},
+                 {"flatten,linear:56,relu,linear:72,tanh,linear:4", "fc2,fc3", 3}};
+    static const char *const optimizers[] = {"adam", "sgd:momentum=0.9,accumulate=3"};
+    struct mr_trainer_opts o;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        defaults(&o);
+        o.model = cases[i].model;
+        o.split = cases[i].where;
+        o.optimizer = optimizers[i % 2];
+        o.leaves = 4;
+        o.clip_norm = 0.03;
+        compare_as(o, cpu, cases[i].n);
+        compare_as(o, sim, cases[i].n);
+    }
+}
+
+/* A clipped run is another one than one that is not. */
+static void clipping_is_felt(void **state)
+{
+    (void)state;
+    struct mr_trainer_opts o;
+    void *params[2];
+    for (int i = 0; i < 2; i++) {
+        int last;
+        defaults(&o);
+        o.optimizer = "sgd";
+        split(&o, cpu, 2, 4);
+        o.split = "fc1";
+        o.clip_norm = i ? 0.01 : 0;
+        struct mr_trainer *t = make(cpu[0], &o);
+        assert_int_equal(mr_trainer_step(t, &last), 1);
+        struct mr_net *net = mr_trainer_get_stage(t, 1);
+        const uint64_t bytes = mr_net_n_params(net) * sizeof(float);
+        void *at;
+        mr_net_flat(net, &at, NULL, NULL);
+        params[i] = malloc(bytes);
+        memcpy(params[i], at, bytes);
+        if (i)
+            assert_memory_not_equal(params[0], params[1], bytes);
+        mr_trainer_destroy(t);
+    }
+    free(params[0]);
+    free(params[1]);
+}
+
+/* Stages keep activations of as many micro-batches as they have to. */
+static void memory_is_of_all_stages(void **state)
+{
+    (void)state;
+    struct mr_trainer_opts o;
+    uint64_t bytes[2][STAGES] = {{0}};
+    for (int gpipe = 0; gpipe < 2; gpipe++) {
+        defaults(&o);
+        split(&o, cpu, 2, 8);
+        o.split = "fc1";
+        o.pipeline = gpipe ? MR_PIPELINE_GPIPE : MR_PIPELINE_1F1B;
+        struct mr_trainer *t = make(cpu[0], &o);
+        for (uint32_t s = 0; s < STAGES; s++)
+            bytes[gpipe][s] = mr_trainer_stage_memory(t, s);
+        assert_true(bytes[gpipe][0] > mr_net_memory(mr_trainer_get_stage(t, 0)));
+        mr_trainer_destroy(t);
+    }
+    for (int s = 0; s < 2; s++) /* of 8, not of 2 */
+        assert_true(bytes[0][s] > 0 && bytes[1][s] == 4 * bytes[0][s]);
+    assert_true(bytes[0][2] == 0 && mr_trainer_stage_memory(NULL, 0) == 0);
+    defaults(&o);
+    struct mr_trainer *t = make(cpu[0], &o);
+    assert_true(mr_trainer_stage_memory(t, 0) == mr_net_memory(mr_trainer_get_net(t)));
+    mr_trainer_destroy(t);
 }
 
 static void a_checkpoint_goes_on_split_or_whole(void **state)
@@ -244,11 +333,8 @@ static void misuse_is_refused(void **state)
     o.leaves = 4;
     refused(&o, MR_EOPTION, "4 leaves and 2 micro-batches");
     o.leaves = 0;
-    o.clip_norm = 1;
-    refused(&o, MR_EUNSUPPORTED, "clip_norm");
-    o.clip_norm = 0;
     o.precision = MR_PRECISION_FP16;
-    refused(&o, MR_EUNSUPPORTED, "fp16");
+    refused(&o, MR_EUNSUPPORTED, "f16 needs a GPU");
     o.precision = MR_PRECISION_F32;
     o.devices = sim;
     refused(&o, MR_EUNSUPPORTED, "no copies between devices cpu and sim");
@@ -301,6 +387,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(split_is_whole_on_cpu),
         cmocka_unit_test(split_is_whole_on_sim),
+        cmocka_unit_test(split_clips_as_whole),
+        cmocka_unit_test(clipping_is_felt),
+        cmocka_unit_test(memory_is_of_all_stages),
         cmocka_unit_test(a_checkpoint_goes_on_split_or_whole),
         cmocka_unit_test(misuse_is_refused),
         cmocka_unit_test(a_bad_loss_names_its_layer),
