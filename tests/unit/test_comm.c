@@ -357,6 +357,28 @@ static int wait_in_vain(struct mr_comm *comm, const struct mr_place *place, cons
     return 1;
 }
 
+/* Some of everything, briefly; then a rank whose call fails says so, and the others do not wait. */
+static int work_until_a_call_fails(struct mr_comm *comm, const struct mr_place *place)
+{
+    static float data[PARTS_N];
+    const struct parts_job j = {comm, place->rank, place->world, NULL, NULL};
+    int rc = parts_once(&j, data, 1, MR_F32, MR_SUM_FAST);
+    if (rc == 0 && mr_comm_is_power_of_two(place->world))
+        rc = parts_once(&j, data, 2, MR_BF16, MR_SUM_TREE);
+    if (rc == 0)
+        rc = parts_messages(&j, data);
+    if (rc == 0)
+        rc = mr_comm_sum(comm, data, data, PARTS_N, MR_F32, MR_F32, MR_SUM_FAST, NULL);
+    if (rc < 0) {
+        printf("rank %u: %d %s\n", place->rank, rc, mr_last_error());
+        fflush(stdout);
+        mr_comm_abort(comm, 4);
+    }
+    mr_comm_close(comm);
+    printf("rank done\n");
+    return 0;
+}
+
 static int be_rank(const struct mr_place *place)
 {
     struct mr_comm *comm;
@@ -366,11 +388,16 @@ static int be_rank(const struct mr_place *place)
     mr_comm_opts_init(&opts);
     opts.place = *place;
     opts.config = "same=1\n";
-    opts.timeout_ns = getenv("TEST_VAIN") ? 2000000000u : 60000000000u;
-    if (mr_comm_open(&opts, &comm) < 0) {
-        fprintf(stderr, "%s\n", mr_last_error());
-        return 1;
+    const bool faulty = getenv("FAULTY_AT") != NULL;
+    opts.timeout_ns = getenv("TEST_VAIN") || faulty ? 2000000000u : 60000000000u;
+    int rc = mr_comm_open(&opts, &comm);
+    if (rc < 0) {
+        printf("rank %u: %d %s\n", place->rank, rc, mr_last_error());
+        fflush(stdout);
+        _exit(1); /* what MPI does at exit may wait for the others */
     }
+    if (faulty)
+        return work_until_a_call_fails(comm, place);
     if (getenv("TEST_VAIN"))
         return wait_in_vain(comm, place, getenv("TEST_VAIN"));
     check_rank(comm, place->rank, place->world, device);
@@ -464,6 +491,42 @@ static void no_message_is_waited_for_ever(void **state)
         }
 }
 
+/* Each call of rank 1 that begins to move something fails in turn: it says which, or goes on without
+ * (what ranks tell each other of themselves); no rank waits for longer than the limit. */
+static void each_call_fails(void **state)
+{
+    (void)state;
+    char command[4800], out[16384];
+    int ended = 0;
+    if (getenv("SANITIZED"))
+        return;
+    for (int world = 2; world <= 3; world++)
+        for (int at = 1, fine = 0; fine < 5; at++) {
+            snprintf(command, sizeof command,
+                     "command -v mpiexec.mpich >/dev/null || exit 0; MILLRACE_MPI=%s FAULTY_RANK=1 "
+                     "FAULTY_AT=%d timeout 20 mpiexec.mpich -n %d %s 2>&1; echo code $?",
+                     FAULTY_MPI, at, world, program);
+            FILE *from = popen(command, "r");
+            assert_non_null(from);
+            size_t n = fread(out, 1, sizeof out - 1, from);
+            out[n] = '\0';
+            pclose(from);
+            if (!out[0]) {
+                print_message("no mpiexec.mpich here: not tried\n");
+                return;
+            }
+            if (strstr(out, "code 124"))
+                fail_msg("call %d of %d ranks: hangs: %s", at, world, out);
+            fine = strstr(out, "code 0") ? fine + 1 : 0; /* nothing needs it, or there are fewer */
+            if (fine)
+                continue;
+            ended++;
+            if (!strstr(out, "rank 1: -10015 comm: "))
+                fail_msg("call %d of %d ranks: %s", at, world, out);
+        }
+    assert_in_range(ended, 20, 198);
+}
+
 int main(int argc, char **argv)
 {
     static char self[4096];
@@ -482,6 +545,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(asked_to_stop),
         cmocka_unit_test(ranks_add_up),
         cmocka_unit_test(no_message_is_waited_for_ever),
+        cmocka_unit_test(each_call_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
