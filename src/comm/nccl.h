@@ -1,6 +1,6 @@
 /*
- * NCCL by dlopen. nccl.c is the engine, nccl_parts.c is for parts of arrays and for messages between
- * two ranks, nccl_open.c finds the library, spreads the id and joins the
+ * NCCL by dlopen. nccl.c is the engine, nccl_parts.c is for parts of arrays and for messages
+ * between two ranks, nccl_open.c finds the library, spreads the id and joins the
  * ranks, nccl_watch.c ends what lasts too long, store.c speaks to torchrun's store.
  *
  * The declarations are the library's own, of 2.14 and later; the tests' library is made of them.

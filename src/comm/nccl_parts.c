@@ -154,30 +154,35 @@ struct work {
     bool sums;
 };
 
+/* The device is entered. */
+static int begin(struct mr_comm *c, const struct work *w, struct mr_stream *stream)
+{
+    const struct mr_comm_parts *p = w->parts;
+    if (w->message)
+        return transfer(c, w->message, stream);
+    if (!w->sums)
+        return share_parts(c, w->data, p, stream);
+    if (p->order == MR_SUM_FAST && p->wire == p->dtype)
+        return fast(c, w->data, p, stream);
+    int rc = mr_nccl_make_room(c, length(c, p) * mr_dtype_size(p->dtype));
+    if (rc < 0)
+        return rc;
+    return p->order == MR_SUM_TREE ? by_halves(c, w->data, p, stream) : fast(c, w->data, p, stream);
+}
+
 static int enqueue(struct mr_comm *c, const struct work *w, struct mr_stream *stream)
 {
     if (stream->dev != mr_nccl_of(c)->device)
         return mr_error_set(MR_EMISUSE,
-                            "comm: %s by engine nccl: expected a stream of the "
-                            "communicator's device",
+                            "comm: %s by engine nccl: expected a stream of the communicator's "
+                            "device",
                             c->call);
     if (w->message ? w->message->bytes == 0 : length(c, w->parts) == 0)
         return 0;
-    bool halves = w->sums && w->parts->order == MR_SUM_TREE;
-    int rc = halves || (w->sums && w->parts->wire != w->parts->dtype)
-                 ? mr_nccl_make_room(c, length(c, w->parts) * mr_dtype_size(w->parts->dtype))
-                 : 0;
+    int rc = mr_device_enter(stream->dev);
     if (rc < 0)
         return rc;
-    rc = mr_device_enter(stream->dev);
-    if (rc < 0)
-        return rc;
-    if (w->message)
-        rc = transfer(c, w->message, stream);
-    else if (w->sums)
-        rc = halves ? by_halves(c, w->data, w->parts, stream) : fast(c, w->data, w->parts, stream);
-    else
-        rc = share_parts(c, w->data, w->parts, stream);
+    rc = begin(c, w, stream);
     mr_device_leave(stream->dev);
     return rc;
 }

@@ -81,7 +81,8 @@ struct mr_optim_array {
  * An optimizer of a range of parameters, as one of several that do a step together: on the ranks of
  * a run, or on the devices of a net. Its arrays have the range's elements alone, and calls get
  * pointers to these. Each computes the sums of squares that lie within its range; the others' have
- * to come into `norms` before mr_optim_end_step(). So the norm has the bits of one optimizer of all.
+ * to come into `norms` before mr_optim_end_step(). So the norm has the bits of one optimizer of
+ * all.
  */
 struct mr_optim_range {
     uint64_t n_all, first, n; /* n: 0: none */

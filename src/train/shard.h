@@ -42,8 +42,8 @@ int mr_train_shard_optim(const struct mr_train_shard *s, struct mr_device *devic
  * memory. */
 int mr_train_shard_sum(struct mr_train_shard *s, float *vector, struct mr_train_range range,
                        enum mr_dtype wire, enum mr_sum_order order, struct mr_stream *stream);
-/* params, grads: all, of which this rank has the sums of its part. stream: the optimizer's; unified:
- * its memory is the host's. */
+/* params, grads: all, of which this rank has the sums of its part. stream: the optimizer's.
+ * unified: its memory is the host's. */
 int mr_train_shard_step(struct mr_train_shard *s, struct mr_optim *optim, float *params,
                         const float *grads, bool unified, struct mr_stream *stream);
 /* The i-th array of state, which has an element for each parameter, comes to rank 0. all: there, of

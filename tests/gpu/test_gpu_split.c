@@ -1,5 +1,5 @@
-/* A net in two stages on a real GPU, or on two where they are: the checkpoint's tensors are those of
- * the net on one device, with clip_norm and in each precision. */
+/* A net in two stages on a real GPU, or on two where they are: the checkpoint's tensors are those
+ * of the net on one device, with clip_norm and in each precision. */
 #include "gpu.h"
 
 #include <millrace/train.h>

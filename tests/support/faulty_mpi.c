@@ -1,6 +1,6 @@
 /*
- * An MPI library of MPICH's ABI that passes all calls on to libmpich.so.12, and of one rank lets one
- * fail: tests name it in MILLRACE_MPI.
+ * An MPI library of MPICH's ABI that passes all calls on to libmpich.so.12, and of one rank lets
+ * one fail: tests name it in MILLRACE_MPI.
  *
  * Environment: FAULTY_RANK; FAULTY_AT: of this rank's calls that begin to send, receive or add up,
  * counted from 1, this one returns an error and does nothing.

@@ -491,8 +491,8 @@ static void no_message_is_waited_for_ever(void **state)
         }
 }
 
-/* Each call of rank 1 that begins to move something fails in turn: it says which, or goes on without
- * (what ranks tell each other of themselves); no rank waits for longer than the limit. */
+/* Each call of rank 1 that begins to move something fails in turn: it says which, or goes on
+ * without (what ranks tell each other of themselves); no rank waits for longer than the limit. */
 static void each_call_fails(void **state)
 {
     (void)state;
