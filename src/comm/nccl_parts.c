@@ -162,11 +162,6 @@ static int begin(struct mr_comm *c, const struct work *w, struct mr_stream *stre
         return transfer(c, w->message, stream);
     if (!w->sums)
         return share_parts(c, w->data, p, stream);
-    if (p->order == MR_SUM_FAST && p->wire == p->dtype)
-        return fast(c, w->data, p, stream);
-    int rc = mr_nccl_make_room(c, length(c, p) * mr_dtype_size(p->dtype));
-    if (rc < 0)
-        return rc;
     return p->order == MR_SUM_TREE ? by_halves(c, w->data, p, stream) : fast(c, w->data, p, stream);
 }
 
@@ -179,7 +174,13 @@ static int enqueue(struct mr_comm *c, const struct work *w, struct mr_stream *st
                             c->call);
     if (w->message ? w->message->bytes == 0 : length(c, w->parts) == 0)
         return 0;
-    int rc = mr_device_enter(stream->dev);
+    const struct mr_comm_parts *p = w->message ? NULL : w->parts;
+    int rc = p && w->sums && (p->order == MR_SUM_TREE || p->wire != p->dtype)
+                 ? mr_nccl_make_room(c, length(c, p) * mr_dtype_size(p->dtype))
+                 : 0;
+    if (rc < 0)
+        return rc;
+    rc = mr_device_enter(stream->dev);
     if (rc < 0)
         return rc;
     rc = begin(c, w, stream);
