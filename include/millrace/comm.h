@@ -24,7 +24,7 @@
  * NCCL chooses what it uses by its own variables (NCCL_DEBUG, NCCL_SOCKET_IFNAME).
  *
  * Collective calls (open, close, sum, sum_scatter, gather, collect) are made by all ranks in the
- * same order; send and recv by the two ranks that they are between. One that lasts longer than the
+ * same order; send, recv and send_recv by the ranks that they are between. One that lasts longer than the
  * time limit ends in MR_EPEER on every rank that waits; the text names the ranks that did not come
  * and what they did last (mr_comm_phase()). After that, and after any other of these calls that
  * failed, all of them and mr_comm_check() return the same error again: end the process with
@@ -135,8 +135,8 @@ MR_API int mr_comm_gather(struct mr_comm *comm, void *data, const uint64_t *firs
 /*
  * Sends bytes to one rank, and receives them there: one call each, in the same order on both. A
  * call may wait for the other rank's, so of two ranks that exchange something one sends first and
- * the other receives first.
- * bytes: the same on both ranks; 0: nothing is moved.
+ * the other receives first; or both call send_recv, which does both at once, with two ranks or one.
+ * bytes: the same on both ranks; 0: nothing is moved, and the other rank need not call.
  * stream: as of mr_comm_sum(). "nccl" does one call of a rank after the other, whatever their
  * streams.
  * Return 0, MR_EPEER (the other rank did not come, or by MPI: sent another number of bytes),
@@ -146,6 +146,8 @@ MR_API int mr_comm_send(struct mr_comm *comm, const void *data, uint64_t bytes, 
                         struct mr_stream *stream);
 MR_API int mr_comm_recv(struct mr_comm *comm, void *data, uint64_t bytes, uint32_t from,
                         struct mr_stream *stream);
+MR_API int mr_comm_send_recv(struct mr_comm *comm, const void *out, uint64_t out_bytes, uint32_t to,
+                             void *in, uint64_t in_bytes, uint32_t from, struct mr_stream *stream);
 
 /*
  * Brings each rank's text to one rank. Collective; blocks. For reports: it is not fast.

@@ -413,18 +413,23 @@ int mr_comm_gather(struct mr_comm *c, void *data, const uint64_t *first, enum mr
 
 /* ---- from one rank to another ---- */
 
-static int pass(struct mr_comm *c, const struct mr_comm_message *m, struct mr_stream *stream)
+static int check_peer(const struct mr_comm *c, const char *call, uint32_t peer)
 {
-    const char *call = m->sends ? "mr_comm_send" : "mr_comm_recv";
-    if (!c || (m->bytes && !m->data))
-        return mr_error_null(call, "a communicator and data");
-    if (m->peer >= c->world || m->peer == c->rank)
-        return mr_error_set(MR_EMISUSE, "%s: rank %u: expected another one of %u ranks than %u",
-                            call, m->peer, c->world, c->rank);
+    if (peer < c->world && peer != c->rank)
+        return 0;
+    return mr_error_set(MR_EMISUSE, "%s: rank %u: expected another one of %u ranks than %u", call,
+                        peer, c->world, c->rank);
+}
+
+static int pass(struct mr_comm *c, const char *call, const struct mr_comm_message *m,
+                struct mr_stream *stream)
+{
     int rc = check_stream(c, call, stream);
     if (rc < 0)
         return rc;
-    rc = enter(c, m->sends ? "send" : "recv", m->peer);
+    if (m->out_bytes == 0 && m->in_bytes == 0)
+        return mr_comm_check(c);
+    rc = enter(c, call + strlen("mr_comm_"), m->in_bytes ? m->from : m->to);
     if (rc < 0)
         return rc;
     if (!stream)
@@ -441,15 +446,35 @@ static int pass(struct mr_comm *c, const struct mr_comm_message *m, struct mr_st
 int mr_comm_send(struct mr_comm *c, const void *data, uint64_t bytes, uint32_t to,
                  struct mr_stream *stream)
 {
-    const struct mr_comm_message m = {(void *)(uintptr_t)data, bytes, to, true};
-    return pass(c, &m, stream);
+    const struct mr_comm_message m = {.out = data, .out_bytes = bytes, .to = to};
+    if (!c || (bytes && !data))
+        return mr_error_null("mr_comm_send", "a communicator and data");
+    int rc = check_peer(c, "mr_comm_send", to);
+    return rc < 0 ? rc : pass(c, "mr_comm_send", &m, stream);
 }
 
 int mr_comm_recv(struct mr_comm *c, void *data, uint64_t bytes, uint32_t from,
                  struct mr_stream *stream)
 {
-    const struct mr_comm_message m = {data, bytes, from, false};
-    return pass(c, &m, stream);
+    const struct mr_comm_message m = {.in = data, .in_bytes = bytes, .from = from};
+    if (!c || (bytes && !data))
+        return mr_error_null("mr_comm_recv", "a communicator and data");
+    int rc = check_peer(c, "mr_comm_recv", from);
+    return rc < 0 ? rc : pass(c, "mr_comm_recv", &m, stream);
+}
+
+int mr_comm_send_recv(struct mr_comm *c, const void *out, uint64_t out_bytes, uint32_t to, void *in,
+                      uint64_t in_bytes, uint32_t from, struct mr_stream *stream)
+{
+    const char *call = "mr_comm_send_recv";
+    const struct mr_comm_message m = {out, in, out_bytes, in_bytes, to, from};
+    if (!c || (out_bytes && !out) || (in_bytes && !in))
+        return mr_error_null(call, "a communicator, out and in");
+    int rc = out_bytes ? check_peer(c, call, to) : 0;
+    if (rc < 0)
+        return rc;
+    rc = in_bytes ? check_peer(c, call, from) : 0;
+    return rc < 0 ? rc : pass(c, call, &m, stream);
 }
 
 /* ---- the rest ---- */

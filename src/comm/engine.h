@@ -28,12 +28,12 @@ struct mr_comm_parts {
     enum mr_sum_order order;
 };
 
-/* What goes from one rank to another. */
+/* What goes to another rank, and what comes from one. 0 bytes: nothing. */
 struct mr_comm_message {
-    void *data;
-    uint64_t bytes;
-    uint32_t peer;
-    bool sends; /* else it receives */
+    const void *out;
+    void *in;
+    uint64_t out_bytes, in_bytes;
+    uint32_t to, from;
 };
 
 struct mr_comm_engine {

@@ -81,7 +81,7 @@ struct mr_mpi_ranks {
     bool *answered;
     void *room; /* of sums: what a peer sent, and what is sent as bf16 */
     uint64_t room_bytes;
-    uint64_t length; /* of a message: not on the stack, as all that is sent or received */
+    uint64_t length[2]; /* of messages: not on the stack, as all that is sent or received */
 };
 
 /* mpi_load.c. The launcher says which library is tried first. Returns 0, MR_EUNSUPPORTED. */

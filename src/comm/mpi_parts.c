@@ -159,32 +159,56 @@ int mr_mpi_share(struct mr_comm *c, void *data, const struct mr_comm_parts *p)
 
 /* ---- from one rank to another ---- */
 
-static int move(struct mr_comm *c, const struct mr_comm_message *m, void *data, uint64_t bytes,
-                int tag)
+/* Both ways at once, of at most a chunk each; 0 bytes: nothing goes, or comes. */
+static int move(struct mr_comm *c, const struct mr_comm_message *m, int tag)
 {
     const struct mr_mpi *mpi = &ranks(c)->mpi;
-    mr_mpi_handle request = 0;
-    int code =
-        m->sends ? mpi->Isend(data, (int)bytes, mpi->byte, (int)m->peer, tag, mpi->world, &request)
-                 : mpi->Irecv(data, (int)bytes, mpi->byte, (int)m->peer, tag, mpi->world, &request);
-    return mr_mpi_wait(c, code, &request);
+    mr_mpi_handle in = 0, out = 0;
+    int code = 0;
+    if (m->in_bytes)
+        code = mpi->Irecv(m->in, (int)m->in_bytes, mpi->byte, (int)m->from, tag, mpi->world, &in);
+    if (code == 0 && m->out_bytes)
+        code = mpi->Isend(m->out, (int)m->out_bytes, mpi->byte, (int)m->to, tag, mpi->world, &out);
+    if (code != 0)
+        return mr_mpi_failed(c, code, "MPI");
+    c->peer = m->from;
+    int rc = m->in_bytes ? mr_mpi_wait(c, 0, &in) : 0;
+    if (rc < 0 || m->out_bytes == 0)
+        return rc;
+    c->peer = m->to;
+    return mr_mpi_wait(c, 0, &out);
+}
+
+static int move_lengths(struct mr_comm *c, const struct mr_comm_message *m)
+{
+    uint64_t *length = ranks(c)->length;
+    const struct mr_comm_message lengths = {.out = &length[0],
+                                            .in = &length[1],
+                                            .out_bytes = m->out_bytes ? sizeof *length : 0,
+                                            .in_bytes = m->in_bytes ? sizeof *length : 0,
+                                            .to = m->to,
+                                            .from = m->from};
+    length[0] = m->out_bytes;
+    int rc = move(c, &lengths, MR_MPI_TAG_LENGTH);
+    if (rc < 0 || m->in_bytes == 0 || length[1] == m->in_bytes)
+        return rc;
+    c->speaker = c->rank; /* the other rank does not have it */
+    return mr_error_set(MR_EPEER,
+                        "comm: rank %u sends %" PRIu64 " bytes to rank %u, which expects %" PRIu64,
+                        m->from, length[1], c->rank, m->in_bytes);
 }
 
 int mr_mpi_pass(struct mr_comm *c, const struct mr_comm_message *m)
 {
-    uint64_t *length = &ranks(c)->length;
-    *length = m->bytes;
-    int rc = move(c, m, length, sizeof *length, MR_MPI_TAG_LENGTH);
-    if (rc < 0)
-        return rc;
-    if (*length != m->bytes) {
-        c->speaker = c->rank; /* the other rank does not have it */
-        return mr_error_set(MR_EPEER,
-                            "comm: rank %u sends %" PRIu64 " bytes to rank %u, which expects "
-                            "%" PRIu64,
-                            m->peer, *length, c->rank, m->bytes);
+    const uint64_t n = MR_MAX(m->out_bytes, m->in_bytes);
+    int rc = move_lengths(c, m);
+    for (uint64_t at = 0; rc == 0 && at < n; at += MR_MPI_CHUNK) {
+        struct mr_comm_message part = *m;
+        part.out_bytes = chunk(m->out_bytes, at);
+        part.in_bytes = chunk(m->in_bytes, at);
+        part.out = part.out_bytes ? (const char *)m->out + at : NULL;
+        part.in = part.in_bytes ? (char *)m->in + at : NULL;
+        rc = move(c, &part, MR_MPI_TAG_MESSAGE);
     }
-    for (uint64_t at = 0; rc == 0 && at < m->bytes; at += MR_MPI_CHUNK)
-        rc = move(c, m, (char *)m->data + at, chunk(m->bytes, at), MR_MPI_TAG_MESSAGE);
     return rc;
 }

@@ -223,8 +223,7 @@ static int say_missing(struct mr_comm *c, double seconds, bool called)
     if (c->peer == MR_COMM_ALL)
         snprintf(call, sizeof call, "%s (call %" PRIu64 ")", c->call, c->sequence);
     else
-        snprintf(call, sizeof call, "%s %s rank %u", c->call,
-                 strcmp(c->call, "send") == 0 ? "to" : "from", c->peer);
+        snprintf(call, sizeof call, "%s with rank %u", c->call, c->peer);
     int rc = mr_error_set(MR_EPEER, "comm: %s did not end in %.1f s: %s", call, seconds,
                           text ? text : "");
     free(text);

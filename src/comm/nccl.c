@@ -111,12 +111,12 @@ int mr_nccl_swap(struct mr_comm *c, const struct mr_nccl_swap *s, struct mr_stre
     if (s->n_give) {
         call = "ncclSend";
         result =
-            r->nccl.ncclSend(s->give, s->n_give, s->type, s->peer, r->comm, mr_nccl_stream(stream));
+            r->nccl.ncclSend(s->give, s->n_give, s->type, s->to, r->comm, mr_nccl_stream(stream));
     }
     if (s->n_keep && (result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS)) {
         call = "ncclRecv";
         result =
-            r->nccl.ncclRecv(s->keep, s->n_keep, s->type, s->peer, r->comm, mr_nccl_stream(stream));
+            r->nccl.ncclRecv(s->keep, s->n_keep, s->type, s->from, r->comm, mr_nccl_stream(stream));
     }
     int ended = r->nccl.ncclGroupEnd();
     if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS)
@@ -142,7 +142,7 @@ static int tree(struct mr_comm *c, void *data, const struct mr_comm_array *a,
         if (rc < 0)
             return rc;
         const struct mr_nccl_swap whole = {
-            (int)(c->rank ^ h), mr_nccl_type(a->wire), out, in, a->n, a->n};
+            (int)(c->rank ^ h), (int)(c->rank ^ h), mr_nccl_type(a->wire), out, in, a->n, a->n};
         rc = mr_nccl_swap(c, &whole, stream);
         if (rc < 0)
             return rc;

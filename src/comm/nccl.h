@@ -117,7 +117,7 @@ int mr_nccl_type(enum mr_dtype dtype);
 struct CUstream_st *mr_nccl_stream(const struct mr_stream *stream);
 /* What goes to a peer and comes from it; 0 elements: nothing does. */
 struct mr_nccl_swap {
-    int peer, type;
+    int to, from, type;
     const void *give;
     void *keep;
     uint64_t n_give, n_keep;

@@ -44,7 +44,8 @@ static int by_halves(struct mr_comm *c, char *data, const struct mr_comm_parts *
         if (rc < 0)
             return rc;
         const struct mr_nccl_swap swap = {
-            (int)half.partner, mr_nccl_type(p->wire), out, in, half.n_give, half.n_keep};
+            (int)half.partner, (int)half.partner, mr_nccl_type(p->wire), out, in,
+            half.n_give,       half.n_keep};
         rc = mr_nccl_swap(c, &swap, stream);
         if (rc < 0)
             return rc;
@@ -134,16 +135,12 @@ static int share_parts(struct mr_comm *c, char *data, const struct mr_comm_parts
                                                 mr_nccl_stream(stream)));
 }
 
+/* Both ways in one group. */
 static int transfer(struct mr_comm *c, const struct mr_comm_message *m, struct mr_stream *stream)
 {
-    const struct mr_nccl *r = mr_nccl_of(c);
-    struct CUstream_st *raw = mr_nccl_stream(stream);
-    if (m->sends)
-        return mr_nccl_settle(
-            c, "ncclSend",
-            r->nccl.ncclSend(m->data, m->bytes, NCCL_INT8, (int)m->peer, r->comm, raw));
-    return mr_nccl_settle(
-        c, "ncclRecv", r->nccl.ncclRecv(m->data, m->bytes, NCCL_INT8, (int)m->peer, r->comm, raw));
+    const struct mr_nccl_swap swap = {(int)m->to, (int)m->from, NCCL_INT8,  m->out,
+                                      m->in,      m->out_bytes, m->in_bytes};
+    return mr_nccl_swap(c, &swap, stream);
 }
 
 /* What is enqueued: one of the three. */
@@ -172,7 +169,7 @@ static int enqueue(struct mr_comm *c, const struct work *w, struct mr_stream *st
                             "comm: %s by engine nccl: expected a stream of the communicator's "
                             "device",
                             c->call);
-    if (w->message ? w->message->bytes == 0 : length(c, w->parts) == 0)
+    if (!w->message && length(c, w->parts) == 0)
         return 0;
     const struct mr_comm_parts *p = w->message ? NULL : w->parts;
     int rc = p && w->sums && (p->order == MR_SUM_TREE || p->wire != p->dtype)
@@ -221,21 +218,22 @@ int mr_nccl_pass_device(struct mr_comm *c, const struct mr_comm_message *message
 /* ---- host memory ---- */
 
 /* Without MPI: down to the buffer on the device, there as always, and up again. */
-static int by_device(struct mr_comm *c, void *data, uint64_t bytes, const struct work *w)
+static int by_device(struct mr_comm *c, const struct work *w, const void *down, uint64_t down_bytes,
+                     void *up, uint64_t up_at, uint64_t up_bytes)
 {
     struct mr_nccl *r = mr_nccl_of(c);
-    if (bytes == 0)
-        return 0;
-    int rc = mr_copy_async(r->stream, r->host, MR_DEVICE, data, MR_PAGEABLE, bytes);
+    int rc = down_bytes
+                 ? mr_copy_async(r->stream, r->host, MR_DEVICE, down, MR_PAGEABLE, down_bytes)
+                 : 0;
     if (rc < 0)
         return rc;
     rc = enqueue(c, w, r->stream);
     if (rc < 0)
         return rc;
     rc = mr_nccl_wait_own(c);
-    if (rc < 0 || (w->message && w->message->sends))
+    if (rc < 0 || up_bytes == 0)
         return rc;
-    rc = mr_copy_async(r->stream, data, MR_PAGEABLE, r->host, MR_DEVICE, bytes);
+    rc = mr_copy_async(r->stream, up, MR_PAGEABLE, (char *)r->host + up_at, MR_DEVICE, up_bytes);
     return rc < 0 ? rc : mr_stream_synchronize(r->stream);
 }
 
@@ -244,13 +242,14 @@ static int parts_by_device(struct mr_comm *c, void *data, const struct mr_comm_p
     const uint64_t size = mr_dtype_size(p->dtype), bytes = length(c, p) * size;
     struct mr_comm_parts shifted;
     int rc = mr_nccl_take_host(c, bytes);
-    if (rc < 0)
+    if (rc < 0 || bytes == 0)
         return rc;
     rc = mr_comm_shift_parts(c, p, &shifted);
     if (rc < 0)
         return rc;
+    char *at = (char *)data + p->first[0] * size;
     const struct work w = {.data = mr_nccl_of(c)->host, .parts = &shifted, .sums = sums};
-    rc = by_device(c, (char *)data + p->first[0] * size, bytes, &w);
+    rc = by_device(c, &w, at, bytes, at, 0, bytes);
     free((void *)(uintptr_t)shifted.first);
     return rc;
 }
@@ -274,12 +273,13 @@ int mr_nccl_pass(struct mr_comm *c, const struct mr_comm_message *m)
     struct mr_nccl *r = mr_nccl_of(c);
     struct mr_comm_message moved = *m;
     if (r->control)
-        return m->sends ? mr_comm_send(r->control, m->data, m->bytes, m->peer, NULL)
-                        : mr_comm_recv(r->control, m->data, m->bytes, m->peer, NULL);
-    int rc = mr_nccl_take_host(c, m->bytes);
+        return mr_comm_send_recv(r->control, m->out, m->out_bytes, m->to, m->in, m->in_bytes,
+                                 m->from, NULL);
+    int rc = mr_nccl_take_host(c, m->out_bytes + m->in_bytes);
     if (rc < 0)
         return rc;
-    moved.data = r->host;
+    moved.out = r->host;
+    moved.in = (char *)r->host + m->out_bytes;
     const struct work w = {.message = &moved};
-    return by_device(c, m->data, m->bytes, &w);
+    return by_device(c, &w, m->out, m->out_bytes, m->in, m->out_bytes, m->in_bytes);
 }

@@ -112,19 +112,22 @@ int mr_comm_stage_share(struct mr_comm *c, void *data, const struct mr_comm_part
     return stage_parts(c, data, parts, stream, false);
 }
 
+/* The stage holds what goes, and behind it what comes. */
 int mr_comm_stage_pass(struct mr_comm *c, const struct mr_comm_message *message,
                        struct mr_stream *stream)
 {
     struct mr_comm_message staged = *message;
-    if (message->bytes == 0)
-        return c->engine->pass(c, message);
-    int rc = take_stage(c, stream->dev, message->bytes);
+    int rc = take_stage(c, stream->dev, message->out_bytes + message->in_bytes);
     if (rc < 0)
         return rc;
-    rc = down(c, message->data, 0, message->sends ? message->bytes : 0, stream);
+    rc = down(c, message->out, 0, message->out_bytes, stream);
     if (rc < 0)
         return rc;
-    staged.data = c->stage;
+    staged.out = c->stage;
+    staged.in = (char *)c->stage + message->out_bytes;
     rc = c->engine->pass(c, &staged);
-    return rc < 0 || message->sends ? rc : up(c, message->data, 0, message->bytes, stream);
+    if (rc < 0 || message->in_bytes == 0)
+        return rc;
+    rc = mr_copy_async(stream, message->in, MR_DEVICE, staged.in, MR_PINNED, message->in_bytes);
+    return rc < 0 ? rc : mr_stream_synchronize(stream);
 }

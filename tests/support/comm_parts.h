@@ -135,6 +135,8 @@ static int parts_messages(const struct parts_job *j, float *data)
         rc = mr_comm_recv(j->comm, data + half, bytes, before, j->stream);
     if (rc == 0 && j->rank > 0)
         rc = mr_comm_send(j->comm, data, bytes, next, j->stream);
+    if (rc == 0) /* all at once, the other way round: what came goes on to the one before */
+        rc = mr_comm_send_recv(j->comm, data + half, bytes, before, data, bytes, next, j->stream);
     if (rc == 0)
         rc = j->rank == 0   ? mr_comm_send(j->comm, NULL, 0, 1, j->stream)
              : j->rank == 1 ? mr_comm_recv(j->comm, NULL, 0, 0, j->stream)
@@ -144,6 +146,10 @@ static int parts_messages(const struct parts_job *j, float *data)
     for (uint32_t i = 0; rc == 0 && i < half; i++)
         if (x[half + i] != parts_value(before, i))
             rc = mr_error_set(MR_ESTATE, "message from rank %u: element %u is another", before, i);
+    for (uint32_t i = 0; rc == 0 && i < half; i++) /* the next one had them from this one */
+        if (x[i] != parts_value(j->rank, i))
+            rc = mr_error_set(MR_ESTATE, "message back from rank %u: element %u is another", next,
+                              i);
     return rc;
 }
 

@@ -94,6 +94,9 @@ static void misuse_is_told(void **state)
     assert_int_equal(mr_comm_gather(comm, &x, up, (enum mr_dtype)99, NULL), MR_EMISUSE);
     assert_int_equal(mr_comm_send(comm, &x, 4, 0, NULL), MR_EMISUSE); /* itself */
     assert_int_equal(mr_comm_recv(comm, &x, 4, 1, NULL), MR_EMISUSE); /* no rank */
+    assert_int_equal(mr_comm_send_recv(comm, &x, 4, 1, &x, 4, 0, NULL), MR_EMISUSE);
+    assert_int_equal(mr_comm_send_recv(comm, NULL, 4, 1, &x, 4, 1, NULL), MR_EMISUSE);
+    must(mr_comm_send_recv(comm, NULL, 0, 7, NULL, 0, 8, NULL)); /* nothing */
     assert_int_equal(mr_comm_send(NULL, &x, 4, 0, NULL), MR_EMISUSE);
     assert_int_equal(mr_comm_recv(comm, NULL, 4, 1, NULL), MR_EMISUSE);
     must(mr_comm_check(comm)); /* none of these ends it */
@@ -472,9 +475,9 @@ static void no_message_is_waited_for_ever(void **state)
         int world;
     } cases[] = {
         {"length", {"rank 0 sends 8 bytes to rank 1, which expects 16", "speaks: 1", "code"}, 3},
-        {"cross", {"recv from rank", "is there, but in another call", "speaks: 0"}, 2},
+        {"cross", {"recv with rank", "is there, but in another call", "speaks: 0"}, 2},
         /* rank 0 waits for rank 1, which waits for rank 2: that one is named by both */
-        {"late", {"rank 0: comm: recv from rank 1", "rank 2 (", "speaks: 0"}, 3},
+        {"late", {"rank 0: comm: recv with rank 1", "rank 2 (", "speaks: 0"}, 3},
     };
     static const char *const launchers[][2] = {
         {"mpirun.openmpi", "-q --oversubscribe --bind-to none"}, {"mpiexec.mpich", ""}};
