@@ -3,11 +3,13 @@
     python3 bench/python/arrow.py [--rows 200000] [--floats 256] [--batch 256] [--workers 2]
         [--rounds 5] [--folder DIR]
 
-The set is generated: a float32 list of --floats, an int64 label and a short string a row.
-Producers: table: `table.take(indices)` batch by batch; parquet: `ParquetFile.read_row_group()` one
-after the other with its own threads; datasets: `iter(batch_size)` in the format "numpy". Ours: the
-first epoch of a new loader, opening included. The page cache is warm. Prints medians of the rounds,
-with the least and the most, and the ratio of the medians.
+The set is generated: a float32 list of --floats, an int64 label and a short string a row. "words"
+has two strings a row, "dictionary" the same two as dictionaries. Producers: table:
+`table.take(indices)` batch by batch; lists: that and `to_pylist()` of the strings, since our batches
+have lists of str; parquet: `ParquetFile.read_row_group()` one after the other with its own threads;
+datasets: `iter(batch_size)` in the format "numpy". Ours: the first epoch of a new loader, opening
+included. The page cache is warm. Prints medians of the rounds, with the least and the most, and the
+ratio of the medians; then the CPU time of the process for each row, all threads, and its ratio.
 """
 
 from __future__ import annotations
@@ -40,11 +42,22 @@ def make_table(rows: int, floats: int) -> Any:
     )
 
 
-def timed(read: Callable[[], int]) -> float:
-    """Rows a second."""
-    start = time.perf_counter()
+def make_words(rows: int) -> Any:
+    words = np.array([f"word {k}" for k in range(1000)])
+    rng = np.random.default_rng(2)
+    return pa.table({name: pa.array(words[rng.integers(0, 1000, rows)]) for name in ("a", "b")})
+
+
+def encoded(table: Any) -> Any:
+    columns = [column.combine_chunks().dictionary_encode() for column in table.columns]
+    return pa.table(dict(zip(table.column_names, columns, strict=True)))
+
+
+def timed(read: Callable[[], int]) -> tuple[float, float]:
+    """Rows a second, and nanoseconds of CPU for each."""
+    start, cpu = time.perf_counter(), time.process_time_ns()
     n = read()
-    return n / (time.perf_counter() - start)
+    return n / (time.perf_counter() - start), (time.process_time_ns() - cpu) / n
 
 
 def loader_of(given: Any, args: argparse.Namespace, shuffle: bool) -> Callable[[], int]:
@@ -54,7 +67,7 @@ def loader_of(given: Any, args: argparse.Namespace, shuffle: bool) -> Callable[[
         with millrace.DataLoader(
             given, args.batch, shuffle, num_workers=args.workers, as_="numpy", path="native", seed=1
         ) as loader:
-            return sum(len(batch["label"]) for batch in loader)
+            return sum(len(next(iter(batch.values()))) for batch in loader)
 
     return read
 
@@ -62,6 +75,18 @@ def loader_of(given: Any, args: argparse.Namespace, shuffle: bool) -> Callable[[
 def take(table: Any, batch: int) -> int:
     order = np.random.default_rng(1).permutation(len(table))
     return sum(len(table.take(order[k : k + batch])) for k in range(0, len(table), batch))
+
+
+def take_lists(table: Any, batch: int) -> int:
+    order = np.random.default_rng(1).permutation(len(table))
+    n = 0
+    for k in range(0, len(table), batch):
+        part = table.take(order[k : k + batch])
+        n += len(part)
+        for column in part.columns:
+            if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type):
+                column.to_pylist()
+    return n
 
 
 def read_groups(path: str) -> int:
@@ -74,8 +99,18 @@ def cases_of(args: argparse.Namespace, folder: str) -> list[tuple[str, Any, Any]
     path = os.path.join(folder, "rows.parquet")
     group = max(1, (16 << 20) // (4 * args.floats))
     pq.write_table(table, path, row_group_size=group, compression="none", use_dictionary=False)
+    words = make_words(args.rows)
+    coded = encoded(words)
+    text = os.path.join(folder, "words.parquet")
+    pq.write_table(words, text, row_group_size=group, compression="none")
     cases = [
         ("table, shuffled", lambda: take(table, args.batch), loader_of(table, args, True)),
+        ("table, lists", lambda: take_lists(table, args.batch), loader_of(table, args, True)),
+        ("words, shuffled", lambda: take(words, args.batch), loader_of(words, args, True)),
+        ("words, lists", lambda: take_lists(words, args.batch), loader_of(words, args, True)),
+        ("dictionary, shuffled", lambda: take(coded, args.batch), loader_of(coded, args, True)),
+        ("dictionary, lists", lambda: take_lists(coded, args.batch), loader_of(coded, args, True)),
+        ("parquet words, in order", lambda: read_groups(text), loader_of(text, args, False)),
         ("parquet, in order", lambda: read_groups(path), loader_of(path, args, False)),
         ("parquet, shuffled", lambda: read_groups(path), loader_of(path, args, True)),
     ]
@@ -103,14 +138,16 @@ def main() -> None:
     print(f"pyarrow {pa.__version__}, {args}")
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         for name, producer, ours in cases_of(args, folder):
-            theirs, mine = [], []
-            for _ in range(args.rounds):
-                theirs.append(timed(producer))
-                mine.append(timed(ours))
+            pairs = [(timed(producer), timed(ours)) for _ in range(args.rounds)]
+            theirs, mine = [p[0][0] for p in pairs], [p[1][0] for p in pairs]
             a, b = statistics.median(theirs), statistics.median(mine)
+            cpu_a = statistics.median(p[0][1] for p in pairs)
+            cpu_b = statistics.median(p[1][1] for p in pairs)
             print(
                 f"{name}: producer {a:,.0f} ({min(theirs):,.0f} to {max(theirs):,.0f}) rows/s, "
-                f"millrace {b:,.0f} ({min(mine):,.0f} to {max(mine):,.0f}): {b / a:.2f}"
+                f"millrace {b:,.0f} ({min(mine):,.0f} to {max(mine):,.0f}): {b / a:.2f}; "
+                f"CPU {cpu_a:,.0f} and {cpu_b:,.0f} ns a row: {cpu_a / cpu_b:.2f}",
+                flush=True,
             )
 
 

@@ -50,7 +50,7 @@ def value_of(batch: Any, i: int, take: Callable[[Any], Any]) -> Any:
     """Field i of a batch: a list of str or bytes, or an array."""
     field = batch.field(i)
     if field.dtype in ("string", "bytes"):
-        return [field.text(k) for k in range(batch.n)]
+        return field.texts()
     return take(field)
 
 

@@ -137,6 +137,13 @@ static PyObject *text_object(enum mr_kind kind, const char *text, uint64_t n)
                                   : PyBytes_FromStringAndSize(text, (Py_ssize_t)n);
 }
 
+static PyObject *no_text(const struct core_field *f)
+{
+    PyErr_SetString(f->view.spec.kind == MR_KIND_TENSOR ? PyExc_ValueError : PyExc_IndexError,
+                    mr_last_error());
+    return NULL;
+}
+
 static PyObject *field_text(PyObject *self, PyObject *args)
 {
     const struct core_field *f = (struct core_field *)self;
@@ -152,10 +159,27 @@ static PyObject *field_text(PyObject *self, PyObject *args)
         return NULL;
     }
     const char *text = mr_batch_text(&f->lease->batch, f->view.text, i, &n);
-    if (text)
-        return text_object(kind, text, n);
-    PyErr_SetString(kind == MR_KIND_TENSOR ? PyExc_ValueError : PyExc_IndexError, mr_last_error());
-    return NULL;
+    return text ? text_object(kind, text, n) : no_text(f);
+}
+
+/* Of all samples, in one call: one for each takes three times as long. */
+static PyObject *field_texts(PyObject *self, PyObject *unused)
+{
+    const struct core_field *f = (struct core_field *)self;
+    (void)unused;
+    if (f->view.text < 0)
+        return PyErr_Format(PyExc_ValueError, "field %s has no texts of a batch",
+                            f->view.spec.name);
+    const struct mr_batch *batch = &f->lease->batch;
+    PyObject *list = PyList_New((Py_ssize_t)batch->n);
+    for (uint64_t i = 0; list && i < batch->n; i++) {
+        uint64_t n;
+        const char *text = mr_batch_text(batch, f->view.text, i, &n);
+        PyObject *one = text ? text_object((enum mr_kind)f->view.spec.kind, text, n) : no_text(f);
+        if (!one || PyList_SetItem(list, (Py_ssize_t)i, one) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
 }
 
 static PyObject *field_dlpack_device(PyObject *self, PyObject *unused)
@@ -194,6 +218,7 @@ static PyMethodDef methods[] = {
      "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None): a capsule."},
     {"__dlpack_device__", field_dlpack_device, METH_NOARGS, "DLPack's device: (type, id)."},
     {"text", field_text, METH_VARARGS, "text(i=0): the text of sample i, str or bytes."},
+    {"texts", field_texts, METH_NOARGS, "texts(): the texts of all samples, a list."},
     {NULL, NULL, 0, NULL}};
 
 /* Numbered as in typeslots.h, which shows them from 3.11 on; 3.10 knows them, too. */

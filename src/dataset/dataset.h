@@ -115,6 +115,15 @@ struct mr_dataset_ops {
     int (*get_run)(const struct mr_dataset *ds, uint32_t n,
                    const struct mr_sample_context context[], void *const (*row)[MR_MAX_FIELDS],
                    uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK], int rc[]);
+    /*
+     * Sets in memory, whose samples cannot fail: one field of many samples at once. gather writes
+     * rows of a field of one size, row k to `to` + k * stride. find gives where rows of a varying
+     * one are, and sets their first dimensions: dim[k][0]. Optional, both or neither.
+     */
+    void (*gather)(const struct mr_dataset *ds, int f, uint32_t n, const uint64_t index[],
+                   unsigned char *to, uint64_t stride);
+    void (*find)(const struct mr_dataset *ds, int f, uint32_t n, const uint64_t index[],
+                 const unsigned char *data[], uint64_t (*dim)[MR_MAX_RANK]);
     /* Begins and ends a thread's samples: enter makes worker_state. Optional. */
     int (*enter)(const struct mr_dataset *ds, uint32_t worker, void **state);
     void (*leave)(const struct mr_dataset *ds, uint32_t worker, void *state);
@@ -150,9 +159,10 @@ struct mr_dataset {
     int picture;
     /* the user gave the spec's height and width; otherwise they are only a guess */
     bool picture_bounded;
-    bool wants_decoder;              /* get() keeps state in the thread's decoder */
-    bool draws;                      /* samples depend on the epoch */
-    int more_extents;                /* of a sample, besides those of its fields */
+    bool wants_decoder; /* get() keeps state in the thread's decoder */
+    bool draws;         /* samples depend on the epoch */
+    bool lasting;       /* data that get() sets, other than room and pictures, stays until close */
+    int more_extents;   /* of a sample, besides those of its fields */
     struct mr_shared_memory *shared; /* for slots that they write; NULL: none */
     uint32_t makers; /* processes that make them while threads wait; 0: threads do */
     /* Of iterable ones (n is MR_UNKNOWN): why the source can be read once only, as a clause; "": it

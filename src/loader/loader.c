@@ -1,5 +1,6 @@
 /* Opening and closing a loader: its parts one after the other. */
 #include "loader/engine.h"
+#include "loader/gather.h"
 #include "loader/shared.h"
 #include "transform/transform.h"
 
@@ -292,6 +293,7 @@ static int open_parts(struct mr_loader *ld, struct mr_sampler *sampler, struct m
     rc = create_ring(ld);
     if (rc < 0)
         return rc;
+    ld->gathers = mr_gather_plan(ld);
     rc = mr_backends_open(ld);
     return rc < 0 ? rc : start_workers(ld);
 }

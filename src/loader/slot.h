@@ -93,11 +93,11 @@ struct mr_slot {
     struct mr_batch_item *items; /* of each row, from a batch sampler; else NULL */
     uint8_t *maker;              /* of each row: the number of the backend that made it */
     uint64_t most_rows;
-    uint64_t *dims;       /* [field][row][MR_MAX_RANK], when some field varies; else NULL */
-    struct mr_rows rows;  /* of collated fields, until the batch is complete */
-    unsigned char **kept; /* [field][row]: where in these; NULL: no field is collated */
-    uint64_t capacity;    /* of each half, if a field is collated */
-    uint64_t end;         /* of what is collated, in each half */
+    uint64_t *dims;             /* [field][row][MR_MAX_RANK], when some field varies; else NULL */
+    struct mr_rows rows;        /* of collated fields, until the batch is complete */
+    const unsigned char **kept; /* [field][row]: where in these; NULL: no field is collated */
+    uint64_t capacity;          /* of each half, if a field is collated */
+    uint64_t end;               /* of what is collated, in each half */
     struct mr_packing packing;
     /* Of each field. */
     int n_fields;
@@ -145,7 +145,7 @@ static inline uint64_t *mr_slot_dims(const struct mr_slot *slot, uint64_t row, i
 }
 
 /* A row of a collated field, kept until the batch is complete. */
-static inline unsigned char **mr_slot_kept(const struct mr_slot *slot, uint64_t row, int f)
+static inline const unsigned char **mr_slot_kept(const struct mr_slot *slot, uint64_t row, int f)
 {
     return &slot->kept[(uint64_t)f * slot->most_rows + row];
 }

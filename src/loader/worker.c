@@ -5,6 +5,7 @@
  * can always go on, since its slot is the next to be open: no deadlock.
  */
 #include "loader/engine.h"
+#include "loader/gather.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -315,7 +316,9 @@ static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
     bool timed = tracing || slow || w->n_made % TIMED_RUNS == 0;
     w->measure = timed && w->lengthy;
     uint32_t made = 0;
-    for (uint32_t i = 0;
+    if (w->ld->gathers && run->n_done == 0 && !tracing)
+        made = mr_gather_run(w, run, timed);
+    for (uint32_t i = made;
          i < run->n && !atomic_load_explicit(&w->ld->ring.stop, memory_order_relaxed); i++) {
         struct mr_run_sample *s = &run->sample[i];
         if (s->done || !landed(run, s))

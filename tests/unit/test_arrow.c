@@ -438,6 +438,8 @@ static void loaders_deliver_every_row(void **state)
     assert_int_equal(run.n, CHUNKS * ROWS);
     for (uint64_t i = 0; i < run.n; i++)
         assert_int_equal(run.row[i].index, i);
+    for (uint64_t i = 0; i < run.n; i++)
+        assert_int_equal(run.row[i].hash, run_hash_sample(c.ds, i));
     run_free(&run);
     mr_dataset_close(c.ds);
     free(t);

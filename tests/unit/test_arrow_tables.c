@@ -323,6 +323,38 @@ static void rows_are_chosen(void **state)
     assert_int_equal(alive, 0);
 }
 
+/* A run's rows are made column by column: in any order and on any device they are the samples.
+ */
+static void loaders_deliver_the_samples(void **state)
+{
+    (void)state;
+    static const char *const samplers[] = {"sequential", "random", "random:block=7"};
+    static const char *const devices[] = {"cpu", "sim"};
+    uint64_t row[300];
+    for (uint32_t i = 0; i < MR_COUNT(row); i++)
+        row[i] = test_random(i) % (CHUNKS * ROWS);
+    for (int k = 0; k < 12; k++) {
+        struct mr_arrow_opts o = options();
+        struct run_config c = run_config(NULL);
+        o.row = k % 4 < 2 ? row : NULL;
+        o.n_rows = o.row ? MR_COUNT(row) : 0;
+        c.ds = stream_open(&o, k % 4 == 1);
+        c.sampler = samplers[k % 3];
+        c.device = devices[k % 2];
+        c.opts.batch_size = 13;
+        c.opts.epochs = 2;
+        c.opts.workers = 1 + (uint32_t)k % 3;
+        c.opts.collate = MR_COLLATE_RAGGED;
+        struct run run = run_loader(&c);
+        assert_int_equal(run.n, 2 * mr_dataset_length(c.ds));
+        for (uint64_t i = 0; i < run.n; i++)
+            assert_int_equal(run.row[i].hash, run_hash_sample(c.ds, run.row[i].index));
+        run_free(&run);
+        mr_dataset_close(c.ds);
+        assert_int_equal(alive, 0);
+    }
+}
+
 /* In any order, alone, and under names of their own. */
 static void columns_are_chosen(void **state)
 {
@@ -622,6 +654,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(streams_are_tables),
         cmocka_unit_test(rows_are_chosen),
+        cmocka_unit_test(loaders_deliver_the_samples),
         cmocka_unit_test(columns_are_chosen),
         cmocka_unit_test(columns_are_checked),
         cmocka_unit_test(errors_of_streams_are_carried_on),

@@ -34,6 +34,39 @@ static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *ou
     return mr_arrow_sample(ds, &st->fields, part, i, row, false, out);
 }
 
+#define AHEAD 8u /* rows: their addresses are needed before their bytes */
+
+static void gather(const struct mr_dataset *ds, int f, uint32_t n, const uint64_t index[],
+                   unsigned char *to, uint64_t stride)
+{
+    const struct state *st = ds->state;
+    const struct mr_arrow_type *type = &st->fields.type[f];
+    uint64_t i, row;
+    for (uint32_t k = 0; k < n; k++) {
+        if (k + AHEAD < n)
+            mr_arrow_prefetch(type, &find(st, index[k + AHEAD], &i, &row)[f], i);
+        const struct mr_arrow_part *part = find(st, index[k], &i, &row);
+        mr_arrow_copy(type, &part[f], i, to + k * stride);
+    }
+}
+
+static void find_rows(const struct mr_dataset *ds, int f, uint32_t n, const uint64_t index[],
+                      const unsigned char *data[], uint64_t (*dim)[MR_MAX_RANK])
+{
+    const struct state *st = ds->state;
+    const struct mr_arrow_type *type = &st->fields.type[f];
+    uint64_t i, row;
+    for (uint32_t k = 0; k < n; k++) {
+        if (k + AHEAD < n)
+            mr_arrow_prefetch(type, &find(st, index[k + AHEAD], &i, &row)[f], i);
+        const struct mr_arrow_part *part = find(st, index[k], &i, &row);
+        struct mr_bytes value = mr_arrow_value(type, &part[f], i);
+        __builtin_prefetch(value.data); /* for the copy into the batch */
+        data[k] = value.data;
+        dim[k][0] = value.n / type->width;
+    }
+}
+
 static uint64_t hash_field(const struct mr_dataset *ds, int f, uint64_t hash)
 {
     const struct state *st = ds->state;
@@ -141,6 +174,7 @@ static int open_arrow(struct mr_dataset *ds, const void *options)
         return rc;
     if ((rc = choose_rows(ds, o)) < 0)
         return rc;
+    ds->lasting = true;
     const char *name = st->fields.name;
     if ((rc = mr_dataset_check(ds, name)) < 0)
         return rc;
@@ -175,6 +209,8 @@ const struct mr_dataset_ops mr_dataset_arrow = {
     .open = open_arrow,
     .close = close_arrow,
     .get = get,
+    .gather = gather,
+    .find = find_rows,
 };
 
 void mr_arrow_opts_fill(struct mr_arrow_opts *opts, size_t size)

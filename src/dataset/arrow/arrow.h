@@ -111,6 +111,11 @@ int64_t mr_arrow_key(const uint8_t *keys, char format, uint64_t i);
 /* The bytes of row i where they are. Not for bits. */
 struct mr_bytes mr_arrow_value(const struct mr_arrow_type *type, const struct mr_arrow_part *p,
                                uint64_t i);
+/* Brings what row i's copy begins with near the cache: its key, offset, view or bytes. */
+void mr_arrow_prefetch(const struct mr_arrow_type *type, const struct mr_arrow_part *p, uint64_t i);
+/* Copies row i of a column of one size. */
+void mr_arrow_copy(const struct mr_arrow_type *type, const struct mr_arrow_part *p, uint64_t i,
+                   unsigned char *to);
 /* Adds row i to a hash. */
 uint64_t mr_arrow_hash(uint64_t hash, const struct mr_arrow_type *type,
                        const struct mr_arrow_part *p, uint64_t i);

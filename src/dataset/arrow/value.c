@@ -40,6 +40,24 @@ int64_t mr_arrow_key(const uint8_t *keys, char format, uint64_t i)
     }
 }
 
+/* Of a dictionary's index. */
+static uint64_t key_bytes(char format)
+{
+    switch (format) {
+    case 'c':
+    case 'C':
+        return 1;
+    case 's':
+    case 'S':
+        return 2;
+    case 'i':
+    case 'I':
+        return 4;
+    default:
+        return 8;
+    }
+}
+
 static struct mr_bytes view_value(const struct mr_arrow_part *p, uint64_t i)
 {
     const uint8_t *view = p->values + 16 * i;
@@ -72,12 +90,50 @@ struct mr_bytes mr_arrow_value(const struct mr_arrow_type *type, const struct mr
     return (struct mr_bytes){data, n * type->width};
 }
 
+#define PREFETCH_BYTES 4096u /* of a row; what is behind follows by the processor's own prefetch */
+
+void mr_arrow_prefetch(const struct mr_arrow_type *type, const struct mr_arrow_part *p, uint64_t i)
+{
+    if (type->key) {
+        __builtin_prefetch(p->keys + (p->first_key + i) * key_bytes(type->key));
+        return;
+    }
+    uint64_t at = element(type, p, i);
+    if (type->layout == MR_ARROW_RUN32 || type->layout == MR_ARROW_RUN64) {
+        uint64_t width = type->layout == MR_ARROW_RUN32 ? sizeof(int32_t) : sizeof(int64_t);
+        __builtin_prefetch((const uint8_t *)p->offsets + at * width);
+    } else if (type->layout == MR_ARROW_PLAIN) {
+        const uint8_t *data = p->values + at * type->width;
+        uint64_t bytes = MR_MIN(type->count * type->width, PREFETCH_BYTES);
+        for (uint64_t k = 0; k < bytes; k += MR_CACHE_LINE)
+            __builtin_prefetch(data + k);
+    } else {
+        __builtin_prefetch(p->values + (type->layout == MR_ARROW_VIEW ? 16 * at : at / 8));
+    }
+}
+
 static void read_bits(const struct mr_arrow_type *type, const struct mr_arrow_part *p, uint64_t i,
                       uint8_t *out)
 {
     uint64_t first = element(type, p, i);
     for (uint64_t k = 0; k < type->count; k++)
         out[k] = p->values[(first + k) / 8] >> ((first + k) % 8) & 1;
+}
+
+void mr_arrow_copy(const struct mr_arrow_type *type, const struct mr_arrow_part *p, uint64_t i,
+                   unsigned char *to)
+{
+    if (type->layout == MR_ARROW_BITS) {
+        read_bits(type, p, i, to);
+        return;
+    }
+    struct mr_bytes value = mr_arrow_value(type, p, i);
+    if (value.n == 8)
+        memcpy(to, value.data, 8);
+    else if (value.n == 4)
+        memcpy(to, value.data, 4);
+    else if (value.n > 0)
+        memcpy(to, value.data, value.n);
 }
 
 uint64_t mr_arrow_hash(uint64_t hash, const struct mr_arrow_type *type,

@@ -201,6 +201,15 @@ static int transform(struct mr_worker *w, int f, const struct mr_decoding *d,
     return rc == 0 && aside ? put_row(w->ld, f, row, to, out_dim) : rc;
 }
 
+/* Is the data of this field there until the data set is closed? Then it is copied once, into the
+ * batch. A user's collation may want rows that are aligned. */
+static bool stays(const struct mr_worker *w, int source, const void *data)
+{
+    const struct mr_dataset *ds = w->ld->ds;
+    return ds->lasting && source >= 0 && source != ds->picture && data != w->decoded[source] &&
+           !w->ld->layout.by_user;
+}
+
 /* [out] out_dim: the row's shape, if some field varies. */
 static int write_field(struct mr_worker *w, int f, const struct mr_decoding *d,
                        const struct mr_row *row, uint64_t *out_dim)
@@ -211,6 +220,10 @@ static int write_field(struct mr_worker *w, int f, const struct mr_decoding *d,
     struct mr_given in = given(w, f, d);
     if (w->ld->layout.varies)
         memcpy(out_dim, in.dim, MR_MAX_RANK * sizeof *out_dim);
+    if (fp->collated && stays(w, fp->source, in.data)) {
+        *mr_slot_kept(row->slot, row->at, f) = in.data;
+        return 0;
+    }
     return put_row(w->ld, f, row, in.data, in.dim);
 }
 
