@@ -5,15 +5,15 @@
 
 #define AT(member) offsetof(struct synth_options, member)
 static const char *const orders[] = {"C", "F", NULL};
-static const char arrays[] = "Arrays (npy, raw)", digits[] = "Digits";
+static const char arrays[] = "Arrays (npy, raw)", digits[] = "Digits", texts[] = "Words";
 
 static const struct mr_option table[] = {
     {"n", 'n', MR_OPT_UINT, AT(n), "10000", 1, 4294967295.0, "samples",
-     .help = "Samples; digits: of the training part"},
+     .help = "Samples; digits, words: of the training part"},
     {"seed", 0, MR_OPT_UINT, AT(seed), "0", .help = "The same seed gives the same bytes"},
     {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace files that exist"},
     {"n-test", 0, MR_OPT_UINT, AT(n_test), "2000", 1, 4294967295.0, "samples",
-     .help = "Samples of the test part", .group = digits},
+     .help = "Samples of the test part; also of words", .group = digits},
     {"size", 0, MR_OPT_UINT, AT(size), "28", 8, 1024, "pixels",
      .help = "Height and width of an image", .group = digits},
     {"noise", 0, MR_OPT_DOUBLE, AT(noise), "0.02", 0, 1,
@@ -33,6 +33,8 @@ static const struct mr_option table[] = {
     {"side", 0, MR_OPT_UINT, AT(side), "128", 16, 4096, "pixels",
      .help = "photos: height and width; each picture has between 3/4 and 7/4 of this",
      .group = "Photos"},
+    {"words", 0, MR_OPT_UINT, AT(words), "2000", 100, 1 << 20, "words",
+     .help = "words: size of the vocabulary", .group = texts},
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -41,10 +43,9 @@ static const struct {
     const char *name, *unit;
     int (*write)(const struct synth_options *o, const char *path);
 } kinds[] = {
-    {"digits", "images", synth_write_digits},
-    {"npy", "samples", synth_write_npy},
-    {"raw", "samples", synth_write_raw},
-    {"photos", "pictures", synth_write_photos},
+    {"digits", "images", synth_write_digits}, {"npy", "samples", synth_write_npy},
+    {"raw", "samples", synth_write_raw},      {"photos", "pictures", synth_write_photos},
+    {"words", "texts", synth_write_words},
 };
 
 /* How to open what was written. */
@@ -52,9 +53,9 @@ static void uri_of(const struct synth_options *o, size_t kind, const char *path,
                    size_t cap)
 {
     size_t at = (size_t)snprintf(buf, cap, "%s:%s",
-                                 kind == 0   ? "idx"
-                                 : kind == 3 ? "folder"
-                                             : kinds[kind].name,
+                                 kind == 0 || kind == 4 ? "idx"
+                                 : kind == 3            ? "folder"
+                                                        : kinds[kind].name,
                                  path),
            n = strlen(path);
     if (kind == 1 && o->classes > 0 && at < cap)
@@ -72,7 +73,7 @@ static void uri_of(const struct synth_options *o, size_t kind, const char *path,
 static int report(const struct synth_options *o, size_t kind, const char *path, uint64_t ns)
 {
     char uri[8192], count[CLI_HUMAN], time[CLI_HUMAN];
-    uint64_t n = o->n + (kind == 0 ? o->n_test : 0);
+    uint64_t n = o->n + (kind == 0 || kind == 4 ? o->n_test : 0);
     uri_of(o, kind, path, uri, sizeof uri);
     if (!o->common.json) {
         printf("wrote %s %s in %s; open as %s\n", cli_count((double)n, count), kinds[kind].unit,
@@ -106,7 +107,7 @@ static int run(void *options, int n_args, char **args)
     const char *nearest = mr_nearest(args[0], names);
     if (nearest)
         return cli_misuse("%s: no such kind; did you mean %s?", args[0], nearest);
-    return cli_misuse("%s: no such kind; expected digits, npy, raw or photos", args[0]);
+    return cli_misuse("%s: no such kind; expected digits, npy, raw, photos or words", args[0]);
 }
 
 static const struct cli_note json[] = {
@@ -123,6 +124,8 @@ static const struct cli_note examples[] = {
      "As many digits as MNIST has, in its format"},
     {"millrace synth npy x.npy --n 100000 --shape 3x32x32 --dtype u8", "x.npy and x-labels.npy"},
     {"millrace synth photos photos/ --n 1000", "For folder:photos and csv:photos/points.csv"},
+    {"millrace synth words words/",
+     "A sparse set: texts of 10 topics, about 1% of 2,000 words each"},
     {"millrace synth raw x.bin --shape 1024", "10,000 records of 1,024 floats"},
     {NULL},
 };
@@ -130,13 +133,15 @@ static const struct cli_note examples[] = {
 const struct cli_command cli_synth = {
     .name = "synth",
     .summary = "Generate a data set",
-    .synopsis = "digits|npy|raw|photos PATH [options]",
+    .synopsis = "digits|npy|raw|photos|words PATH [options]",
     .text =
         "Writes a generated data set to PATH.\n\n"
         "  digits   handwritten-looking digits in IDX format, in a folder with MNIST's four file "
         "names\n  npy      an array of random numbers as .npy file, samples along the first "
         "dimension, with labels\n  raw      the same, as records without a header\n  photos   a "
-        "folder of PNG pictures, one sub-folder per class, and points.csv with points in them\n\n"
+        "folder of PNG pictures, one sub-folder per class, and points.csv with points in them\n  "
+        "words    texts of ten topics as bags of words, in IDX format: a byte for each word of the "
+        "vocabulary, 255 if the text has it\n\n"
         "Files appear complete or not at all. Existing files are replaced only with --force. The "
         "same options give the same bytes on every machine.",
     .options = table,

@@ -14,7 +14,7 @@ static int stopped(void)
     return cli_fail("interrupted; nothing was written");
 }
 
-/* ---- digits ---- */
+/* ---- IDX ---- */
 
 static void put_be32(unsigned char *to, uint64_t value)
 {
@@ -22,26 +22,29 @@ static void put_be32(unsigned char *to, uint64_t value)
         to[i] = (unsigned char)(value >> (24 - 8 * i));
 }
 
-static int write_split(const struct synth_options *o, uint32_t stream, uint64_t n,
-                       struct cli_output *images, struct cli_output *labels,
+static int write_heads(const struct synth_idx *idx, uint64_t n, struct cli_output *samples,
+                       struct cli_output *labels)
+{
+    unsigned char head[4 + 4 * 3] = {0, 0, 8, (unsigned char)(1 + idx->rank)};
+    unsigned char label_head[8] = {0, 0, 8, 1};
+    put_be32(head + 4, n);
+    for (int d = 0; d < idx->rank; d++)
+        put_be32(head + 8 + 4 * d, idx->dim[d]);
+    put_be32(label_head + 4, n);
+    int code = cli_output_write(samples, head, 8 + 4 * (size_t)idx->rank);
+    return code == CLI_OK ? cli_output_write(labels, label_head, sizeof label_head) : code;
+}
+
+static int write_split(const struct synth_idx *idx, uint32_t stream, uint64_t n,
+                       struct cli_output *samples, struct cli_output *labels,
                        struct cli_progress *progress, uint64_t done)
 {
-    uint64_t bytes = o->size * o->size;
-    unsigned char head[16] = {0, 0, 8, 3}, label_head[8] = {0, 0, 8, 1}, label;
-    float *scratch = malloc(bytes * sizeof *scratch);
-    unsigned char *pixels = malloc(bytes);
-    int code = scratch && pixels ? CLI_OK : cli_fail("out of memory");
-    put_be32(head + 4, n);
-    put_be32(head + 8, o->size);
-    put_be32(head + 12, o->size);
-    put_be32(label_head + 4, n);
-    if (code == CLI_OK)
-        code = cli_output_write(images, head, sizeof head);
-    if (code == CLI_OK)
-        code = cli_output_write(labels, label_head, sizeof label_head);
+    uint64_t bytes = idx->dim[0] * (idx->rank > 1 ? idx->dim[1] : 1);
+    unsigned char label, *sample = malloc(bytes);
+    int code = sample ? write_heads(idx, n, samples, labels) : cli_fail("out of memory");
     for (uint64_t i = 0; code == CLI_OK && i < n; i++) {
-        label = (unsigned char)synth_digit(o, stream, i, scratch, pixels);
-        code = cli_output_write(images, pixels, bytes);
+        label = (unsigned char)idx->make(idx->user, stream, i, sample);
+        code = cli_output_write(samples, sample, bytes);
         if (code == CLI_OK)
             code = cli_output_write(labels, &label, 1);
         if (i % CHECK_EVERY == 0) {
@@ -50,12 +53,11 @@ static int write_split(const struct synth_options *o, uint32_t stream, uint64_t 
                 code = stopped();
         }
     }
-    free(scratch);
-    free(pixels);
+    free(sample);
     return code;
 }
 
-int synth_write_digits(const struct synth_options *o, const char *dir)
+int synth_write_idx(const struct synth_options *o, const struct synth_idx *idx, const char *dir)
 {
     static const char *const names[4] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                          "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
@@ -70,11 +72,11 @@ int synth_write_digits(const struct synth_options *o, const char *dir)
         snprintf(path, sizeof path, "%s/%s%s", dir, names[i], o->gz ? ".gz" : "");
         code = (o->gz ? cli_output_open_gz : cli_output_open)(&out[i], path, CLI_DATA, o->force);
     }
-    cli_progress_begin(&progress, "drawing digits", o->n + o->n_test, "images");
+    cli_progress_begin(&progress, idx->title, o->n + o->n_test, idx->unit);
     if (code == CLI_OK)
-        code = write_split(o, SYNTH_TRAIN, o->n, &out[0], &out[1], &progress, 0);
+        code = write_split(idx, SYNTH_TRAIN, o->n, &out[0], &out[1], &progress, 0);
     if (code == CLI_OK)
-        code = write_split(o, SYNTH_TEST, o->n_test, &out[2], &out[3], &progress, o->n);
+        code = write_split(idx, SYNTH_TEST, o->n_test, &out[2], &out[3], &progress, o->n);
     cli_progress_end(&progress);
     for (int i = 0; i < 4 && code == CLI_OK; i++)
         code = cli_output_finish(&out[i]);
@@ -84,6 +86,28 @@ int synth_write_digits(const struct synth_options *o, const char *dir)
         cli_output_abort(&out[i]);
     if (code != CLI_OK && made)
         remove(dir);
+    return code;
+}
+
+/* ---- digits ---- */
+
+struct digits {
+    const struct synth_options *o;
+    float *scratch;
+};
+
+static int make_digit(void *user, uint32_t stream, uint64_t index, unsigned char *out)
+{
+    struct digits *d = user;
+    return synth_digit(d->o, stream, index, d->scratch, out);
+}
+
+int synth_write_digits(const struct synth_options *o, const char *dir)
+{
+    struct digits d = {o, malloc(o->size * o->size * sizeof *d.scratch)};
+    struct synth_idx idx = {"drawing digits", "images", 2, {o->size, o->size}, make_digit, &d};
+    int code = d.scratch ? synth_write_idx(o, &idx, dir) : cli_fail("out of memory");
+    free(d.scratch);
     return code;
 }
 
