@@ -1,14 +1,17 @@
 /* millrace bench batch-size: throughput, memory and time to an accuracy, by batch size. */
+#include "bench/batch_grow.h"
 #include "bench/frame.h"
 #include "bench/train.h"
 #include "pipeline.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SIZES = 24, WARM_STEPS = 5 };
+enum { MAX_SIZES = 24, FIRST_SIZE = 16, MOST_SIZE = 1 << 20, WARM_STEPS = 5 };
 enum scale { SCALE_NONE, SCALE_SQRT, SCALE_LINEAR };
 
 struct opts {
@@ -19,16 +22,14 @@ struct opts {
     int scale, amp;
 };
 
-#define DEFAULT_SIZES "16,32,64,128,256,512,1024"
-
 static const char *const scales[] = {"none", "sqrt", "linear", NULL};
 
 #define OPT(...) BENCH_OPTION(struct opts, __VA_ARGS__)
 
 static const struct mr_option options[] = {
     OPT("sizes", MR_OPT_STRING, sizes, .meta = "LIST",
-        .help = "Batch sizes, ascending, separated by commas; by default " DEFAULT_SIZES
-                ", up to the number of samples"),
+        .help = "Batch sizes, ascending, separated by commas; by default 16, 32, 64, ... until "
+                "larger ones bring nothing, memory ends or the data set does"),
     OPT("model", MR_OPT_STRING, model, .key = 'm', .initial = "mnist-cnn", .meta = "MODEL",
         .help = "The net"),
     OPT("optimizer", MR_OPT_STRING, optimizer, .key = 'o', .initial = "adam", .meta = "OPTIMIZER",
@@ -60,19 +61,30 @@ enum { BATCH, LR, RATE, NET, LOADER, ACCURACY, TO_TARGET, MARK, N_COLUMNS };
 
 struct sizes {
     const char *dataset;
-    uint64_t size[MAX_SIZES];
+    uint64_t size[MAX_SIZES], n_samples;
     int n, knee;
+    bool grows;                               /* no sizes were given */
+    const char *ended;                        /* why it stopped growing; NULL: the list's end */
+    double rates[MAX_SIZES], need[MAX_SIZES]; /* need: bytes of the memory that batches fill */
+    double free_bytes;                        /* of that memory, before; 0: unknown */
+    struct batch_substitute sub;
     char data[256], to_target[32];
     struct bench_column columns[N_COLUMNS];
 };
 
 static int read_sizes(struct sizes *b, const struct opts *o)
 {
-    const char *at = o->sizes ? o->sizes : DEFAULT_SIZES;
+    const char *at = o->sizes;
+    b->grows = !at;
+    if (b->grows) {
+        for (uint64_t v = FIRST_SIZE; v <= MOST_SIZE; v *= 2)
+            b->size[b->n++] = v;
+        return CLI_OK;
+    }
     for (b->n = 0; b->n < MAX_SIZES;) {
         char *end;
         unsigned long v = strtoul(at, &end, 10);
-        bool good = *at >= '0' && *at <= '9' && v > 0 && v <= 1 << 20 && (!*end || *end == ',');
+        bool good = *at >= '0' && *at <= '9' && v > 0 && v <= MOST_SIZE && (!*end || *end == ',');
         if (!good || (b->n && v <= b->size[b->n - 1]))
             break;
         b->size[b->n++] = v;
@@ -82,7 +94,7 @@ static int read_sizes(struct sizes *b, const struct opts *o)
     }
     return cli_misuse(
         "--sizes %s: expected at most %d numbers of 1..%d, ascending, with commas between",
-        o->sizes, MAX_SIZES, 1 << 20);
+        o->sizes, MAX_SIZES, MOST_SIZE);
 }
 
 /* Larger batches than the data set would be cut to it, and the rows say what was not measured. */
@@ -94,14 +106,19 @@ static int check_sizes(struct sizes *b, const struct opts *o)
         rc = cli_need_length(&ds);
     if (rc < 0)
         return cli_error(rc);
-    uint64_t n = mr_dataset_length(ds);
+    uint64_t n = b->n_samples = mr_dataset_length(ds);
     mr_dataset_close(ds);
-    while (!o->sizes && b->n > 1 && b->size[b->n - 1] > n)
+    while (b->grows && b->n > 1 && b->size[b->n - 1] > n) {
         b->n--;
-    return b->size[b->n - 1] <= n
-               ? CLI_OK
+        b->ended = "the next size is larger than the data set";
+    }
+    if (b->size[b->n - 1] <= n)
+        return CLI_OK;
+    return b->grows
+               ? cli_misuse("%s has %" PRIu64 " sample%s: expected %d or more", b->dataset, n,
+                            cli_s(n), FIRST_SIZE)
                : cli_misuse("--sizes %s: %s has %" PRIu64 " sample%s: expected no larger batches",
-                            o->sizes ? o->sizes : DEFAULT_SIZES, b->dataset, n, cli_s(n));
+                            o->sizes, b->dataset, n, cli_s(n));
 }
 
 static uint64_t net_bytes(const struct train *t)
@@ -186,14 +203,28 @@ static int set_options(struct train_opts *train, const struct opts *o, double ba
     return rc == 0 ? bench_train_set(train, "device", o->device) : rc;
 }
 
-static int measure(struct bench *b, struct bench_row *row, double *v)
+/* What the memory that batches fill has to hold: the device's, or the host's if it is the same. */
+static void note_memory(struct bench *b, struct sizes *s, int i, const struct mr_loader_stats *st,
+                        double net)
+{
+    struct mr_host_memory_info host = {.size = sizeof host};
+    bool device = !b->info.unified;
+    s->need[i] = net + (double)(device ? st->device_bytes : st->pageable_bytes + st->pinned_bytes);
+    if (device)
+        s->free_bytes = (double)b->info.free_bytes;
+    else if (i == 0 &&
+             mr_host_memory_query(&host) == 0) /* later ones have what the first one took */
+        s->free_bytes = (double)host.available_bytes;
+}
+
+static int measure_size(struct bench *b, double batch, int i, double *v)
 {
     struct sizes *s = b->user;
     struct train_opts opts;
     struct train_data data = {0};
     struct train t = {0};
     struct mr_loader_stats st = {.size = sizeof st};
-    int rc = set_options(&opts, b->values, row->v[BATCH], &v[LR]);
+    int rc = set_options(&opts, b->values, batch, &v[LR]);
     if (rc == 0)
         rc = train_data_open(&data, s->dataset, &opts, NULL);
     if (rc == 0)
@@ -204,6 +235,7 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
         v[NET] = (double)net_bytes(&t);
         v[LOADER] = (double)(st.pageable_bytes + st.pinned_bytes + st.device_bytes);
         b->info = data.pipe.info;
+        note_memory(b, s, i, &st, v[NET]);
         snprintf(s->data, sizeof s->data, "%s", mr_dataset_text(data.pipe.ds));
     }
     train_close(&t);
@@ -212,11 +244,86 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
     return rc;
 }
 
+/* The largest batch's update from batches of the knee's size, at their memory. */
+static int measure_substitute(struct bench *b)
+{
+    const struct opts *o = b->values;
+    struct sizes *s = b->user;
+    struct batch_substitute *sub = &s->sub;
+    struct train_opts opts;
+    struct train_data data = {0};
+    struct train t = {0};
+    double lr, seconds;
+    char text[256];
+    uint64_t samples = 0;
+    snprintf(text, sizeof text, "%s%saccumulate=%" PRIu64, o->optimizer,
+             strchr(o->optimizer, ':') ? "," : ":", sub->steps);
+    int rc = set_options(&opts, o, (double)sub->of, &lr);
+    opts.loader.batch_size = sub->batch;
+    if (rc == 0)
+        rc = bench_train_set(&opts, "optimizer", text);
+    if (rc == 0)
+        rc = train_data_open(&data, s->dataset, &opts, NULL);
+    if (rc == 0)
+        rc = train_open(&t, &data, &opts, NULL);
+    if (rc == 0)
+        rc = part(&t, WARM_STEPS, &seconds, &samples);
+    if (rc >= 0)
+        rc = part(&t, mr_loader_batches(mr_trainer_get_loader(t.trainer)), &seconds, &samples);
+    if (rc >= 0) {
+        sub->rate = seconds > 0 ? (double)samples / seconds : 0;
+        sub->bytes = (double)net_bytes(&t);
+    }
+    train_close(&t);
+    train_data_close(&data);
+    bench_train_free(&opts);
+    return rc < 0 ? rc : 0;
+}
+
+/* The last row stands for the substitute, and is no size's. */
+static int measure_rest(struct bench *b, int n)
+{
+    const struct opts *o = b->values;
+    struct sizes *s = b->user;
+    b->n_rows = s->n = n;
+    int knee = bench_knee(s->rates, n);
+    if (n < 2 || knee == n - 1 || s->size[n - 1] % s->size[knee] ||
+        strstr(o->optimizer, "accumulate"))
+        return 0;
+    s->sub = (struct batch_substitute){
+        .of = s->size[n - 1], .batch = s->size[knee], .steps = s->size[n - 1] / s->size[knee]};
+    return measure_substitute(b);
+}
+
+static int measure(struct bench *b, struct bench_row *row, double *v)
+{
+    struct sizes *s = b->user;
+    int i = (int)(row - b->rows);
+    bool last = i == s->n;
+    if (s->grows && !last && batch_is_flat(s->rates, i)) {
+        s->ended = "two sizes in a row were less than 5% faster than the best before";
+        last = true;
+    }
+    if (s->grows && !last && !batch_fits(s->size, s->need, i, s->free_bytes)) {
+        s->ended = "the next size needs more memory than is free";
+        last = true;
+    }
+    if (last)
+        return measure_rest(b, i);
+    int rc = measure_size(b, row->v[BATCH], i, v);
+    if (s->grows && i > 0 && rc == -ENOMEM) {
+        s->ended = "there was no memory for the next size";
+        return measure_rest(b, i);
+    }
+    s->rates[i] = v[RATE];
+    return rc;
+}
+
 static int open_all(struct bench *b)
 {
     const struct sizes *s = b->user;
-    int rc = bench_rows(b, s->n);
-    for (int i = 0; i < b->n_rows; i++)
+    int rc = bench_rows(b, s->n + 1);
+    for (int i = 0; i < s->n && rc == 0; i++)
         b->rows[i].v[BATCH] = (double)s->size[i];
     return rc;
 }
@@ -239,16 +346,61 @@ static int find_fastest(const struct bench *b)
     return fastest;
 }
 
+static void add_text(struct bench *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void add_text(struct bench *b, const char *fmt, ...)
+{
+    size_t at = strlen(b->verdict);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(b->verdict + at, sizeof b->verdict - at, fmt, args);
+    va_end(args);
+}
+
+static void say_knee(struct bench *b, const struct sizes *s)
+{
+    if (s->knee >= 0) {
+        snprintf(rate_title, sizeof rate_title, "Throughput; knee: %" PRIu64, s->size[s->knee]);
+        add_text(b, "knee: %" PRIu64 ", the smallest batch with 90%% of the highest throughput",
+                 s->size[s->knee]);
+        return;
+    }
+    snprintf(rate_title, sizeof rate_title, "Throughput; no knee in this list");
+    add_text(b,
+             "no knee: %" PRIu64 " is the largest size tried, and no smaller one has 90%% of its "
+             "throughput%s",
+             s->size[s->n - 1], s->grows ? "" : ": try larger ones (--sizes)");
+}
+
+static void say_memory(struct bench *b, const struct sizes *s)
+{
+    char each[CLI_HUMAN], room[CLI_HUMAN], count[CLI_HUMAN], rate[CLI_HUMAN], bytes[CLI_HUMAN],
+        whole[CLI_HUMAN];
+    double per_sample, fits = batch_largest(s->size, s->need, s->n, s->free_bytes, &per_sample);
+    if (fits > (double)s->n_samples)
+        add_text(b, ". The memory would hold all %s samples as one batch (%s each, %s free)",
+                 cli_count((double)s->n_samples, count), cli_bytes((uint64_t)per_sample, each),
+                 cli_bytes((uint64_t)s->free_bytes, room));
+    else if (fits > 0)
+        add_text(b, ". The largest that fits: about %s (%s a sample, %s free)",
+                 cli_count(fits, count), cli_bytes((uint64_t)per_sample, each),
+                 cli_bytes((uint64_t)s->free_bytes, room));
+    if (s->sub.rate > 0)
+        add_text(b,
+                 ". Instead of a batch of %" PRIu64 ": batches of %" PRIu64
+                 " with accumulate=%" PRIu64
+                 ", the same update at %s samples/s and %s instead of %s",
+                 s->sub.of, s->sub.batch, s->sub.steps, cli_count(s->sub.rate, rate),
+                 cli_bytes((uint64_t)s->sub.bytes, bytes),
+                 cli_bytes((uint64_t)b->rows[s->n - 1].v[NET], whole));
+}
+
 /* At the end of the list the rate may still grow, so that is no knee. */
 static void conclude(struct bench *b)
 {
     const struct opts *o = b->values;
     struct sizes *s = b->user;
-    double rates[MAX_SIZES];
     int fastest = find_fastest(b);
-    for (int i = 0; i < s->n; i++)
-        rates[i] = b->rows[i].v[RATE];
-    s->knee = bench_knee(rates, s->n);
+    s->knee = bench_knee(s->rates, s->n);
     if (s->knee == s->n - 1)
         s->knee = -1;
     if (s->knee >= 0)
@@ -256,23 +408,14 @@ static void conclude(struct bench *b)
     snprintf(b->subtitle, sizeof b->subtitle, "%.100s: %.40s by %.40s, device %s", s->data,
              o->model, o->optimizer, b->info.name);
     snprintf(time_title, sizeof time_title, "Time to a test accuracy of %.4g%%", 100 * o->target);
-    if (s->knee >= 0) {
-        snprintf(rate_title, sizeof rate_title, "Throughput; knee: %" PRIu64, s->size[s->knee]);
-        snprintf(b->verdict, sizeof b->verdict,
-                 "knee: %" PRIu64 ", the smallest batch with 90%% of the highest throughput",
-                 s->size[s->knee]);
-    } else {
-        snprintf(rate_title, sizeof rate_title, "Throughput; no knee in this list");
-        snprintf(b->verdict, sizeof b->verdict,
-                 "no knee: %" PRIu64 " is the largest size tried, and no smaller one has 90%% of "
-                 "its throughput: try larger ones (--sizes)",
-                 s->size[s->n - 1]);
-    }
+    say_knee(b, s);
+    if (s->ended)
+        add_text(b, "; stopped there: %s", s->ended);
     if (fastest < 0)
         b->n_panels = CLI_COUNT(panels) - 1; /* the last one would be empty */
     else
-        snprintf(b->verdict + strlen(b->verdict), sizeof b->verdict - strlen(b->verdict),
-                 "; soonest at %.4g%%: batches of %" PRIu64, 100 * o->target, s->size[fastest]);
+        add_text(b, "; soonest at %.4g%%: batches of %" PRIu64, 100 * o->target, s->size[fastest]);
+    say_memory(b, s);
 }
 
 static void above(const struct bench *b)
@@ -301,6 +444,22 @@ static void json(const struct bench *b, struct mr_json *json)
         mr_json_uint(json, "knee", s->size[s->knee]);
     else
         mr_json_null(json, "knee");
+    if (s->ended)
+        mr_json_string(json, "ended", s->ended);
+    double per_sample, fits = batch_largest(s->size, s->need, s->n, s->free_bytes, &per_sample);
+    if (fits > 0) {
+        mr_json_double(json, "bytes_per_sample", per_sample);
+        mr_json_double(json, "largest_that_fits", floor(fits));
+    }
+    if (s->sub.rate <= 0)
+        return;
+    mr_json_object(json, "substitute");
+    mr_json_uint(json, "of", s->sub.of);
+    mr_json_uint(json, "batch_size", s->sub.batch);
+    mr_json_uint(json, "accumulate", s->sub.steps);
+    mr_json_double(json, "samples_per_s", s->sub.rate);
+    mr_json_double(json, "net_bytes", s->sub.bytes);
+    mr_json_object_end(json);
 }
 
 static void make_columns(struct sizes *s, double target)
@@ -358,6 +517,12 @@ static const struct cli_note json_notes[] = {
               "seconds_to_target (null: not reached)"},
     {"knee", "the smallest batch with 90% of the highest throughput; null: only the largest size "
              "tried has it"},
+    {"ended", "why no larger size was tried; left out with --sizes"},
+    {"bytes_per_sample, largest_that_fits",
+     "how memory grows with the batch, and the size at which it would be full: a straight line "
+     "through the last two sizes; left out if unknown"},
+    {"substitute", "the largest batch's update from batches of the knee's size: of, batch_size, "
+                   "accumulate, samples_per_s, net_bytes; left out without a knee"},
     {"config", "every option as it stands"},
     {NULL, NULL},
 };
@@ -373,9 +538,13 @@ const struct cli_command cli_bench_batch_size = {
     .name = "bench batch-size",
     .summary = "Measure throughput, memory and time to an accuracy, by batch size",
     .synopsis = "DATASET [options]",
-    .text = "Trains the net once for each batch size, until it reaches the test accuracy or the "
-            "last epoch. Reports samples per second, memory, and seconds of training. The knee is "
-            "the smallest batch with 90% of the highest throughput: larger batches gain little.",
+    .text =
+        "Trains the net once for each batch size, until it reaches the test accuracy or the "
+        "last epoch. Reports samples per second, memory, and seconds of training. The knee is "
+        "the smallest batch with 90% of the highest throughput: larger batches gain little. Sizes "
+        "double until two in a row bring less than 5%, until the next one does not fit into "
+        "memory or the data set is smaller, unless --sizes gives them. Says how large a batch "
+        "the memory would hold, and what accumulating the gradients of smaller ones costs.",
     .options = options,
     .options_bytes = sizeof(struct opts),
     .min_args = 1,
