@@ -1,6 +1,8 @@
 /* Opens and closes what makes batches, in one order for all commands. */
 #include "pipeline.h"
 
+#include <errno.h>
+
 int cli_pipeline_chain(struct cli_pipeline *p, const char *chain)
 {
     if (!chain || !chain[0])
@@ -53,6 +55,18 @@ int cli_pipeline_start(struct cli_pipeline *p, const struct mr_loader_opts *opts
         return rc;
     p->start_ns = mr_time_ns();
     return mr_loader_open(p->ds, p->sampler, p->chain, p->dev, opts, &p->loader);
+}
+
+int cli_pipeline_next(struct cli_pipeline *p, struct mr_batch *out)
+{
+    enum { LOOK_NS = 50000000 }; /* for an interrupt */
+    int rc = -ETIMEDOUT;
+    while (rc == -ETIMEDOUT) {
+        if (cli_interrupted())
+            return mr_error_set(MR_ECANCELLED, "interrupted");
+        rc = mr_loader_next_for(p->loader, p->stream, LOOK_NS, out);
+    }
+    return rc;
 }
 
 void cli_pipeline_stop(struct cli_pipeline *p)

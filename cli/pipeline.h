@@ -43,6 +43,9 @@ int cli_need_length(struct mr_dataset **ds);
 /* Opens the sampler, of the data set's length; its text is mr_sampler_open()'s. */
 int cli_pipeline_order(struct cli_pipeline *p, const char *sampler, uint64_t seed);
 
+/* mr_loader_next() that an interrupt ends, while it waits, too. Returns MR_ECANCELLED then. */
+int cli_pipeline_next(struct cli_pipeline *p, struct mr_batch *out);
+
 /* Opens the consumer's stream and the loader. After cli_pipeline_stop() it can start again. */
 int cli_pipeline_start(struct cli_pipeline *p, const struct mr_loader_opts *opts);
 void cli_pipeline_stop(struct cli_pipeline *p);

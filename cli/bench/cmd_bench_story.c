@@ -19,6 +19,8 @@ struct opts {
 
 static const char *const amps[] = {"bf16", "fp16", NULL};
 
+#define DEFAULT_STEP_NS     1000000
+
 #define OPT(...)            BENCH_OPTION(struct opts, __VA_ARGS__)
 #define LOADER(option, ...) CLI_LOADER_OPTION(struct opts, loader, option, __VA_ARGS__)
 
@@ -39,8 +41,9 @@ static const struct mr_option options[] = {
         .help = "Duration of each step"),
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
         .help = "auto, cpu, cuda; sim, where a step of training is a time (--step)"),
-    OPT("step", MR_OPT_DURATION, step_ns, .initial = "1ms", .min = 1000, .max = 3600e9,
-        .unit = "ms", .help = "With --device sim: time of a step"),
+    OPT("step", MR_OPT_DURATION, step_ns, .min = 1000, .max = 3600e9, .unit = "ms",
+        .help = "With --device sim: time of a step; by default the device's (sim:step=3ms), else "
+                "1ms"),
     OPT("threads", MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",
         .help = "Compute threads on cpu; 0: one per processor that this process may use"),
     OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
@@ -326,9 +329,8 @@ static int check_options(const struct opts *o)
                        : o->threads != initial.threads                ? "threads"
                        : o->amp != initial.amp                        ? "amp"
                                                                       : NULL;
-    bool has_step = o->step_ns != initial.step_ns;
     mr_options_free(cli_options(options), &initial);
-    if (has_step && !is_simulated(o))
+    if (o->step_ns && !is_simulated(o))
         return cli_misuse("--step: on --device %s steps are real: only sim takes their time",
                           o->device);
     return name ? cli_misuse("--%s: the simulated device computes nothing: --step gives the time "
@@ -337,12 +339,34 @@ static int check_options(const struct opts *o)
                 : CLI_OK;
 }
 
+/* A step's time is --step's or the device's, not both. */
+static int choose_step(struct opts *o)
+{
+    struct mr_device_info info = {.size = sizeof info};
+    struct mr_device *dev;
+    if (!is_simulated(o))
+        return CLI_OK;
+    int rc = mr_device_open(o->device, &dev);
+    if (rc < 0)
+        return cli_error(rc);
+    rc = mr_device_query(dev, &info);
+    mr_device_close(dev);
+    if (rc < 0)
+        return cli_error(rc);
+    if (o->step_ns && info.step_ns)
+        return cli_misuse("--step and --device %s: give the time of a step once", o->device);
+    o->step_ns = o->step_ns ? o->step_ns : info.step_ns ? info.step_ns : DEFAULT_STEP_NS;
+    return CLI_OK;
+}
+
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args;
     struct story story = {.dataset = args[0]};
-    const struct opts *o = values;
+    struct opts *o = values;
     int code = check_options(o);
+    if (code == CLI_OK)
+        code = choose_step(o);
     if (code != CLI_OK)
         return code;
     return bench_run(&(struct bench){.command = &cli_bench_story,

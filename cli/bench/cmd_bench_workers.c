@@ -20,7 +20,7 @@ static const struct mr_option options[] = {
         .help = "With a DATASET: ops on each sample; millrace inspect --transforms lists them"),
     OPT("delay", MR_OPT_STRING, delay, .meta = "TIME|LO..HI",
         .help = "With a DATASET: latency that is added to each sample, such as 2ms, or one between "
-                "two, such as 18ms..600ms"),
+                "two, such as 18ms..600ms; bare numbers are ms"),
     OPT("work", MR_OPT_DURATION, work_ns, .initial = "0", .max = 3600e9, .unit = "us",
         .help = "With a DATASET: processor time of each sample, decoding included"),
     OPT("repeats", MR_OPT_UINT, repeats, .initial = "0", .max = 1000, .unit = "repeats",

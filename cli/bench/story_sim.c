@@ -5,7 +5,7 @@
 static int step(struct story_sim *s, struct cli_pipeline *p)
 {
     struct mr_batch b = {.size = sizeof b};
-    int rc = mr_loader_next(p->loader, p->stream, &b);
+    int rc = cli_pipeline_next(p, &b);
     if (rc <= 0)
         return rc;
     int busy = mr_launch(p->stream, "busy", &s->step_ns, sizeof s->step_ns);

@@ -16,7 +16,7 @@ double workers_limit(const struct workers *w)
 
 /* The consumer: a step of work on each batch; host_waits: the host waits for it before it releases
  * the batch. Returns batches taken, or the error. */
-static int64_t take_for(const struct workers *w, const struct cli_pipeline *p, bool host_waits,
+static int64_t take_for(const struct workers *w, struct cli_pipeline *p, bool host_waits,
                         uint64_t time_ns, uint64_t *samples, uint64_t *took_ns)
 {
     struct mr_batch b = {.size = sizeof b};
@@ -24,7 +24,7 @@ static int64_t take_for(const struct workers *w, const struct cli_pipeline *p, b
     int64_t batches = 0;
     int rc;
     *samples = 0;
-    while ((rc = mr_loader_next(p->loader, p->stream, &b)) > 0) {
+    while ((rc = cli_pipeline_next(p, &b)) > 0) {
         rc = step_ns ? mr_launch(p->stream, "busy", &step_ns, sizeof step_ns) : 0;
         if (rc == 0 && host_waits)
             rc = mr_stream_synchronize(p->stream);
@@ -40,7 +40,7 @@ static int64_t take_for(const struct workers *w, const struct cli_pipeline *p, b
     return rc < 0 ? rc : done < 0 ? done : batches;
 }
 
-static int run_loader(const struct workers *w, const struct cli_pipeline *p, bool waits,
+static int run_loader(const struct workers *w, struct cli_pipeline *p, bool waits,
                       struct workers_cell *cell)
 {
     uint64_t samples, took_ns;
@@ -106,16 +106,28 @@ static int open_sets(struct workers *w)
                   : mr_dataset_open("synthetic:n=1e6,shape=1024,delay=2ms", &w->set[WORKERS_DELAY]);
 }
 
-static void set_device(struct workers *w, struct mr_device *dev)
+/* The time of a step is --step's: a simulated device's own would be left out without a word. */
+static int set_device(struct workers *w, struct mr_device *dev)
 {
+    struct mr_device_info info = {.size = sizeof info};
+    int rc = mr_device_query(dev, &info);
+    if (rc < 0)
+        return rc;
+    if (info.step_ns)
+        return mr_error_set(MR_EOPTION,
+                            "--device %s: bench workers has --step for the time of a step",
+                            w->o->device);
     w->dev = dev;
     w->step_samples_per_s =
         w->o->step_ns ? (double)w->o->loader.batch_size / ((double)w->o->step_ns * 1e-9) : 0;
+    return 0;
 }
 
 int workers_open(struct workers *w, struct mr_device *dev, const struct mr_device_info *info)
 {
-    set_device(w, dev);
+    int rc = set_device(w, dev);
+    if (rc < 0)
+        return rc;
     w->link_samples_per_s = info->h2d_gb_per_s * 1e9 / (FLOATS * sizeof(float));
     return open_sets(w);
 }
@@ -134,8 +146,10 @@ static int open_slow(const struct workers_opts *o, const char *uri, struct mr_da
 int workers_open_dataset(struct workers *w, struct mr_device *dev, const char *uri)
 {
     bool slow = w->o->delay_ns || w->o->max_delay_ns || w->o->work_ns;
-    set_device(w, dev);
-    int rc = slow ? open_slow(w->o, uri, &w->set[0]) : mr_dataset_open(uri, &w->set[0]);
+    int rc = set_device(w, dev);
+    if (rc < 0)
+        return rc;
+    rc = slow ? open_slow(w->o, uri, &w->set[0]) : mr_dataset_open(uri, &w->set[0]);
     return rc < 0 ? rc : cli_need_length(&w->set[0]);
 }
 

@@ -140,8 +140,8 @@ const struct cli_command cli_synth = {
         "names\n  npy      an array of random numbers as .npy file, samples along the first "
         "dimension, with labels\n  raw      the same, as records without a header\n  photos   a "
         "folder of PNG pictures, one sub-folder per class, and points.csv with points in them\n  "
-        "words    texts of ten topics as bags of words, in IDX format: a byte for each word of the "
-        "vocabulary, 255 if the text has it\n\n"
+        "words    texts of ten topics as bags of words, in IDX format: a byte a word, 255 or "
+        "0\n\n"
         "Files appear complete or not at all. Existing files are replaced only with --force. The "
         "same options give the same bytes on every machine.",
     .options = table,

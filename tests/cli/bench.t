@@ -201,3 +201,22 @@ millrace bench surface: optimizer "nosuch": no such optimizer; there are .* (re)
 $ millrace bench surface --tolerance 0
 millrace bench surface: --tolerance 0: expected .* (re)
 [2]
+# The time of a step is given once.
+$ millrace bench story synthetic:n=10,shape=4 -d sim:step=2ms --step 3ms
+millrace bench story: --step and --device sim:step=2ms: give the time of a step once
+[2]
+$ millrace bench story synthetic:n=1000,shape=4 -d sim:step=20ms --time 50ms -b 8 --json | awk '/"step_ms"/ {n++; ok += $2 >= 20} END {print n, ok}'
+3 3
+$ millrace bench workers -d sim:step=2ms --samples 100
+millrace bench workers: --device sim:step=2ms: bench workers has --step for the time of a step
+[2]
+# A time's help says what a bare number is.
+$ for c in 'bench workers' 'bench story' feed; do millrace $c --help | tr '\n' ' ' | grep -oE -- '--(time|step) TIME[^-]*bare number is [a-z]*' | sed 's/ TIME.* / /'; done
+--step us
+--time s
+--time s
+--time s
+# An interrupt ends the wait for a batch that takes minutes.
+$ timeout -k 60 -s INT 1 millrace bench workers synthetic:n=1e6,shape=16 --delay 300s -b 1024 --workers-list 2 -q; echo $?
+millrace bench workers: interrupted
+124
