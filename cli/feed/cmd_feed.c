@@ -73,7 +73,7 @@ const struct mr_option feed_options[] = {
         .group = "Bad samples"),
 
     OPT("time", 0, MR_OPT_DURATION, time_ns, .initial = "0", .unit = "s",
-        .help = "Stop after this long; a bare number is seconds; 0: no limit", .group = "Run"),
+        .help = "Stop after this long; 0: no limit", .group = "Run"),
     OPT("batches", 0, MR_OPT_UINT, batches, .initial = "0", .unit = "batches",
         .help = "Stop after this many batches; 0: no limit", .group = "Run"),
     OPT("digest", 0, MR_OPT_FLAG, digest,

@@ -127,21 +127,29 @@ static bool on_by_default(const struct mr_option *option)
     return option->type == MR_OPT_FLAG && option->initial && strcmp(option->initial, "0") != 0;
 }
 
-/* "Samples in a batch (1..65536 samples; default 64)" */
+/* "Samples in a batch (1..65536 samples; default 64)", "Its time (1ms..1h; default 5s; a bare number
+ * is s)" */
 static void describe(const struct mr_option *option, char *buf, size_t cap)
 {
-    char range[128];
+    char range[128], initial[256] = "", bare[64] = "";
+    const char *between = "";
     mr_option_range(option, range, sizeof range);
-    bool on = on_by_default(option);
-    bool has_default = on || (option->initial && option->initial[0] && option->type != MR_OPT_FLAG);
-    const char *open = range[0] || has_default ? " (" : "",
-               *close = range[0] || has_default ? ")" : "";
-    snprintf(buf, cap, "%s%s%s%s%s%s%s", option->help, open, range,
-             range[0] && has_default ? "; " : "", has_default ? "default " : "",
-             on            ? "on"
-             : has_default ? option->initial
-                           : "",
-             close);
+    if (on_by_default(option))
+        snprintf(initial, sizeof initial, "default on");
+    else if (option->initial && option->initial[0] && option->type != MR_OPT_FLAG)
+        snprintf(initial, sizeof initial, "default %s", option->initial);
+    if (option->type == MR_OPT_DURATION)
+        snprintf(bare, sizeof bare, "a bare number is %s", option->unit ? option->unit : "ms");
+    const char *part[] = {range, initial, bare};
+    int at = snprintf(buf, cap, "%s", option->help);
+    for (int i = 0; i < 3; i++) {
+        if (!part[i][0] || (size_t)at >= cap)
+            continue;
+        at += snprintf(buf + at, cap - (size_t)at, "%s%s", between[0] ? between : " (", part[i]);
+        between = "; ";
+    }
+    if (between[0] && (size_t)at < cap)
+        snprintf(buf + at, cap - (size_t)at, ")");
 }
 
 static const char *group_of(const struct mr_option *option)
