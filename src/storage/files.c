@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #define SMALL_BYTES (1u << 20)
+#define FIRST_FILES 32u
 
 struct mr_files *mr_files_create(void)
 {
@@ -17,6 +18,7 @@ struct mr_files *mr_files_create(void)
         return NULL;
     }
     pthread_mutex_init(&files->lock, NULL);
+    pthread_mutex_init(&files->add_lock, NULL);
     files->whole_limit = MR_WHOLE_LIMIT;
     return files;
 }
@@ -50,7 +52,10 @@ void mr_files_destroy(struct mr_files *files)
     mr_lazy_free_all(files);
     mr_roots_free(files);
     free(files->file);
+    for (int i = 0; i < files->n_outgrown; i++)
+        free(files->outgrown[i]);
     pthread_mutex_destroy(&files->lock);
+    pthread_mutex_destroy(&files->add_lock);
     free(files);
 }
 
@@ -58,9 +63,26 @@ static int table_grow(struct mr_files *files)
 {
     if (files->n >= INT32_MAX / 2)
         return mr_error_set(MR_ELIMIT, "a data set of more than %d files", files->n);
-    uint64_t want = (uint64_t)files->n + 1;
-    return mr_grow("table of files", &files->file, &files->capacity, want,
-                   sizeof(struct mr_file *));
+    if ((uint64_t)files->n < files->capacity)
+        return 0;
+    uint64_t capacity = MR_MAX(2 * files->capacity, FIRST_FILES);
+    struct mr_file **old = files->file, **grown = malloc(capacity * sizeof(struct mr_file *));
+    if (!grown)
+        return mr_error_nomem("table of files", capacity * sizeof(struct mr_file *));
+    if (old)
+        memcpy(grown, old, (size_t)files->n * sizeof(struct mr_file *));
+    files->file = grown;
+    files->capacity = capacity;
+    if (files->concurrent && old)
+        files->outgrown[files->n_outgrown++] = old;
+    else
+        free(old);
+    return 0;
+}
+
+void mr_files_add_concurrently(struct mr_files *files)
+{
+    files->concurrent = true;
 }
 
 /* Creates a file, and makes the table large enough for it. */
@@ -89,10 +111,13 @@ static int file_create(struct mr_files *files, enum mr_file_kind kind, const cha
     return 0;
 }
 
+/* Whoever sees the new number sees the file, too. */
 static int file_put(struct mr_files *files, struct mr_file *f)
 {
-    files->file[files->n] = f;
-    return files->n++;
+    int id = files->n;
+    files->file[id] = f;
+    files->n = id + 1;
+    return id;
 }
 
 /* Adds a URL whose size is requested now, for data sets of few files. */
@@ -148,7 +173,7 @@ int mr_files_add_unnamed(struct mr_files *files, const char *name, int fd)
     return file_put(files, f);
 }
 
-int mr_files_add_lazy(struct mr_files *files, const char *name)
+static int add_lazy_locked(struct mr_files *files, const char *name, uint64_t bytes)
 {
     struct mr_file *f = NULL;
     int rc = table_grow(files);
@@ -157,8 +182,22 @@ int mr_files_add_lazy(struct mr_files *files, const char *name)
     rc = mr_lazy_create(files, name, &f);
     if (rc < 0)
         return rc;
+    atomic_store_explicit(&f->ready, bytes, memory_order_relaxed);
     files->n_lazy++;
     return file_put(files, f);
+}
+
+int mr_files_add_known(struct mr_files *files, const char *name, uint64_t bytes)
+{
+    pthread_mutex_lock(&files->add_lock);
+    int id = add_lazy_locked(files, name, bytes);
+    pthread_mutex_unlock(&files->add_lock);
+    return id;
+}
+
+int mr_files_add_lazy(struct mr_files *files, const char *name)
+{
+    return mr_files_add_known(files, name, MR_WHOLE);
 }
 
 int mr_files_add_memory(struct mr_files *files, const char *name, void *data, uint64_t bytes,

@@ -165,6 +165,18 @@ static int look(struct mr_file *f, uint64_t *out)
     return 0;
 }
 
+int mr_store_read_whole(const char *name, void **out, uint64_t *bytes)
+{
+    struct mr_files *files = mr_files_create();
+    if (!files)
+        return -ENOMEM;
+    int rc = mr_files_add_lazy(files, name);
+    if (rc >= 0)
+        rc = mr_files_read_whole(files, rc, out, bytes);
+    mr_files_destroy(files);
+    return rc;
+}
+
 int mr_files_size(struct mr_files *files, int id, uint64_t *out)
 {
     struct mr_file *f = files->file[id];

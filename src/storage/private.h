@@ -70,10 +70,15 @@ static inline const char *mr_file_url(const struct mr_file *f)
 }
 
 struct mr_files {
-    struct mr_file **file; /* each on the heap: they stay in place while the table grows */
-    int n;
+    /* Each on the heap: they stay in place while the table grows. */
+    struct mr_file **_Atomic file;
+    _Atomic int n;
     uint64_t capacity;
-    uint32_t n_lazy;
+    _Atomic uint32_t n_lazy;
+    pthread_mutex_t add_lock;      /* guards adding lazy files; taken alone */
+    bool concurrent;               /* files are added while others are read: */
+    struct mr_file **outgrown[32]; /* so what `file` was before it grew is freed at the end */
+    int n_outgrown;
     uint64_t whole_limit;   /* of lazy files that are added now */
     struct mr_root *roots;  /* all that there are */
     struct mr_root *root;   /* of lazy files that are added now */

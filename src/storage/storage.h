@@ -65,6 +65,13 @@ int mr_files_add_gzip(struct mr_files *files, const char *path, void *head, size
  */
 int mr_files_add_lazy(struct mr_files *files, const char *name);
 /*
+ * Lazy files are added by several threads from now on, while files of the table are read. The other
+ * kinds are not.
+ */
+void mr_files_add_concurrently(struct mr_files *files);
+/* Adds a lazy file whose size is known, so that nobody asks for it. */
+int mr_files_add_known(struct mr_files *files, const char *name, uint64_t bytes);
+/*
  * Confines lazy files that are added from now on, and whose names begin with this folder's path and
  * a slash, to the folder: reading one that a symbolic link leads out of it fails with MR_EFORMAT.
  * The folder's own path may contain links. Returns 0 or -ENOMEM.
@@ -142,6 +149,8 @@ int mr_files_view_whole(struct mr_files *files, int id, uint64_t *bytes, const v
 
 /* Is this name a URL? */
 bool mr_store_is_remote(const char *name);
+/* Reads a file by its path or URL into memory that the caller frees, as mr_files_read_whole(). */
+int mr_store_read_whole(const char *name, void **out, uint64_t *bytes);
 /* Encodes n bytes for a URL: all but unreserved characters and those in `keep` become %XX.
  * malloc'd; NULL without memory. Names contain s3:// keys unencoded; requests encode them. */
 char *mr_url_encode(const char *text, size_t n, const char *keep);
