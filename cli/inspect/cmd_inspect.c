@@ -18,7 +18,7 @@ struct options {
     struct cli_common common;
     uint64_t n, index, scan, rows, columns, tile;
     struct mr_loader_opts loader; /* its seed */
-    char *sheet, *transform;
+    char *sheet, *transform, *table, *base;
     int formats, transforms, vary, force;
 };
 
@@ -45,8 +45,15 @@ static const struct mr_option table[] = {
              "clips, all rows show the first one",
      .group = "Contact sheet"},
     CLI_LOADER_OPTION(struct options, loader, "seed", .group = "Contact sheet"),
-    {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace a file that exists",
-     .group = "Contact sheet"},
+    {"shard-table", 0, MR_OPT_STRING, AT(table), .meta = "FILE.shards",
+     .help = "Instead, write a table of the archives that DATASET names (files, folders, URLs, "
+             "other tables): with it as DATASET, shards are opened only when they are read",
+     .group = "Tables of shards"},
+    {"base", 0, MR_OPT_STRING, AT(base), .meta = "FOLDER",
+     .help = "The folder or URL that names in the table are relative to; default: the table's "
+             "folder",
+     .group = "Tables of shards"},
+    {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace a file that exists"},
     {"formats", 0, MR_OPT_FLAG, AT(formats), .help = "List the formats and their options instead"},
     {"transforms", 0, MR_OPT_FLAG, AT(transforms), .help = "List the transforms instead"},
     CLI_COMMON_OPTIONS,
@@ -221,6 +228,50 @@ static int write_sheet(const struct options *o, const char *uri)
     return code == CLI_OK && o->common.json ? sheet_json(o, uri) : code;
 }
 
+/* "tar:" may stand before the names, as in a data set's URI. */
+static int fill_table(struct mr_shard_table *shards, const struct options *o, const char *uri)
+{
+    struct mr_tar_opts opts;
+    mr_tar_opts_init(&opts);
+    opts.path = strncmp(uri, "tar:", 4) == 0 ? uri + 4 : uri;
+    opts.base = o->base;
+    int rc = mr_shard_table_add_tar(shards, &opts);
+    if (rc < 0)
+        return cli_error(rc);
+    rc = mr_shard_table_commit(shards, o->force);
+    return rc < 0 ? cli_error(rc) : CLI_OK;
+}
+
+static int write_table(const struct options *o, const char *uri)
+{
+    struct mr_shard_table *shards;
+    uint64_t n, samples;
+    int code = cli_output_claim(o->table, CLI_DATA, o->force);
+    if (code != CLI_OK)
+        return code;
+    int rc = mr_shard_table_open(o->table, &shards);
+    if (rc < 0)
+        return cli_error(rc);
+    code = fill_table(shards, o, uri);
+    mr_shard_table_count(shards, &n, &samples);
+    mr_shard_table_close(shards);
+    if (code != CLI_OK)
+        return code;
+    if (!o->common.json) {
+        printf("%s: %llu shards, %llu samples\n", o->table, (unsigned long long)n,
+               (unsigned long long)samples);
+        return CLI_OK;
+    }
+    struct mr_json *json = cli_json_begin("inspect");
+    if (!json)
+        return CLI_FAILED;
+    mr_json_string(json, "dataset", uri);
+    mr_json_string(json, "shard_table", o->table);
+    mr_json_uint(json, "shards", n);
+    mr_json_uint(json, "samples", samples);
+    return cli_json_end(json);
+}
+
 /* Started by a launcher, one process prints for all. [out] out: does this one? */
 static int speaks(bool *out)
 {
@@ -248,6 +299,10 @@ static int run(void *options, int n_args, char **args)
     if (!o->sheet && (o->transform || o->vary))
         return cli_misuse("%s: of a contact sheet only: give --sheet FILE, too",
                           o->vary ? "--vary" : "--transform");
+    if (o->base && !o->table)
+        return cli_misuse("--base: of a table of shards only: give --shard-table FILE, too");
+    if (o->table && o->sheet)
+        return cli_misuse("--shard-table and --sheet: give one of them");
     size_t n = o->sheet ? strlen(o->sheet) : 0;
     if (o->sheet && (n < 4 || strcasecmp(o->sheet + n - 4, ".png")))
         return cli_misuse("--sheet %s: expected a name that ends in .png: that is what is written",
@@ -256,6 +311,8 @@ static int run(void *options, int n_args, char **args)
     int code = speaks(&mine);
     if (code != CLI_OK || !mine)
         return code;
+    if (o->table)
+        return write_table(o, args[0]);
     return o->sheet ? write_sheet(o, args[0]) : look(o, args[0]);
 }
 
@@ -273,6 +330,7 @@ static const struct cli_note json[] = {
     {"bad_samples", "How many of the samples that were read could not be"},
     {"shown", "For each sample shown its index, and each field's first 4,096 values in C order"},
     {"sheet", "With --sheet, after dataset and instead of what follows it: the file written"},
+    {"shard_table", "With --shard-table, after dataset: the file written, then shards and samples"},
     {"formats", "With --formats: name, summary and options (name, default, help) of each"},
     {"transforms", "With --transforms: name, arguments and summary of each"},
     {NULL},
@@ -286,6 +344,8 @@ static const struct cli_note examples[] = {
      "What transforms do to pictures and the points in them"},
     {"millrace inspect video:clips/,frames=8 --sheet strips.png",
      "A row of frames for each of the first four clips"},
+    {"millrace inspect 'shards/*.tar' --shard-table shards/all.shards",
+     "A table of archives; then: millrace feed shards/all.shards"},
     {"millrace inspect --formats", "What can be opened, and how"},
     {NULL},
 };

@@ -345,6 +345,9 @@ struct mr_tar_opts {
     /* 1: fields of bytes are texts (enum mr_kind): strings if their extensions end in txt, text,
      * json or jsonl, else bytes. 0 (default): u8, of one length if all members have it. */
     int text;
+    /* Of a table of shards (path ends in ".shards"): the folder or URL that its names are below.
+     * NULL: the table's own. */
+    const char *base;
 };
 MR_API void mr_tar_opts_fill(struct mr_tar_opts *opts, size_t size);
 static inline void mr_tar_opts_init(struct mr_tar_opts *opts)
@@ -352,6 +355,45 @@ static inline void mr_tar_opts_init(struct mr_tar_opts *opts)
     mr_tar_opts_fill(opts, sizeof *opts);
 }
 MR_API int mr_dataset_open_tar(const struct mr_tar_opts *opts, struct mr_dataset **out);
+
+struct mr_shard_table;
+
+/*
+ * Begins a table of shards: a file NAME.shards that opens like an archive (mr_tar_opts.path), so
+ * that any number of archives is opened without looking at each. docs/data.md tells what it holds.
+ * path: of the file, which appears when it is committed. [out] out: on success; end it with
+ * mr_shard_table_close(). Returns 0, MR_EOPTION (another name), -ENOMEM, -errno.
+ */
+MR_API int mr_shard_table_open(const char *path, struct mr_shard_table **out);
+
+/*
+ * Adds an archive, behind those that were added before.
+ * name: relative to the table's folder, or to what mr_tar_opts.base will be; no leading '/', no
+ * "..". bytes: the archive's size. samples: 1 to 2^32 - 2; these are checked when the archive is
+ * first read. Returns 0, MR_EOPTION, MR_ELIMIT, -ENOMEM, -errno.
+ */
+MR_API int mr_shard_table_add(struct mr_shard_table *table, const char *name, uint64_t bytes,
+                              uint64_t samples);
+
+/*
+ * Adds archives, or all that other tables have. An archive without a valid index is indexed, as by
+ * mr_dataset_open_tar(). Archives without samples are left out.
+ * opts: path and index as for mr_dataset_open_tar(); base: the folder or URL that names are
+ * relative to, below which the archives must be (NULL: the table's folder). Blocks.
+ * Returns 0, MR_EOPTION, MR_EUNSUPPORTED (compressed archives), or why an archive can't be read.
+ */
+MR_API int mr_shard_table_add_tar(struct mr_shard_table *table, const struct mr_tar_opts *opts);
+
+/* [out] shards, samples: added so far. */
+MR_API void mr_shard_table_count(const struct mr_shard_table *table, uint64_t *shards,
+                                 uint64_t *samples);
+
+/* Puts the table into its place. replace: 0: -EEXIST if there is a file. Call it once, after which
+ * nothing is added. Returns 0, MR_EMISUSE (nothing was added), -EEXIST, -errno. */
+MR_API int mr_shard_table_commit(struct mr_shard_table *table, int replace);
+
+/* Frees it; one that was not committed leaves no file. NULL is allowed. */
+MR_API void mr_shard_table_close(struct mr_shard_table *table);
 
 enum mr_folder_labels {
     MR_FOLDER_AUTO,    /* classes if there are sub-folders */

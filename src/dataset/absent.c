@@ -68,3 +68,47 @@ ABSENT(folder, "pictures in folders", NULL)
 ABSENT(list, "a list of pictures", NULL)
 ABSENT(csv, "a table of pictures", ".csv", ".tsv")
 ABSENT(video, "clips of videos", ".mp4", ".mkv", ".webm", ".avi")
+
+/* ---- tables of archives ---- */
+
+static int no_tables(void)
+{
+    return mr_error_set(MR_EUNSUPPORTED, "tables of shards: left out of the core build");
+}
+
+int mr_shard_table_open(const char *path, struct mr_shard_table **out)
+{
+    return path && out ? no_tables() : mr_error_null("mr_shard_table_open", "a path and a place");
+}
+
+int mr_shard_table_add(struct mr_shard_table *t, const char *name, uint64_t bytes, uint64_t samples)
+{
+    (void)bytes;
+    (void)samples;
+    return t && name ? no_tables() : mr_error_null("mr_shard_table_add", "a table and a name");
+}
+
+int mr_shard_table_add_tar(struct mr_shard_table *t, const struct mr_tar_opts *opts)
+{
+    return t && opts ? no_tables() : mr_error_null("mr_shard_table_add_tar", "a table and options");
+}
+
+void mr_shard_table_count(const struct mr_shard_table *t, uint64_t *shards, uint64_t *samples)
+{
+    (void)t;
+    if (shards)
+        *shards = 0;
+    if (samples)
+        *samples = 0;
+}
+
+int mr_shard_table_commit(struct mr_shard_table *t, int replace)
+{
+    (void)replace;
+    return t ? no_tables() : mr_error_null("mr_shard_table_commit", "a table");
+}
+
+void mr_shard_table_close(struct mr_shard_table *t)
+{
+    (void)t;
+}

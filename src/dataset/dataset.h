@@ -100,6 +100,9 @@ struct mr_dataset_ops {
     /* Required unless get() is set. Returns the number of extents, >= 1, or 0 for get(). */
     int (*locate)(const struct mr_dataset *ds, uint64_t index,
                   struct mr_extent out[MR_MAX_EXTENTS]);
+    /* The sample will be located soon: a data set that reads something for that can begin. Does not
+     * block. Optional. */
+    void (*expect)(const struct mr_dataset *ds, uint64_t index);
     /* Required if an extent can have field < 0. in: the bytes of every extent, in the order of
      * locate(). For an extent with field >= 0 it sets the field's data, unless its bytes are NULL.
      */

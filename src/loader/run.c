@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define EXPECT_ROWS 64u /* samples that a data set is told of before they are located */
+
 static void free_buffer(struct mr_run *run)
 {
     if (run->own_buffer)
@@ -271,6 +273,37 @@ static int place_reads(struct mr_run *run)
     return 0;
 }
 
+/* A run's samples, for a data set that looks for them first. */
+static void expect_run(const struct mr_loader *ld, uint64_t number)
+{
+    struct mr_plan_batch info;
+    mr_plan_get(&ld->plan, number / ld->sizes.runs_per_batch, &info);
+    uint64_t row = number % ld->sizes.runs_per_batch * ld->sizes.run_rows, index;
+    uint64_t end = MR_MIN(row + ld->sizes.run_rows, info.rows);
+    for (; row < end; row++) {
+        uint64_t at = mr_shard_position(info.shard, info.row0 + row);
+        if (mr_sampler_map(ld->sampler, info.epoch, at, 1, &index) == 0)
+            ld->ds->ops->expect(ld->ds, index);
+    }
+}
+
+/* This run and the next ones, each once. */
+static void expect_ahead(struct mr_loader *ld, uint64_t number)
+{
+    if (!ld->ds->ops->expect || ld->plan.finds || ld->plan.starts)
+        return;
+    uint64_t ahead = 1 + EXPECT_ROWS / ld->sizes.run_rows, done = atomic_load(&ld->expected);
+    for (;;) {
+        uint64_t next = MR_MAX(done, number);
+        if (next >= number + ahead || next / ld->sizes.runs_per_batch >= ld->plan.total)
+            return;
+        if (!atomic_compare_exchange_weak(&ld->expected, &done, next + 1))
+            continue;
+        expect_run(ld, next);
+        done = atomic_load(&ld->expected);
+    }
+}
+
 void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number, bool open)
 {
     struct mr_loader *ld = w->ld;
@@ -293,6 +326,7 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number, bool 
     else if (rc == 0)
         rc = ld->plan.finds ? mr_run_find(w, run) : map_order(w, run);
     if (rc == 0) {
+        expect_ahead(ld, number);
         for (uint32_t i = 0; i < run->n; i++)
             locate_sample(w, run, i, open);
         rc = place_reads(run);

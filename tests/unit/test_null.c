@@ -253,6 +253,12 @@ static void datasets(void **state)
     assert_int_equal(mr_dataset_picture(NULL), -1);
     assert_null(mr_dataset_lacks(NULL));
     misuse(mr_dataset_each(NULL, NULL));
+    misuse(mr_shard_table_open(NULL, NULL));
+    misuse(mr_shard_table_add(NULL, "a.tar", 1, 1));
+    misuse(mr_shard_table_add_tar(NULL, NULL));
+    misuse(mr_shard_table_commit(NULL, 0));
+    mr_shard_table_count(NULL, NULL, NULL);
+    mr_shard_table_close(NULL);
     misuse(mr_dataset_read(NULL, 0, (void *[]){x, &label}, NULL));
     must(mr_dataset_read(ds, 3, (void *[]){x, &label}, NULL));
     must(mr_dataset_read(ds, 3, (void *[]){NULL, &same}, dim)); /* the label alone */

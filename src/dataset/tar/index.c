@@ -89,23 +89,38 @@ static bool is_sound(const struct mr_tar_index *x, uint64_t archive_bytes)
     return true;
 }
 
-static bool read_body(int fd, const struct head *h, struct mr_tar_index *out)
+static bool body_create(const struct head *h, struct mr_tar_index *out)
 {
     *out = (struct mr_tar_index){
         .n = h->n, .names_bytes = h->names_bytes, .small_bytes = h->small_bytes};
     out->member = malloc(MR_MAX(h->n, 1) * sizeof *out->member);
     out->names = malloc(MR_MAX(h->names_bytes, 1));
     out->small = malloc(MR_MAX(h->small_bytes, 1));
-    bool ok = out->member && out->names && out->small &&
-              read_all(fd, out->member, h->n * sizeof *out->member) &&
-              read_all(fd, out->names, h->names_bytes) && read_all(fd, out->small, h->small_bytes);
-    if (ok) {
-        out->sum = mr_tar_index_sum(out);
-        ok = out->sum == h->sum && is_sound(out, h->archive_bytes);
-    }
-    if (!ok)
-        mr_tar_index_free(out);
-    return ok;
+    if (out->member && out->names && out->small)
+        return true;
+    mr_tar_index_free(out);
+    return false;
+}
+
+/* Frees a body that is not sound. */
+static bool body_fits(const struct head *h, struct mr_tar_index *out)
+{
+    out->sum = mr_tar_index_sum(out);
+    if (out->sum == h->sum && is_sound(out, h->archive_bytes))
+        return true;
+    mr_tar_index_free(out);
+    return false;
+}
+
+static bool read_body(int fd, const struct head *h, struct mr_tar_index *out)
+{
+    if (!body_create(h, out))
+        return false;
+    if (read_all(fd, out->member, h->n * sizeof *out->member) &&
+        read_all(fd, out->names, h->names_bytes) && read_all(fd, out->small, h->small_bytes))
+        return body_fits(h, out);
+    mr_tar_index_free(out);
+    return false;
 }
 
 /* Returns whether the head is ours and fits the current archive. */
@@ -118,6 +133,26 @@ static bool head_fits(const struct head *h, const struct mr_tar_identity *id, ui
            mr_mul(h->n, sizeof(struct mr_tar_member), &members) &&
            mr_add(members, h->names_bytes, &body) && mr_add(body, h->small_bytes, &body) &&
            mr_add(body, sizeof *h, &body) && body == file_bytes;
+}
+
+bool mr_tar_index_parse(const void *data, uint64_t bytes, uint64_t archive_bytes,
+                        struct mr_tar_index *out)
+{
+    struct head h;
+    if (bytes < sizeof h)
+        return false;
+    memcpy(&h, data, sizeof h);
+    /* of the file where it was made */
+    struct mr_tar_identity id = {.bytes = archive_bytes, .mtime_ns = h.mtime_ns};
+    if (!head_fits(&h, &id, bytes))
+        return false;
+    const unsigned char *body = (const unsigned char *)data + sizeof h;
+    if (!body_create(&h, out))
+        return false;
+    memcpy(out->member, body, h.n * sizeof *out->member);
+    memcpy(out->names, body + h.n * sizeof *out->member, h.names_bytes);
+    memcpy(out->small, body + h.n * sizeof *out->member + h.names_bytes, h.small_bytes);
+    return body_fits(&h, out);
 }
 
 static bool load_from(const char *path, const struct mr_tar_identity *id, struct mr_tar_index *out)

@@ -13,6 +13,7 @@ struct mr_tar_one mr_tar_one_of(const struct mr_dataset *ds, uint64_t sample)
     const struct mr_tar_state *st = ds->state;
     const struct mr_tar_shard *shard = mr_tar_shard_of(st, sample);
     return (struct mr_tar_one){.archive = shard->name,
+                               .file = shard->file,
                                .index = &shard->index,
                                .first = st->samples.first[sample],
                                .member = st->samples.member + sample * (uint64_t)ds->n_fields};

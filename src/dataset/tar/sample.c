@@ -178,7 +178,8 @@ static int part_of(const struct mr_dataset *ds, const struct mr_tar_one *one, in
         return 0;
     default:
         p->as_is = ds->field[f].var_dims == 0;
-        p->origin = m->small == MR_TAR_NONE ? FROM_FILE : FROM_MEMORY;
+        /* a table's indexes come and go, so no view of them outlives decode() */
+        p->origin = m->small == MR_TAR_NONE || st->table ? FROM_FILE : FROM_MEMORY;
         /* cannot happen with indexes that we wrote, but files may be forged */
         if (p->as_is && m->bytes != ds->field[f].dim[0])
             return mr_error_set(MR_EFORMAT, "%s: another size than the rest",
@@ -189,19 +190,24 @@ static int part_of(const struct mr_dataset *ds, const struct mr_tar_one *one, in
 
 int mr_tar_locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS])
 {
-    const struct mr_tar_state *st = ds->state;
-    const struct mr_tar_shard *shard = mr_tar_shard_of(st, index);
     const struct mr_tar_one one = mr_tar_one_of(ds, index);
+    return mr_tar_locate_one(ds, &one, out);
+}
+
+int mr_tar_locate_one(const struct mr_dataset *ds, const struct mr_tar_one *one,
+                      struct mr_extent out[MR_MAX_EXTENTS])
+{
+    const struct mr_tar_state *st = ds->state;
     int n = 0;
     bool decode = false, ask = false;
     for (int f = 0; f < ds->n_fields; f++) {
-        const struct mr_tar_member *m = mr_tar_one_member(&one, f);
+        const struct mr_tar_member *m = mr_tar_one_member(one, f);
         struct part p = {0};
-        if (!m || part_of(ds, &one, f, m, &p) < 0) {
+        if (!m || part_of(ds, one, f, m, &p) < 0) {
             /* decode() reports the error; the bad-sample report names the sample's first member */
-            uint64_t at = shard->index.member[st->samples.first[index]].offset - MR_TAR_BLOCK;
+            uint64_t at = one->index->member[one->first].offset - MR_TAR_BLOCK;
             out[0] = (struct mr_extent){
-                .file = shard->file, .field = -1, .offset = at, .bytes = MR_TAR_BLOCK};
+                .file = one->file, .field = -1, .offset = at, .bytes = MR_TAR_BLOCK};
             return 1;
         }
         if (p.origin == FROM_MEMORY) {
@@ -210,7 +216,7 @@ int mr_tar_locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent 
         }
         decode = decode || !p.as_is;
         out[n++] = (struct mr_extent){
-            .file = shard->file, .field = p.as_is ? f : -1, .offset = p.offset, .bytes = p.bytes};
+            .file = one->file, .field = p.as_is ? f : -1, .offset = p.offset, .bytes = p.bytes};
     }
     /* some extent must trigger decode(); extents can't exceed fields, as this field has none */
     if (ask && !decode)
@@ -300,6 +306,12 @@ int mr_tar_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_b
     return decode_one(ds, &one, NULL, in, out);
 }
 
+int mr_tar_decode_one(const struct mr_dataset *ds, const struct mr_tar_one *one,
+                      const struct mr_bytes in[], struct mr_sample *out)
+{
+    return decode_one(ds, one, NULL, in, out);
+}
+
 int mr_tar_decode_memory(const struct mr_dataset *ds, const struct mr_tar_one *one,
                          const unsigned char *base, struct mr_sample *out)
 {
@@ -310,22 +322,25 @@ int mr_tar_get_field(const struct mr_dataset *ds, uint64_t index, int f, struct 
                      void **owned)
 {
     const struct mr_tar_one one = mr_tar_one_of(ds, index);
-    const struct mr_tar_member *m = mr_tar_one_member(&one, f);
+    return mr_tar_get_field_one(ds, &one, f, out, owned);
+}
+
+int mr_tar_get_field_one(const struct mr_dataset *ds, const struct mr_tar_one *one, int f,
+                         struct mr_sample *out, void **owned)
+{
+    const struct mr_tar_member *m = mr_tar_one_member(one, f);
     struct part p = {0};
     struct mr_bytes in = {NULL, 0};
     if (!m)
-        return lacks(ds, &one, f);
-    int rc = part_of(ds, &one, f, m, &p);
+        return lacks(ds, one, f);
+    int rc = part_of(ds, one, f, m, &p);
     if (rc < 0)
         return rc;
-    struct mr_extent at = {.file = mr_tar_shard_of(ds->state, index)->file,
-                           .field = -1,
-                           .offset = p.offset,
-                           .bytes = p.bytes};
+    struct mr_extent at = {.file = one->file, .field = -1, .offset = p.offset, .bytes = p.bytes};
     if (p.origin == FROM_FILE)
         rc = mr_extent_fetch(ds, &at, &in, owned);
     if (rc < 0)
         return rc;
-    rc = make_field(ds, &one, f, m, &p, &in, out);
+    rc = make_field(ds, one, f, m, &p, &in, out);
     return rc < 0 ? rc : 1;
 }

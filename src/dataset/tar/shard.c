@@ -21,6 +21,7 @@ struct open {
     _Atomic uint64_t next;
     _Atomic uint64_t packed; /* total size of the archives that may have to be unpacked */
     struct mr_tar_budget budget;
+    bool plain; /* packed archives are refused */
     _Atomic bool failed, swept;
     pthread_mutex_t lock; /* guards what follows; no other lock is taken inside */
     uint64_t failed_shard;
@@ -151,6 +152,10 @@ static int open_shard(struct open *o, struct mr_tar_shard *s)
     }
     if (s->packing == MR_TAR_PLAIN)
         return index_plain(o, s, &id, &source);
+    if (o->plain)
+        return mr_error_set(MR_EUNSUPPORTED,
+                            "%s: compressed: the shards of a table must be plain archives",
+                            s->name);
     if (!atomic_exchange(&o->swept, true))
         mr_tar_spill_sweep();
     rc = mr_tar_inflate(&source, s->packing, &o->budget, &s->inflated);
@@ -210,6 +215,20 @@ static int look(struct mr_tar_shard *s, uint64_t *bytes)
     close(fd);
     s->packing = got > 0 ? mr_tar_packing_of(front, (uint64_t)got) : MR_TAR_PLAIN;
     return 0;
+}
+
+int mr_tar_shard_load(struct mr_dataset *ds, const struct mr_tar_opts *opts, struct mr_tar_shard *s)
+{
+    struct open o = {.ds = ds, .opts = opts, .state = ds->state, .plain = true};
+    uint64_t bytes = 0, known = mr_files_bytes(ds->files, s->file);
+    int rc = s->local ? look(s, &bytes) : 0;
+    if (rc < 0)
+        return rc;
+    if (s->local && bytes != known)
+        return mr_error_set(MR_EFORMAT,
+                            "%s: %llu bytes, its table says %llu: write the table again", s->name,
+                            (unsigned long long)bytes, (unsigned long long)known);
+    return open_shard(&o, s);
 }
 
 static int add_shard(struct open *o, struct mr_tar_shard *s, bool many)

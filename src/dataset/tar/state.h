@@ -25,6 +25,9 @@ struct mr_tar_array {
 };
 
 struct mr_tar_stream;
+struct mr_tar_table;
+struct mr_tar_held;
+struct mr_tar_held_shard;
 
 struct mr_tar_state {
     struct mr_tar_names names;
@@ -35,13 +38,17 @@ struct mr_tar_state {
     struct mr_tar_array array[MR_MAX_FIELDS]; /* of npy fields: the first sample's layout */
     struct mr_class *class;                   /* NULL: labels have no names */
     struct cJSON *class_names;
-    struct mr_tar_stream *stream; /* NULL: the archives were indexed */
+    struct mr_tar_stream *stream;                /* NULL: the archives were indexed */
+    struct mr_tar_table *table;                  /* NULL: shards were named one by one */
+    struct mr_tar_held *held;                    /* the table's shards in use */
+    const struct mr_tar_held_shard *first_shard; /* the first of them, which stays in use */
     int nothing; /* id of a one-byte file in memory, for samples that need no bytes */
 };
 
 /* A sample's members. */
 struct mr_tar_one {
     const char *archive;
+    int file; /* of the archive, in the table of files; of streams: not set */
     const struct mr_tar_index *index;
     uint32_t first;         /* member, which has its key */
     const uint32_t *member; /* of each field; MR_TAR_NONE: missing */
@@ -55,6 +62,15 @@ static inline const struct mr_tar_member *mr_tar_one_member(const struct mr_tar_
 
 /* Adds the shards to ds->files and finds the members of each. */
 int mr_tar_shards_open(struct mr_dataset *ds, const struct mr_tar_opts *o);
+/* Finds the members of one shard, whose name, file and local are set; not if it is packed. */
+int mr_tar_shard_load(struct mr_dataset *ds, const struct mr_tar_opts *o, struct mr_tar_shard *s);
+/* The members of a shard's samples by field. member: n_fields of each sample, MR_TAR_NONE; [out]:
+ * those that there are. */
+void mr_tar_assign(const struct mr_dataset *ds, const struct mr_tar_index *index,
+                   const uint32_t *sample_of, uint32_t *member);
+/* Opens a table of shards in place of the shards themselves, and closes it. */
+int mr_tar_open_table(struct mr_dataset *ds, const struct mr_tar_opts *o);
+void mr_tar_close_table(struct mr_dataset *ds);
 
 /* Parses fields=, or chooses them by the extensions of the
  * first sample. Returns how many there are, or an error. */
@@ -89,6 +105,13 @@ const char *mr_tar_who(const struct mr_tar_one *one, const struct mr_tar_member 
 
 int mr_tar_locate(const struct mr_dataset *ds, uint64_t index,
                   struct mr_extent out[MR_MAX_EXTENTS]);
+/* The same of a sample whose members are known. */
+int mr_tar_locate_one(const struct mr_dataset *ds, const struct mr_tar_one *one,
+                      struct mr_extent out[MR_MAX_EXTENTS]);
+int mr_tar_decode_one(const struct mr_dataset *ds, const struct mr_tar_one *one,
+                      const struct mr_bytes in[], struct mr_sample *out);
+int mr_tar_get_field_one(const struct mr_dataset *ds, const struct mr_tar_one *one, int f,
+                         struct mr_sample *out, void **owned);
 int mr_tar_decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
                   struct mr_sample *out);
 /* Makes a sample whose members are in memory: at base + their offsets. */

@@ -4,6 +4,7 @@
 #include "dataset/pictures/tree.h"
 #include "dataset/tar/state.h"
 #include "dataset/tar/stream.h"
+#include "dataset/tar/table.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -13,8 +14,26 @@
 
 #define MAX_PARTS_SHOWN 64
 
-/* Assigns members to fields for each sample. If a field has several extensions, the earlier one
- * wins. */
+/* If a field has several extensions, the earlier one wins. */
+void mr_tar_assign(const struct mr_dataset *ds, const struct mr_tar_index *x,
+                   const uint32_t *sample_of, uint32_t *member)
+{
+    const struct mr_tar_state *st = ds->state;
+    for (uint32_t m = 0; m < x->n; m++) {
+        uint32_t i = sample_of[m];
+        const char *ext = i == MR_TAR_NONE ? NULL : mr_tar_extension(x->names + x->member[m].name);
+        for (int f = 0; ext && f < ds->n_fields; f++) {
+            int rank = mr_tar_field_rank(&st->field[f], ext);
+            uint32_t *cell = &member[(uint64_t)i * (uint64_t)ds->n_fields + (uint64_t)f];
+            if (rank >= 0 &&
+                (*cell == MR_TAR_NONE ||
+                 rank < mr_tar_field_rank(&st->field[f],
+                                          mr_tar_extension(x->names + x->member[*cell].name))))
+                *cell = m;
+        }
+    }
+}
+
 static int fill_members(struct mr_dataset *ds, uint32_t *const *sample_of)
 {
     struct mr_tar_state *st = ds->state;
@@ -26,25 +45,8 @@ static int fill_members(struct mr_dataset *ds, uint32_t *const *sample_of)
     if (!st->samples.member)
         return mr_error_nomem("tar: table of samples", cells * sizeof(uint32_t));
     memset(st->samples.member, 0xff, cells * sizeof(uint32_t)); /* MR_TAR_NONE */
-    for (uint64_t s = 0; s < st->n_shards; s++) {
-        const struct mr_tar_index *x = &st->shard[s].index;
-        for (uint32_t m = 0; m < x->n; m++) {
-            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): one per shard */
-            uint32_t i = sample_of[s][m];
-            const char *ext =
-                i == MR_TAR_NONE ? NULL : mr_tar_extension(x->names + x->member[m].name);
-            for (int f = 0; ext && f < ds->n_fields; f++) {
-                int rank = mr_tar_field_rank(&st->field[f], ext);
-                uint32_t *cell =
-                    &st->samples.member[(uint64_t)i * (uint64_t)ds->n_fields + (uint64_t)f];
-                if (rank >= 0 &&
-                    (*cell == MR_TAR_NONE ||
-                     rank < mr_tar_field_rank(&st->field[f],
-                                              mr_tar_extension(x->names + x->member[*cell].name))))
-                    *cell = m;
-            }
-        }
-    }
+    for (uint64_t s = 0; s < st->n_shards; s++)
+        mr_tar_assign(ds, &st->shard[s].index, sample_of[s], st->samples.member);
     return 0;
 }
 
@@ -205,6 +207,8 @@ static int open_tar(struct mr_dataset *ds, const void *options)
     if (!o->path || !o->path[0])
         return mr_error_set(MR_EOPTION,
                             "tar: no path: expected tar:FILE, e.g. tar:shards-{000..127}.tar");
+    if (mr_tar_table_named(o->path))
+        return mr_tar_open_table(ds, o);
     int rc = mr_tar_stream_must(o) ? mr_tar_names_one(o->path, &st->names)
                                    : mr_tar_names_expand(o->path, &st->names);
     if (rc < 0)
@@ -246,6 +250,7 @@ static void close_tar(struct mr_dataset *ds)
 {
     struct mr_tar_state *st = ds->state;
     mr_tar_stream_close(ds);
+    mr_tar_close_table(ds);
     for (uint64_t s = 0; s < st->n_shards; s++) {
         mr_tar_index_free(&st->shard[s].index);
         mr_tar_inflated_free(&st->shard[s].inflated);
@@ -268,7 +273,7 @@ static int is_archive(void *user, const char *name, bool folder, uint64_t bytes)
 static bool sniff(const char *path)
 {
     struct stat st;
-    if (mr_tar_named(path))
+    if (mr_tar_named(path) || mr_tar_table_named(path))
         return true;
     bool folder = !mr_store_is_remote(path) && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     return folder && mr_store_list(path, is_archive, NULL) > 0 &&
@@ -283,7 +288,10 @@ static const struct mr_option options_table[] = {
      .help =
          "Archives: a file or URL, with ranges {000..127} and choices {a,b}, or wildcards * and "
          "? in its last part; a folder: all archives in it, by name; '::' joins several of these; "
-         "- for standard input, or a pipe"},
+         "- for standard input, or a pipe; or a table of shards, NAME.shards"},
+    {"base", 0, MR_OPT_STRING, AT(base), .meta = "FOLDER",
+     .help = "With a table of shards: the folder or URL that its names are below; default: where "
+             "the table is"},
     {"fields", 0, MR_OPT_STRING, AT(fields), .meta = "LIST",
      .help = "Fields and their extensions: [image:jpg;png,label:cls]; default: those of the "
              "first sample, plus label:cls if it has no number and most samples have a .cls"},
@@ -292,7 +300,8 @@ static const struct mr_option options_table[] = {
              "cache directory; auto: the first that is writable"},
     {"memory", 0, MR_OPT_BYTES, AT(memory_bytes), "1GiB", .meta = "BYTES",
      .help = "Memory for unpacked .tar.gz and .tar.zst archives; beyond it, unnamed temporary "
-             "files in TMPDIR if set, else in the cache directory, else in /var/tmp"},
+             "files in TMPDIR if set, else in the cache directory, else in /var/tmp. With a table "
+             "of shards: for the indexes of shards in use"},
     {"unpacked", 0, MR_OPT_BYTES, AT(unpacked_bytes), "0", .meta = "BYTES",
      .help = "Size limit of the unpacked archives, memory and temporary files together; 0: 20 "
              "times their packed size, at least 1 GiB"},
@@ -300,7 +309,8 @@ static const struct mr_option options_table[] = {
      .help = "Read the archives once, one after the other, without an index: an iterable data set, "
              "of unknown length; standard input (tar:-) and pipes are always read so"},
     {"max-bytes", 0, MR_OPT_BYTES, AT(max_bytes), "64KiB", .min = 1, .max = 0x1p30, .meta = "BYTES",
-     .help = "With stream: the largest member of a field of bytes; a larger one is a bad sample"},
+     .help = "With stream or a table of shards: the largest member of a field of bytes; a larger "
+             "one is a bad sample"},
     {"text", 0, MR_OPT_FLAG, AT(text),
      .help = "Fields of bytes are strings (txt, text, json, jsonl) or bytes, which every collation "
              "puts end to end, instead of u8"},

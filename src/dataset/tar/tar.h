@@ -148,6 +148,10 @@ struct mr_tar_identity {
  * not match is rebuilt. */
 bool mr_tar_index_load(const struct mr_tar_identity *id, enum mr_tar_keep keep,
                        struct mr_tar_index *out);
+/* Takes an index from the bytes of an index file of an archive of this size, wherever that was when
+ * the index was made. Returns false, with out empty, if it is none or does not fit. */
+bool mr_tar_index_parse(const void *data, uint64_t bytes, uint64_t archive_bytes,
+                        struct mr_tar_index *out);
 /* Writes an index file atomically. AUTO: beside the archive, or else in the cache directory, or
  * else not at all. Returns 0, or an error for BESIDE and CACHE. */
 int mr_tar_index_save(const struct mr_tar_identity *id, enum mr_tar_keep keep,
