@@ -1,7 +1,8 @@
 /*
  * A server of ranges for bench/remote.sh: each answer leaves LATENCY_MS after its request came,
  * however many wait at the same time, and its bytes go from the page cache to the socket by
- * sendfile. GET and HEAD, one Range, keep-alive; nothing else.
+ * sendfile. GET and HEAD, one Range, keep-alive; nothing else. What is not there is looked for by its
+ * last part at the top: so one file has as many URLs as bench/shards.py wants.
  *
  * usage: range_server ROOT LATENCY_MS THREADS
  *        prints "PORT n", serves until its standard input ends
@@ -107,6 +108,8 @@ static void answer(struct server *s, struct connection *c)
         return;
     }
     c->file = openat(s->root, path, O_RDONLY | O_CLOEXEC);
+    if (c->file < 0 && strrchr(path, '/'))
+        c->file = openat(s->root, strrchr(path, '/') + 1, O_RDONLY | O_CLOEXEC);
     if (c->file < 0 || fstat(c->file, &st) || !S_ISREG(st.st_mode))
         answer_nothing(c, "404 Not Found");
     else
