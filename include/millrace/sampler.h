@@ -36,8 +36,8 @@ struct mr_sampler;
 
 /*
  * Creates a sampler from text.
- * text: "sequential", "random", "random:block=1024[,window=16]", "subset:FILE[,shuffle]",
- * "weighted:FILE[,replacement=0][,n=1000]".
+ * text: "sequential", "random", "random:block=1024[,window=16][,nodes=4,ranks=32]",
+ * "subset:FILE[,shuffle]", "weighted:FILE[,replacement=0][,n=1000]".
  * docs/data.md describes FILE. n_samples: the data set's length, at least 1. seed: of the order.
  * [out] out: on success; free it with mr_sampler_destroy(). Reads FILE, so it may block.
  * Returns 0, MR_EOPTION, MR_EFORMAT (the text names file and line), -ENOMEM, -errno.
@@ -135,14 +135,22 @@ struct mr_sampler_opts {
      * The blocks come in a random order; samples are shuffled within each `window` of them (0
      * (default): 16 blocks). A loader reads a block of a remote file by one request, where a random
      * order needs one for each sample; the system's cache serves most of a local one. Each of up to
-     * 8 ranks does so, and then reads every byte; more ranks read sample by sample. The samples of
-     * a block are at most block * window positions apart. The last, shorter block is in the last
-     * window.
+     * 8 ranks that share blocks (see `nodes`) does so, and then reads every byte of them; more
+     * ranks read sample by sample. The samples of a block are at most block * window positions
+     * apart. The last, shorter block is in the last window.
      */
     uint64_t block;
     /* CUSTOM, BATCHES: called once, by mr_sampler_destroy(); not if the sampler was refused. NULL:
      * nothing to do. */
     void (*close)(void *user);
+    /*
+     * RANDOM, with `block`: the blocks belong to nodes, so that a node's disk cache has them in the
+     * next epoch, and each block is read by one node. Rank r is on node r * nodes / ranks, and takes
+     * the positions p with p % ranks == r, as the loader's ranks do when its world is `ranks`.
+     * Every sample is still in each epoch once. nodes == ranks: each rank has blocks of its own.
+     * 0 (default), both: every rank reads all blocks. The order depends on both numbers.
+     */
+    uint32_t nodes, ranks;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_sampler_opts_init(); see millrace.h. */

@@ -7,7 +7,7 @@
 #define MOST_BYTES  (1ull << 30)  /* of all ranges that are kept */
 #define MOST_KNOWN  4096u         /* blocks that a worker remembers */
 #define WAYS        4u            /* places that a block may have among them */
-#define MOST_RANKS  8u            /* each of which reads every block whole */
+#define MOST_RANKS  8u            /* that share blocks, and each read them whole */
 #define N_MEASURED  8u            /* blocks, for what one takes */
 #define CACHE_BYTES 65536u        /* a host cache reads so many at a time */
 
@@ -104,10 +104,11 @@ void mr_merge_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
     const struct mr_sampler *s = ld->sampler;
     uint64_t window = s && s->block > 1 ? (s->span + s->block - 1) / s->block + 1 : 0;
-    uint64_t between = (ld->opts.world - 1) * ld->sizes.sample_bytes;
+    uint64_t sharers = s && s->block > 1 ? mr_sampler_sharers(s, ld->opts.world) : 1;
+    uint64_t between = (sharers - 1) * ld->sizes.sample_bytes;
     struct mr_host_memory_info memory = {.size = sizeof memory};
     if (window == 0 || 2 * window > MOST_KNOWN || kinds->n_remote == 0 || ld->sizes.depth == 0 ||
-        !ld->ds->ops->locate || between > REACH_BYTES || ld->opts.world > MOST_RANKS)
+        !ld->ds->ops->locate || between > REACH_BYTES || sharers > MOST_RANKS)
         return;
     uint64_t each = measure_block(ld);
     if (each == 0)
@@ -115,7 +116,7 @@ void mr_merge_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     mr_host_memory_query(&memory);
     uint64_t ahead = ld->workers.n * ld->sizes.runs_per_worker * ld->sizes.run_rows +
                      ld->ring.n_slots * ld->opts.batch_size;
-    uint64_t blocks = 2 * window + ahead * ld->opts.world / s->block;
+    uint64_t blocks = 2 * window + ahead * sharers / s->block;
     uint64_t most = MR_MIN(MOST_BYTES, memory.available_bytes / 4);
     ld->sizes.merged_bytes = each > most / blocks ? most : blocks * (each + each / 4);
     for (ld->sizes.n_merged = WAYS; ld->sizes.n_merged < 2 * window;)
@@ -153,7 +154,7 @@ void mr_merge_read(struct mr_worker *w, const struct mr_run *run, uint32_t i, st
     const struct mr_run_sample *sample = &run->sample[i];
     if (!w->merged || read->bytes == MR_WHOLE)
         return;
-    uint64_t number = sample->index / s->block, windows = (s->length + s->span - 1) / s->span;
+    uint64_t number = sample->index / s->block;
     const struct mr_merge_block *b = block_of(w, number);
     for (uint32_t k = 0; k < b->n; k++) {
         const struct mr_merge_range *r = &b->range[k];
@@ -161,7 +162,7 @@ void mr_merge_read(struct mr_worker *w, const struct mr_run *run, uint32_t i, st
             continue;
         read->range_at = r->at;
         read->range_bytes = r->end - r->at;
-        read->turn = run->info.epoch * windows + sample->position % s->length / s->span;
+        read->turn = mr_sampler_window(s, run->info.epoch, sample->position % s->length);
         return;
     }
 }

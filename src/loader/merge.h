@@ -6,8 +6,9 @@
  * that file, and the storage brings that by one request (storage/ranges.h). What a block's ranges
  * are is found by locating its samples, once by each worker, and remembered for two windows.
  *
- * It is worth it while the bytes that are not wanted, those of the other ranks, cost less than a
- * request: as long as they are few between two samples of this rank.
+ * It is worth it while the bytes that are not wanted, those of the other ranks that share the block
+ * (all, or those of the node it belongs to), cost less than a request: as long as they are few
+ * between two samples of this rank.
  */
 #ifndef MR_LOADER_MERGE_H
 #define MR_LOADER_MERGE_H

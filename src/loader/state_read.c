@@ -41,10 +41,16 @@ static int check_text(const cJSON *root, const char *name, const char *what, con
 static int check_order(const struct mr_loader *ld, const cJSON *root)
 {
     static const char advice[] = ": use the same, or force-state";
+    static const char of_nodes[] =
+        ": blocks belong to nodes, so the order depends on the numbers of nodes and ranks: to go "
+        "on with others, keep the state's: sampler random:block=N,window=N,nodes=N,ranks=N";
     char order[MR_STATE_ORDER_BYTES];
     if (ld->opts.force_state)
         return 0;
-    int rc = check_text(root, "sampler", "sampler", mr_state_order(ld, order), advice);
+    const cJSON *sampler = cJSON_GetObjectItemCaseSensitive(root, "sampler");
+    bool nodes = cJSON_IsString(sampler) && strstr(sampler->valuestring, ",nodes=");
+    int rc = check_text(root, "sampler", "sampler", mr_state_order(ld, order),
+                        nodes ? of_nodes : advice);
     if (rc < 0)
         return rc;
     if (ld->sampler->unnamed)

@@ -139,7 +139,7 @@ uint64_t mr_words_hash(const void *words, uint64_t n)
 /* Samplers from text. */
 struct text_args {
     int shuffle, replacement;
-    uint64_t n, block, window;
+    uint64_t n, block, window, nodes, ranks;
 };
 
 static const struct mr_option no_options[] = {{0}};
@@ -156,6 +156,20 @@ static const struct mr_option random_options[] = {
      .initial = "0",
      .unit = "blocks",
      .help = "that are shuffled together; 0: 16"},
+    {.name = "nodes",
+     .type = MR_OPT_UINT,
+     .offset = offsetof(struct text_args, nodes),
+     .initial = "0",
+     .max = 1 << 20,
+     .unit = "nodes",
+     .help = "that blocks belong to; 0: to none"},
+    {.name = "ranks",
+     .type = MR_OPT_UINT,
+     .offset = offsetof(struct text_args, ranks),
+     .initial = "0",
+     .max = 1 << 20,
+     .unit = "ranks",
+     .help = "on all nodes together"},
     {0},
 };
 static const struct mr_option subset_options[] = {
@@ -198,7 +212,8 @@ static const struct text_form *form_of(const char *text, size_t name_bytes)
         if (strlen(forms[i].name) == name_bytes && memcmp(forms[i].name, text, name_bytes) == 0)
             return &forms[i];
     mr_error_set(MR_EOPTION,
-                 "sampler '%s': expected sequential, random[:block=N][,window=N], "
+                 "sampler '%s': expected sequential, random[:block=N][,window=N]"
+                 "[,nodes=N,ranks=N], "
                  "subset:FILE[,shuffle] or weighted:FILE[,replacement=0][,n=N]",
                  text);
     return NULL;
@@ -270,6 +285,8 @@ int mr_sampler_open(const char *text, uint64_t n_samples, uint64_t seed, struct 
                                                          .seed = seed,
                                                          .block = args.block,
                                                          .window = args.window,
+                                                         .nodes = (uint32_t)args.nodes,
+                                                         .ranks = (uint32_t)args.ranks,
                                                          .replacement = 1},
                                n_samples, out);
     free(path);

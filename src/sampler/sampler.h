@@ -43,6 +43,7 @@ struct mr_sampler {
     uint64_t rows, row_length;
     /* Of an order by blocks: samples of a block, and positions of a window; else 0. */
     uint64_t block, span;
+    uint64_t nodes, ranks; /* if the blocks belong to nodes (nodes.h); else 0 */
     uint64_t seed;
     char text[192];
     bool unnamed; /* the text doesn't tell this order from others: a callback's, without a name */
@@ -51,6 +52,11 @@ struct mr_sampler {
 extern const struct mr_sampler_ops mr_sampler_sequential, mr_sampler_random, mr_sampler_subset,
     mr_sampler_weighted, mr_sampler_custom, mr_sampler_custom_batches, mr_sampler_buckets,
     mr_sampler_pack;
+
+/* Of an order by blocks: the window of a position, counted over all epochs. */
+uint64_t mr_sampler_window(const struct mr_sampler *s, uint64_t epoch, uint64_t position);
+/* How many of `world` ranks share a block: 1 if none does. */
+uint64_t mr_sampler_sharers(const struct mr_sampler *s, uint64_t world);
 
 #define MR_MOST_BATCH   (1ull << 24) /* samples of a batch */
 #define MR_MOST_BATCHES (1ull << 40) /* of an epoch */

@@ -212,6 +212,118 @@ static void little_memory_costs_requests_only(void **state)
     mr_dataset_close(ds);
 }
 
+/* Blocks of ranks: of more than 8 ranks, with any size of samples, each block is one request of one
+ * rank, besides those that are cut; all ranks together have each sample once in an epoch. */
+static void blocks_of_ranks_are_one_request_of_all(void **state)
+{
+    (void)state;
+    enum { WORLD = 12 };
+    char sampler[100];
+    static uint8_t seen[2][N];
+    memset(seen, 0, sizeof seen);
+    long total = 0;
+    begin(0);
+    struct mr_dataset *ds = open_remote(0, "ok");
+    snprintf(sampler, sizeof sampler, "random:block=%d,window=%d,nodes=%d,ranks=%d", BLOCK, WINDOW,
+             WORLD, WORLD);
+    for (uint32_t rank = 0; rank < WORLD; rank++) {
+        struct run run;
+        struct run_config c = by_blocks(ds, rank, WORLD);
+        c.sampler = sampler;
+        total += requests(&c, &run);
+        for (uint64_t i = 0; i < run.n; i++)
+            assert_int_equal(seen[run.row[i].epoch][run.row[i].index]++, 0);
+        assert_equal_runs(&c, &run, 0);
+        run_free(&run);
+    }
+    for (int i = 0; i < 2 * N; i++)
+        assert_int_equal(seen[i / N][i % N], 1);
+    assert_true(total <= 2 * (BLOCKS + WORLD - 1));
+    mr_dataset_close(ds);
+}
+
+/* What a node has cached in the first epoch is all that it reads in later ones. */
+static void caches_of_nodes_serve_later_epochs(void **state)
+{
+    (void)state;
+    char sampler[100];
+    long n[2];
+    for (uint32_t nodes = 0; nodes < 5; nodes += 4) {
+        for (int epochs = 1; epochs <= 3; epochs += 2) {
+            struct run run;
+            begin(16ull << 20);
+            struct mr_dataset *ds = open_remote(0, "ok");
+            struct run_config c = by_blocks(ds, 2, 4);
+            snprintf(sampler, sizeof sampler, "random:block=%d,window=%d,nodes=%u,ranks=%u", BLOCK,
+                     WINDOW, nodes, nodes);
+            c.sampler = sampler;
+            c.opts.epochs = (uint64_t)epochs;
+            n[epochs / 2] = requests(&c, &run);
+            run_free(&run);
+            mr_dataset_close(ds);
+        }
+        if (nodes > 0)
+            assert_true(n[0] <= BLOCKS / 4 + 3);
+        assert_true(n[1] <= n[0] + 1);
+    }
+}
+
+/* The same world goes on where it was; another one is refused, unless the order is kept. */
+static void runs_of_nodes_resume(void **state)
+{
+    (void)state;
+    char sampler[100], other[100];
+    begin(0);
+    struct mr_dataset *ds = test_open(uri_of(0, test_path("x.raw")));
+    snprintf(sampler, sizeof sampler, "random:block=%d,window=%d,nodes=2,ranks=4", BLOCK, WINDOW);
+    snprintf(other, sizeof other, "random:block=%d,window=%d,nodes=2,ranks=6", BLOCK, WINDOW);
+    struct run_config c = by_blocks(ds, 1, 4);
+    c.sampler = sampler;
+    struct run whole = run_loader(&c);
+    c.stop_after = 5;
+    struct run first = run_loader(&c), rest;
+    c.stop_after = 0;
+    c.opts.state = first.state;
+    rest = run_loader(&c);
+    assert_int_equal(first.n + rest.n, whole.n);
+    for (uint64_t i = 0; i < rest.n; i++)
+        assert_int_equal(rest.row[i].index, whole.row[first.n + i].index);
+    run_free(&rest);
+    c.sampler = other;
+    c.opts.world = 6;
+    rest = run_loader(&c);
+    assert_int_equal(rest.rc, MR_ESTATE);
+    assert_non_null(strstr(rest.error, "keep the state's"));
+    run_free(&rest);
+    /* in the old order with 6 ranks: all of them together have what is left, once */
+    static uint8_t seen[N];
+    memset(seen, 0, sizeof seen);
+    struct run_config all = by_blocks(ds, 0, 1);
+    all.sampler = sampler;
+    all.opts.epochs = 1;
+    all.opts.batch_size = 4 * 16;
+    all.stop_after = 5;
+    struct run before = run_loader(&all);
+    for (uint64_t i = 0; i < before.n; i++)
+        seen[before.row[i].index]++;
+    c.sampler = sampler;
+    c.opts.epochs = 1;
+    for (uint32_t rank = 0; rank < 6; rank++) {
+        c.opts.rank = rank;
+        rest = run_loader(&c);
+        assert_int_equal(rest.rc, 0);
+        for (uint64_t i = 0; i < rest.n; i++)
+            seen[rest.row[i].index]++;
+        run_free(&rest);
+    }
+    for (int i = 0; i < N; i++)
+        assert_int_equal(seen[i], 1);
+    run_free(&before);
+    run_free(&whole);
+    run_free(&first);
+    mr_dataset_close(ds);
+}
+
 /* A server that refuses long ranges: their samples are read one by one. */
 static void what_a_range_cannot_have_is_read_alone(void **state)
 {
@@ -286,6 +398,9 @@ int main(void)
         cmocka_unit_test(a_resumed_run_too),
         cmocka_unit_test(a_scan_reads_pieces),
         cmocka_unit_test(little_memory_costs_requests_only),
+        cmocka_unit_test(blocks_of_ranks_are_one_request_of_all),
+        cmocka_unit_test(caches_of_nodes_serve_later_epochs),
+        cmocka_unit_test(runs_of_nodes_resume),
         cmocka_unit_test(what_a_range_cannot_have_is_read_alone),
         cmocka_unit_test(ranges_stay_within_their_limit),
     };

@@ -133,6 +133,113 @@ static void test_random_blocks(void **state)
     }
 }
 
+/* The node of each sample in an epoch, each sample once. Returns how many samples each node has. */
+static void nodes_of(const struct mr_sampler *s, const struct mr_sampler_opts *o, uint64_t epoch,
+                     uint32_t *node)
+{
+    static uint64_t order[700];
+    uint64_t n = mr_sampler_length(s);
+    map_all(s, epoch, order);
+    check_permutation(order, n, n);
+    check_pieces(s, epoch);
+    for (uint64_t p = 0; p < n; p++)
+        node[order[p]] = (uint32_t)(p % o->ranks * o->nodes / o->ranks);
+}
+
+/* Worlds 1 to 16, nodes 1 to 4 and as many as ranks, sizes that nothing divides: each sample once;
+ * each of them on the node that had it in the first epoch; a node's windows have few blocks. */
+static void test_blocks_belong_to_nodes(void **state)
+{
+    (void)state;
+    for (uint32_t k = 0; k < 600; k++) {
+        struct mr_sampler_opts opts = opts_of(MR_SAMPLER_RANDOM, k);
+        uint64_t n = mr_mix64(k) % 600 + 1;
+        static uint32_t first[700], again[700];
+        opts.block = mr_mix64(k + 1000) % 40 + 1;
+        opts.window = mr_mix64(k + 2000) % 6 + 1;
+        opts.ranks = k % 16 + 1;
+        opts.nodes = k % 5 == 4 ? opts.ranks : (uint32_t)(mr_mix64(k + 3000) % 4 + 1);
+        opts.nodes = opts.nodes < opts.ranks ? opts.nodes : opts.ranks;
+        struct mr_sampler *s = make(&opts, n);
+        nodes_of(s, &opts, 0, first);
+        for (uint64_t epoch = 1; epoch < 4; epoch++) {
+            nodes_of(s, &opts, epoch, again);
+            assert_true(opts.nodes == 1 || memcmp(first, again, n * sizeof *first) == 0);
+        }
+        uint64_t n_cut = 0;
+        for (uint64_t b = 0; b < n; b += opts.block) {
+            bool cut = false;
+            for (uint64_t i = b; i < b + opts.block && i < n; i++)
+                cut = cut || first[i] != first[b];
+            n_cut += cut;
+        }
+        assert_true(opts.nodes == 1 || n_cut <= opts.nodes - 1);
+        mr_sampler_destroy(s);
+    }
+}
+
+/* Within a node the order is one by blocks: a window of its positions has the samples of at most
+ * `window` full blocks, besides what was cut. Another epoch has another order, another seed too, but
+ * the same homes. */
+static void test_orders_of_nodes(void **state)
+{
+    (void)state;
+    static uint64_t order[6000], next[6000], other[6000];
+    static uint32_t home[6000], home_of_other[6000];
+    struct mr_sampler_opts opts = opts_of(MR_SAMPLER_RANDOM, 5);
+    opts.block = 20;
+    opts.window = 3;
+    opts.nodes = 4;
+    opts.ranks = 8;
+    struct mr_sampler *s = make(&opts, 6000);
+    map_all(s, 0, order);
+    map_all(s, 1, next);
+    opts.seed = 6;
+    struct mr_sampler *t = make(&opts, 6000);
+    map_all(t, 0, other);
+    uint64_t same = 0, apart = 0;
+    for (uint64_t p = 0; p < 6000; p++) {
+        same += order[p] == next[p];
+        home[order[p]] = (uint32_t)(p % 8 / 2);
+        home_of_other[other[p]] = (uint32_t)(p % 8 / 2);
+    }
+    assert_memory_equal(home, home_of_other, sizeof home);
+    assert_true(same < 60);
+    for (uint64_t node = 0; node < 4; node++) {
+        for (uint64_t w = 0; w < 1500 / 60; w++) { /* 6000 / 4 positions of each node */
+            unsigned char seen[300] = {0};
+            uint64_t blocks = 0;
+            for (uint64_t x = w * 60; x < w * 60 + 60; x++) {
+                uint64_t p = x / 2 * 8 + node * 2 + x % 2;
+                blocks += !seen[order[p] / 20]++;
+            }
+            assert_int_equal(blocks, 3);
+        }
+        for (uint64_t i = 1; i < 6000; i++)
+            apart += home[i] == node && home[i - 1] != node;
+    }
+    assert_true(apart > 100); /* homes are scattered over the data set */
+    mr_sampler_destroy(s);
+    mr_sampler_destroy(t);
+}
+
+static void test_nodes_refusals(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"random:nodes=2,ranks=4", "random:block=4,nodes=2",
+                                      "random:block=4,ranks=2", "random:block=4,nodes=5,ranks=4",
+                                      "random:block=4,nodes=2,ranks=1048577"};
+    struct mr_sampler *s;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(mr_sampler_open(bad[i], 100, 1, &s), MR_EOPTION);
+    assert_int_equal(mr_sampler_open("random:block=4,window=2,nodes=2,ranks=6", 100, 1, &s), 0);
+    assert_string_equal(mr_sampler_text(s), "random(seed=1,block=4,window=2,nodes=2,ranks=6)");
+    mr_sampler_destroy(s);
+    assert_int_equal(mr_sampler_open("random:block=4,window=2,nodes=1,ranks=6", 100, 1, &s), 0);
+    assert_string_equal(mr_sampler_text(s), "random(seed=1,block=4,window=2)");
+    mr_sampler_destroy(s);
+}
+
 /* All blocks, and all places within them, are as likely to be the first. */
 static void test_random_blocks_are_spread(void **state)
 {
@@ -632,6 +739,9 @@ int main(void)
         cmocka_unit_test(test_sequential),
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_random_blocks),
+        cmocka_unit_test(test_blocks_belong_to_nodes),
+        cmocka_unit_test(test_orders_of_nodes),
+        cmocka_unit_test(test_nodes_refusals),
         cmocka_unit_test(test_random_blocks_are_spread),
         cmocka_unit_test(test_random_epochs_are_spread),
         cmocka_unit_test(test_subset),
