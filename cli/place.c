@@ -1,8 +1,10 @@
 /* Which of how many ranks this run is: as the options say, else as the launcher does. */
 #include "cli.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <millrace/place.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,5 +56,51 @@ int cli_place(const char *rank_text, const char *world_text, uint32_t *out_rank,
                 *out_rank, *out_world, place.launcher);
     else if (asked && !rank_given && !world_given)
         note_half();
+    return 0;
+}
+
+/* ---- blocks that belong to nodes ---- */
+
+const char *const cli_affinities[] = {"none", "node", "rank", NULL};
+
+/* How many machines the ranks are on. Blocks belong to runs of consecutive ranks. */
+static int count_nodes(uint32_t rank, uint32_t world, uint32_t *out)
+{
+    struct mr_place place = {.size = sizeof place};
+    int rc = mr_place_query(&place);
+    if (rc < 0)
+        return rc;
+    if (place.local_world == 0 || place.world != world || place.rank != rank)
+        return mr_error_set(MR_EOPTION,
+                            "--affinity node: no launcher says which ranks share a machine: give "
+                            "--sampler random:block=N,nodes=N,ranks=%" PRIu32,
+                            world);
+    *out = (world + place.local_world - 1) / place.local_world;
+    if (rank % place.local_world != place.local_rank || world % place.local_world != 0)
+        cli_warn("--affinity node: ranks do not follow each other machine by machine: some read "
+                 "blocks that another machine has cached (mpirun --map-by slot, srun "
+                 "--distribution block)");
+    return 0;
+}
+
+int cli_affinity(int affinity, const char *sampler, uint32_t rank, uint32_t world, char **out)
+{
+    uint32_t nodes = world;
+    *out = NULL;
+    if (affinity == CLI_AFFINITY_NONE)
+        return 0;
+    if (!sampler || strncmp(sampler, "random:", 7) != 0 || !strstr(sampler, "block=") ||
+        strstr(sampler, "nodes="))
+        return mr_error_set(MR_EOPTION,
+                            "--affinity %s: expected --sampler random:block=N[,window=N], whose "
+                            "blocks then belong to a %s",
+                            cli_affinities[affinity], cli_affinities[affinity]);
+    if (world == 1)
+        return 0;
+    int rc = affinity == CLI_AFFINITY_NODE ? count_nodes(rank, world, &nodes) : 0;
+    if (rc < 0)
+        return rc;
+    if (asprintf(out, "%s,nodes=%" PRIu32 ",ranks=%" PRIu32, sampler, nodes, world) < 0)
+        return mr_error_set(-ENOMEM, "--affinity: no memory");
     return 0;
 }

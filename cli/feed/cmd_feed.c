@@ -3,6 +3,7 @@
 #include "feed/feed.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define OPT(option, letter, kind, member, ...)                                                     \
@@ -25,6 +26,11 @@ const struct mr_option feed_options[] = {
     OPT("sampler", 0, MR_OPT_STRING, sampler, .meta = "SAMPLER",
         .help = "sequential, random, random:block=N[,window=N], subset:FILE[,shuffle], "
                 "weighted:FILE[,replacement=0][,n=N]",
+        .group = "Order"),
+    OPT("affinity", 0, MR_OPT_ENUM, affinity, .initial = "none", .choices = cli_affinities,
+        .help = "With random:block=N: blocks belong to a machine, whose disk cache has them again "
+                "in the next epoch, or to a rank, which reads each of its blocks by one request, "
+                "however many ranks there are",
         .group = "Order"),
     LOADER("seed", .help = "Seed of the order and of random transforms"),
     LOADER("epochs", .initial = "0",
@@ -161,10 +167,24 @@ static int feed_and_report(struct feed *feed, const char *dataset, const struct 
     return printed == CLI_OK ? failed : CLI_FAILED;
 }
 
+static int make_order(struct feed_opts *opts)
+{
+    char *order = NULL;
+    int rc = cli_place(opts->rank_text, opts->world_text, &opts->loader.rank, &opts->loader.world);
+    if (rc < 0)
+        return rc;
+    rc = cli_affinity(opts->affinity, opts->sampler, opts->loader.rank, opts->loader.world, &order);
+    if (!order)
+        return rc;
+    free(opts->sampler);
+    opts->sampler = order;
+    return 0;
+}
+
 int feed_command(struct feed_opts *opts, const char *dataset, int (*print)(const struct feed *feed))
 {
     struct feed feed;
-    int rc = cli_place(opts->rank_text, opts->world_text, &opts->loader.rank, &opts->loader.world);
+    int rc = make_order(opts);
     if (rc < 0)
         return cli_error(rc);
     rc = feed_check_files(opts);

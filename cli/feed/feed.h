@@ -13,6 +13,7 @@ struct feed_opts {
     /* order */
     int shuffle;
     char *sampler;
+    int affinity;
     char *rank_text, *world_text; /* cli_place() makes loader.rank and loader.world of them */
     /* pipeline */
     struct mr_loader_opts loader;

@@ -2,6 +2,7 @@
 #include "train/train.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -72,6 +73,10 @@ const struct mr_option train_options[] = {
     OPT("sampler", 0, MR_OPT_STRING, sampler, data, .meta = "SAMPLER",
         .help = "In place of --shuffle: sequential, random, or random:block=N[,window=N], which "
                 "reads neighbours at about the same time, for data in a store"),
+    OPT("affinity", 0, MR_OPT_ENUM, affinity, data, .initial = "none", .choices = cli_affinities,
+        .help = "With random:block=N: blocks belong to a machine, whose disk cache has them again "
+                "in the next epoch, or to a rank, which reads each of its blocks by one request, "
+                "however many ranks there are"),
     LOADER("cache", .group = data),
 
     OPT("device", 'd', MR_OPT_STRING, device, machine, .initial = "auto", .meta = "DEVICE",
@@ -264,8 +269,15 @@ static int run(void *values, int n_args, char **args)
     struct train_ranks ranks;
     struct train_opts own = *(const struct train_opts *)values;
     int code = train_ranks_open(&ranks, o, args[0]);
+    char *order = NULL;
     own.device = ranks.device;
     o = &own;
+    if (code == CLI_OK) {
+        uint32_t world = ranks.comm ? ranks.place.world : 1;
+        int rc = cli_affinity(o->affinity, o->sampler, ranks.place.rank, world, &order);
+        own.sampler = order ? order : own.sampler;
+        code = rc < 0 ? cli_error(rc) : CLI_OK;
+    }
     if (code == CLI_OK) {
         code = check_files(o, ranks.place.rank, &claims, &from);
         if (code == CLI_OK)
@@ -284,6 +296,7 @@ static int run(void *values, int n_args, char **args)
     train_data_close(&d);
     train_files_release(&claims);
     mr_checkpoint_close(from);
+    free(order);
     return code;
 }
 

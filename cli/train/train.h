@@ -22,6 +22,7 @@ struct train_opts {
     uint64_t epochs, seed;
     int shuffle;
     char *sampler; /* NULL: by shuffle */
+    int affinity;
     /* machine */
     struct mr_loader_opts loader; /* and its batch_size */
     char *device;

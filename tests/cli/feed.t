@@ -252,3 +252,21 @@ $ millrace synth photos ph --n 1 --classes 1 -q >/dev/null; (find ph -type f; pr
 60 samples in
 $ for r in 0 1 2; do millrace feed list:l --transform 'resize(8,8)' --bad skip --batch-size 1 --epochs 2 --shuffle --world 3 --rank $r -q 2>&1 | grep 'no good'; done; echo $?
 1
+# Blocks of machines or ranks: what the launcher says, and what is refused.
+$ for r in 0 3; do RANK=$r WORLD_SIZE=4 LOCAL_RANK=$((r % 2)) LOCAL_WORLD_SIZE=2 millrace feed synthetic:n=640,shape=8 -q --sampler random:block=16 --affinity node -b 8 --json | grep -o '"random(.*)'; done
+"random(seed=0,block=16,window=16,nodes=2,ranks=4)
+"random(seed=0,block=16,window=16,nodes=2,ranks=4)
+$ millrace feed synthetic:n=640,shape=8 -q --sampler random:block=16,window=2 --affinity rank --rank 1 --world 3 -b 8 --json | grep -o '"random(.*)'
+"random(seed=0,block=16,window=2,nodes=3,ranks=3)
+$ millrace feed synthetic:n=640,shape=8 -q --sampler random:block=16 --affinity rank -b 8 --json | grep -o '"random(.*)'
+"random(seed=0,block=16,window=16)
+$ millrace feed synthetic:n=640,shape=8 --shuffle --affinity rank
+millrace feed: --affinity rank: expected --sampler random:block=N[,window=N], whose blocks then belong to a rank
+[2]
+$ millrace feed synthetic:n=640,shape=8 -q --sampler random:block=16 --affinity node --rank 0 --world 4
+millrace feed: --affinity node: no launcher says which ranks share a machine: give --sampler random:block=N,nodes=N,ranks=4
+[2]
+$ RANK=1 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 millrace feed synthetic:n=640,shape=8 --sampler random:block=16 --affinity node -b 8 --json | grep -o '"random(.*)'
+millrace feed: rank 1 of 4, from env; --rank and --world override that
+millrace feed: warning: --affinity node: ranks do not follow each other machine by machine: some read blocks that another machine has cached (mpirun --map-by slot, srun --distribution block)
+"random(seed=0,block=16,window=16,nodes=2,ranks=4)
