@@ -336,7 +336,9 @@ static const struct cli_note json[] = {
      "copy_engines, numa_node (-1: unknown), link_generation, link_width, link_generation_max, "
      "link_width_max (0: unknown; an idle link is trained down), link_gb_per_s (estimated from "
      "the most, one way), numa_distance (from its memory node to the nearest processor of this "
-     "process; 10: the same node, null: unknown), context_bytes (what opening it takes; 0: "
+     "process; 10: the same node, null: unknown), near_processors (that this process may use on "
+     "that node: workers run on them unless they are all; null: unknown), context_bytes (what "
+     "opening it takes; 0: "
      "unknown), peer_gb_per_s (all its NVLinks, one way), processes (others that use it: pid, "
      "bytes; null: unknown), device_transforms (whether this build's kernels run on it)"},
     {"mps", "NVIDIA's Multi-Process Service: running, pipes (its control pipe exists), directory"},

@@ -32,6 +32,8 @@ void doctor_mps_json(const struct doctor_mps *mps, struct mr_json *json);
 /* The distance, as the firmware tells it (10: the same node), from a memory node to the nearest
  * that has a processor which this process may run on. -1: unknown. */
 int doctor_numa_distance(int node);
+/* How many of this process's processors are on the node, and [out] all of them; -1: unknown. */
+int doctor_near_processors(int node, int *all);
 
 struct doctor_gpu {
     char name[16];
@@ -41,6 +43,7 @@ struct doctor_gpu {
     int n_processes;                                        /* -1: unknown */
     bool sees_self;    /* its pids are ours: this process was found among them and is left out */
     int numa_distance; /* from its node to our processors; -1: unknown */
+    int near, of;      /* our processors on its node, -1: unknown; all of ours */
     char error[512];   /* "": info counts */
 };
 

@@ -37,6 +37,7 @@ int doctor_look_at_gpus(struct doctor_gpu *out, int max)
         if (rc == 0)
             n_devices = gpu->info.n_devices;
         gpu->numa_distance = rc == 0 ? doctor_numa_distance(gpu->info.numa_node) : -1;
+        gpu->near = rc == 0 ? doctor_near_processors(gpu->info.numa_node, &gpu->of) : -1;
         gpu->n_processes = rc == 0 ? look_at_processes(dev, gpu) : -1;
         gpu->kernels = rc == 0 && mr_device_has_kernel(dev, "pointwise") == 1;
         mr_device_close(dev);
@@ -83,6 +84,17 @@ static void host_row(const struct doctor_gpu *gpu, struct cli_table *t)
                  ", %d from this process's processors (10: the same node)", gpu->numa_distance);
     cli_table_row(t, "  host\tnearest memory node %s%s; %d copy engine%s", node, distance,
                   gpu->info.copy_engines, gpu->info.copy_engines == 1 ? "" : "s");
+    if (gpu->near > 0 && gpu->near < gpu->of)
+        cli_table_row(
+            t,
+            "  workers\tup to %d of a loader run on the processors of that node (of %d that "
+            "this process may use); --no-near-device lets them run anywhere",
+            gpu->near, gpu->of);
+    else if (gpu->near == gpu->of)
+        cli_table_row(t, "  workers\trun anywhere: all %d processors of this process are near",
+                      gpu->of);
+    else if (gpu->near == 0)
+        cli_table_row(t, "  workers\trun anywhere: no processor of this process is on that node");
 }
 
 void doctor_gpu_rows(const struct doctor_gpu *gpu, struct cli_table *t)
@@ -159,6 +171,10 @@ void doctor_gpu_json(const struct doctor_gpu *gpu, struct mr_json *json)
         mr_json_int(json, "numa_distance", gpu->numa_distance);
     else
         mr_json_null(json, "numa_distance");
+    if (gpu->near >= 0)
+        mr_json_int(json, "near_processors", gpu->near);
+    else
+        mr_json_null(json, "near_processors");
     mr_json_uint(json, "context_bytes", info->context_bytes);
     mr_json_double(json, "peer_gb_per_s", info->peer_gb_per_s);
     json_processes(gpu, json);

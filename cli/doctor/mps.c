@@ -75,10 +75,11 @@ void doctor_judge_mps(const struct doctor_mps *mps, doctor_find_fn *find, void *
          "CUDA_MPS_PIPE_DIRECTORY names %s, where no MPS daemon has its pipes", mps->directory);
 }
 
-/* Is any processor of a memory node among those that this process may run on? */
-static bool runs_on(int node, const cpu_set_t *mine)
+/* How many processors of a memory node are among those that this process may run on. */
+static int count_near(int node, const cpu_set_t *mine)
 {
-    char path[96], list[1024] = "";
+    int n = 0;
+    char path[96], list[4096] = "";
     snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpulist", node);
     FILE *file = fopen(path, "re");
     bool got = file && fgets(list, sizeof list, file) != NULL;
@@ -91,10 +92,18 @@ static bool runs_on(int node, const cpu_set_t *mine)
         if (*end == '-')
             to = strtol(end + 1, &end, 10);
         for (long cpu = from; cpu <= to && cpu >= 0 && cpu < CPU_SETSIZE; cpu++)
-            if (CPU_ISSET((size_t)cpu, mine))
-                return true;
+            n += CPU_ISSET((size_t)cpu, mine) != 0;
     }
-    return false;
+    return n;
+}
+
+int doctor_near_processors(int node, int *all)
+{
+    cpu_set_t mine;
+    if (node < 0 || sched_getaffinity(0, sizeof mine, &mine) != 0)
+        return -1;
+    *all = CPU_COUNT(&mine);
+    return count_near(node, &mine);
 }
 
 /* A node's file has its distances to those that are on line, in their order. */
@@ -113,7 +122,7 @@ int doctor_numa_distance(int node)
             continue;
         if (fscanf(file, "%d", &distance) != 1)
             break;
-        if (runs_on(other, &mine) && (best < 0 || distance < best))
+        if (count_near(other, &mine) > 0 && (best < 0 || distance < best))
             best = distance;
     }
     if (file)

@@ -192,6 +192,11 @@ struct mr_loader_opts {
      * in these options. Contents and order of batches do not depend on it. Not with in_order = 0
      * and unordered iterable sets. */
     int tune;
+    /* 1 (default): on a host with several memory nodes, workers run on the processors of the GPU's
+     * node, of those that the thread that opens the loader may use; workers beyond their number run
+     * anywhere. Nothing happens if there is one node, or none of its processors may be used. Slots
+     * are on that node in either case (docs/data.md, `pinned`). */
+    int near_device;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_loader_opts_init(); see millrace.h. */

@@ -30,6 +30,8 @@
 #include <millrace/device.h>
 #include <millrace/options.h>
 
+struct mr_host_near;
+
 /* One picture for the device's decoder. Its bytes must stay until the work is done. */
 struct mr_jpeg {
     const void *bytes;
@@ -124,6 +126,9 @@ struct mr_device_ops {
 
     /* n > 0 copies, each of > 0 bytes. NULL: copies are enqueued one by one. */
     int (*copy_batch)(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
+
+    /* The part of the host that is nearest. NULL: there is none. */
+    const struct mr_host_near *(*near)(const struct mr_device *dev);
 
     /* mr_device_processes */
     int (*processes)(struct mr_device *dev, struct mr_device_process *out, int max);

@@ -4,11 +4,22 @@
 
 #include "device/device.h"
 
+#include <sched.h>
+
 /* The part of the host that is nearest to a device. */
 struct mr_host_near {
-    int node;       /* memory node; -1: unknown, no preference */
-    char cpus[256]; /* its processors as the kernel lists them: "0-15,32-47"; "": unknown */
+    int node;        /* memory node; -1: unknown, no preference */
+    char cpus[2048]; /* its processors as the kernel lists them: "0-15,32-47"; "": unknown */
 };
+/* Of a PCI device, such as "0000:17:00.0". */
+void mr_host_near_find(const char *pci_id, struct mr_host_near *out);
+/* Those of its processors that the calling thread may use. Returns how many, or 0: none, or all that
+ * the thread may use are near. */
+int mr_host_near_cpus(const struct mr_host_near *near, cpu_set_t *out);
+/* Pages that are not touched yet come from this node, if it has free ones. Returns whether the
+ * system takes such wishes: containers often forbid mbind. */
+bool mr_host_prefer_node(void *ptr, uint64_t bytes, int node);
+extern const char *mr_host_sysfs; /* "/sys"; tests have their own */
 
 /*
  * Creates anonymous pages, huge ones where the system allows them, touched by several threads

@@ -63,38 +63,13 @@ static void touch_all(char *start, uint64_t bytes, const cpu_set_t *cpus)
     }
 }
 
-/* Containers often forbid mbind. Returns whether it was done. */
-static bool prefer_node(void *ptr, uint64_t bytes, int node)
+bool mr_host_prefer_node(void *ptr, uint64_t bytes, int node)
 {
     unsigned long mask[MAX_NODES / (8 * sizeof(unsigned long))] = {0};
     if (node < 0 || node >= MAX_NODES)
         return false;
     mask[(size_t)node / (8 * sizeof *mask)] |= 1ul << ((size_t)node % (8 * sizeof *mask));
     return syscall(SYS_mbind, ptr, bytes, MPOL_PREFERRED, mask, (unsigned long)MAX_NODES, 0) == 0;
-}
-
-/* "0-15,32-47", of those that this process may use. Returns whether any are left. */
-static bool parse_cpus(const char *list, cpu_set_t *out)
-{
-    cpu_set_t allowed;
-    CPU_ZERO(out);
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-        return false;
-    for (const char *at = list; *at;) {
-        char *end = NULL;
-        long from = strtol(at, &end, 10), to = from;
-        if (end == at)
-            break;
-        if (*end == '-')
-            to = strtol(end + 1, &end, 10);
-        for (long cpu = MR_MAX(from, 0L); cpu <= to && cpu < CPU_SETSIZE; cpu++)
-            if (CPU_ISSET((size_t)cpu, &allowed))
-                CPU_SET((size_t)cpu, out);
-        at = *end == ',' ? end + 1 : end;
-        if (at == end)
-            break;
-    }
-    return CPU_COUNT(out) > 0;
 }
 
 int mr_host_pages_create(struct mr_device *dev, enum mr_memory kind, uint64_t bytes,
@@ -114,10 +89,8 @@ int mr_host_pages_create(struct mr_device *dev, enum mr_memory kind, uint64_t by
             MADV_HUGEPAGE);    /* advice: fewer faults and TLB misses where the system follows it */
     if (kind != MR_PAGEABLE) { /* a device's memory does not fault at the first copy, and simulated
                                   memory must not */
-        bool placed = near && prefer_node(ptr, bytes, near->node);
-        touch_all(ptr, bytes,
-                  near && near->node >= 0 && !placed && parse_cpus(near->cpus, &cpus) ? &cpus
-                                                                                      : NULL);
+        bool placed = near && mr_host_prefer_node(ptr, bytes, near->node);
+        touch_all(ptr, bytes, near && !placed && mr_host_near_cpus(near, &cpus) > 0 ? &cpus : NULL);
     }
     *out = ptr;
     return 0;

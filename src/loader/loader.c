@@ -1,4 +1,5 @@
 /* Opening and closing a loader: its parts one after the other. */
+#include "device/host.h"
 #include "loader/engine.h"
 #include "loader/gather.h"
 #include "loader/shared.h"
@@ -146,8 +147,23 @@ static int create_ring(struct mr_loader *ld)
     return 0;
 }
 
+/* Before workers start, who inherit what this thread may use. */
+static void find_near(struct mr_loader *ld)
+{
+    struct mr_workers *w = &ld->workers;
+    const struct mr_device *dev = ld->device;
+    if (!ld->opts.near_device || !dev->ops->near)
+        return;
+    const struct mr_host_near *near = dev->ops->near(dev);
+    w->n_near = (uint32_t)mr_host_near_cpus(near, &w->near);
+    if (w->n_near > 0)
+        mr_log(MR_LOG_INFO, "%u of %u workers run on processors %.200s, of memory node %d, near %s",
+               MR_MIN(w->n_near, w->n), w->n, near->cpus, near->node, ld->device_info.name);
+}
+
 static int start_workers(struct mr_loader *ld)
 {
+    find_near(ld);
     ld->workers.worker =
         aligned_alloc(_Alignof(struct mr_worker), ld->workers.n * sizeof *ld->workers.worker);
     if (!ld->workers.worker)

@@ -1,6 +1,8 @@
 /* Slots: their memory, and their arrays with a number for each row. */
 #include "loader/slot.h"
 
+#include "device/host.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +13,8 @@ static bool share(struct mr_slot_memory *m, struct mr_shared_memory *shared)
     if (mr_shared_block_create(shared, m->host_bytes, &m->block) < 0)
         goto fail;
     m->shared = shared;
+    if (m->device->ops->near)
+        mr_host_prefer_node(m->block.data, m->block.bytes, m->device->ops->near(m->device)->node);
     if (m->host_kind == MR_PINNED &&
         mr_memory_register(m->device, m->block.data, m->block.bytes) < 0) {
         mr_shared_block_destroy(shared, &m->block);

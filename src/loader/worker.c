@@ -540,6 +540,8 @@ void *mr_worker_main(void *worker)
     mr_gate_worker(w->ld);
     uint64_t start = w->lap_ns = mr_time_ns();
     prctl(PR_SET_TIMERSLACK, NAP_SLACK_NS, 0, 0, 0);
+    if (w->id < w->ld->workers.n_near)
+        sched_setaffinity(0, sizeof w->ld->workers.near, &w->ld->workers.near); /* best effort */
     bool entered = mr_device_enter(w->ld->device) == 0; /* else each call says so */
     enter_dataset(w);
     if (take_permit(w))

@@ -22,6 +22,7 @@
 #include "loader/watch.h"
 #include <millrace/loader.h>
 #include <pthread.h>
+#include <sched.h>
 
 struct mr_slot;
 
@@ -102,6 +103,10 @@ struct mr_worker {
 struct mr_workers {
     struct mr_worker *worker;
     uint32_t n, n_started;
+    /* The processors nearest the device, for as many workers as there are; the others run anywhere.
+     * n_near 0: all do. */
+    cpu_set_t near;
+    uint32_t n_near;
     _Atomic uint32_t n_active;                         /* the first so many claim runs (knobs.h) */
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t next_run; /* the claims: all workers write it */
 };

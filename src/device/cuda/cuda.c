@@ -325,6 +325,7 @@ const struct mr_device_ops mr_device_cuda = {
     .open = open_cuda,
     .close = close_cuda,
     .query = mr_cuda_query,
+    .near = mr_cuda_near,
     .processes = mr_cuda_processes,
     .memory_create = mr_cuda_memory_create,
     .memory_destroy = mr_cuda_memory_destroy,

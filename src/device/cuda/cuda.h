@@ -131,6 +131,7 @@ int mr_cuda_captured_error(const char *call);
 /* info.c: fills c->fixed and c->near. */
 int mr_cuda_look_up(struct mr_cuda *c);
 int mr_cuda_query(struct mr_device *dev, struct mr_device_info *out);
+const struct mr_host_near *mr_cuda_near(const struct mr_device *dev);
 int mr_cuda_processes(struct mr_device *dev, struct mr_device_process *out, int max);
 
 /* memory.c: hooks. */

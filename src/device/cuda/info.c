@@ -9,29 +9,6 @@
  * much for what is copied. */
 #define PAYLOAD 0.88
 
-static void read_line(const char *path, char *out, size_t bytes)
-{
-    FILE *file = fopen(path, "re");
-    out[0] = 0;
-    if (!file)
-        return;
-    if (!fgets(out, (int)bytes, file))
-        out[0] = 0;
-    out[strcspn(out, "\n")] = 0;
-    fclose(file);
-}
-
-static void find_near(struct mr_cuda *c)
-{
-    char path[96], node[32];
-    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/numa_node", c->fixed.pci_id);
-    read_line(path, node, sizeof node);
-    c->near.node = isdigit((unsigned char)node[0]) ? atoi(node) : -1;
-    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/local_cpulist", c->fixed.pci_id);
-    read_line(path, c->near.cpus, sizeof c->near.cpus);
-    c->fixed.numa_node = c->near.node;
-}
-
 static int attribute(struct mr_cuda *c, int which, const char *name, int *out)
 {
     int result = c->cu->cuDeviceGetAttribute(out, which, c->device);
@@ -89,7 +66,8 @@ int mr_cuda_look_up(struct mr_cuda *c)
     info->driver_api = c->cu->version;
     info->ordinal = (int)c->opts.ordinal;
     info->n_devices = c->cu->n_devices;
-    find_near(c);
+    mr_host_near_find(info->pci_id, &c->near);
+    info->numa_node = c->near.node;
     return 0;
 }
 
@@ -106,6 +84,12 @@ static double link_gb_per_s(int generation, int width)
     if (generation < 1 || generation >= (int)MR_COUNT(lane))
         return 0;
     return lane[generation] * width * PAYLOAD;
+}
+
+const struct mr_host_near *mr_cuda_near(const struct mr_device *dev)
+{
+    const struct mr_cuda *c = dev->state;
+    return &c->near;
 }
 
 int mr_cuda_processes(struct mr_device *dev, struct mr_device_process *out, int max)
