@@ -257,6 +257,7 @@ static int next(struct mr_loader *ld, struct mr_stream *stream, uint64_t entered
             continue;
         }
         count_batch(ld, slot, entered);
+        mr_knobs_waited(ld, ld->handout.last_return_ns - entered);
         mr_tune_batch(ld, slot->size);
         fill_batch(ld, slot, out);
         mr_hold_begin(ld, slot);

@@ -4,6 +4,8 @@
 
 #define WORKERS_A_PROCESSOR 4 /* that may help if samples wait for something */
 #define MOST_TUNED_WORKERS  64
+#define SPARE_BYTES         (256ull << 20) /* of slots for ranks whose batches vary more */
+#define LATE_NS             100000u        /* less is no late batch but a wake-up */
 
 void mr_knobs_init(struct mr_knobs *knobs)
 {
@@ -50,6 +52,9 @@ uint32_t mr_knobs_most_prefetch(struct mr_loader *ld, uint32_t first)
         most = o->max_prefetch;
     else if (o->tune && o->prefetch == 0)
         most = 2 * first;
+    else if (o->world > 1 && o->prefetch == 0 && o->in_order)
+        most += (uint32_t)MR_MIN(first, SPARE_BYTES / ld->layout.bound_bytes);
+    ld->knobs.grows = o->world > 1 && o->prefetch == 0 && o->in_order && !o->tune;
     ld->knobs.first_prefetch = MR_MIN(first, most);
     return most;
 }
@@ -77,6 +82,27 @@ bool mr_knobs_taken(struct mr_loader *ld)
         return false;
     mr_ring_advance(&ld->ring, ld->handout.next_batch);
     return true;
+}
+
+/* How many are needed follows from the spread of the times that batches take, which is seen here: a
+ * consumer that waits although all batches were ready not long ago waits for one that took much
+ * longer than others, or for several in a row. One that is always faster than the loader never lets
+ * all get ready, and more would not help. */
+void mr_knobs_waited(struct mr_loader *ld, uint64_t waited_ns)
+{
+    struct mr_knobs *k = &ld->knobs;
+    uint32_t ahead = atomic_load_explicit(&ld->ring.ahead, memory_order_relaxed);
+    if (!k->grows || ahead == ld->ring.n_slots)
+        return;
+    if (mr_counted(&ld->ring.n_ready) + 1 >= ld->handout.next_batch + ahead)
+        k->was_full = true;
+    if (!k->was_full || waited_ns < LATE_NS)
+        return;
+    k->was_full = false;
+    uint32_t more = MR_MIN(ahead + MR_MAX(ahead / 4, 1), ld->ring.n_slots);
+    mr_log(MR_LOG_DEBUG, "a batch was late after %u had been ready: %u are prepared ahead", ahead,
+           more);
+    mr_knobs_set(ld, mr_knobs_workers(ld), more);
 }
 
 bool mr_knobs_park(struct mr_loader *ld, uint32_t id)
@@ -126,6 +152,7 @@ static int set(struct mr_loader *ld, const struct mr_loader_knobs *k)
     if (rc < 0)
         return rc;
     mr_consumers_lock(ld);
+    ld->knobs.grows = ld->knobs.grows && !k->prefetch;
     mr_knobs_set(ld, k->workers ? k->workers : mr_knobs_workers(ld),
                  k->prefetch ? k->prefetch : atomic_load(&ld->ring.ahead));
     mr_consumers_unlock(ld);

@@ -20,6 +20,10 @@ struct mr_knobs {
     pthread_mutex_t lock;    /* of sleeping workers; no other is taken under it */
     pthread_cond_t changed;  /* n_active, or the loader stops */
     uint32_t first_prefetch; /* to begin with; ring.n_slots may be less */
+    /* Ranks in lock step, without an option for batches ahead: more of them when one is late though
+     * all were ready before. [consumers.lock] */
+    bool grows;
+    bool was_full; /* since there are so many */
 };
 
 void mr_knobs_init(struct mr_knobs *knobs);
@@ -38,6 +42,8 @@ void mr_knobs_set(struct mr_loader *ld, uint32_t workers, uint32_t prefetch);
 /* One more batch was handed out. Returns whether that opened another one, of which workers are to
  * be told. [consumers.lock] */
 bool mr_knobs_taken(struct mr_loader *ld);
+/* A batch was handed out, for which the consumer waited so long. [consumers.lock] */
+void mr_knobs_waited(struct mr_loader *ld, uint64_t waited_ns);
 /* Workers that may claim runs. Any thread. */
 uint32_t mr_knobs_workers(const struct mr_loader *ld);
 /* Sleeps while worker `id` may claim none. false: the loader stops. */

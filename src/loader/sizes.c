@@ -187,7 +187,10 @@ static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds
     struct memory_sum m = sum_memory(ld, kinds, ld->ring.n_slots);
     uint64_t most = ld->opts.max_memory;
     while ((most && m.total > most) || !mr_budget_reserve(&ld->share, claimed(ld, kinds, &m))) {
-        if (ld->sizes.merged_bytes > 0)
+        if (ld->knobs.grows && ld->opts.max_prefetch == 0 &&
+            ld->ring.n_slots > ld->knobs.first_prefetch)
+            ld->ring.n_slots = ld->knobs.first_prefetch;
+        else if (ld->sizes.merged_bytes > 0)
             ld->sizes.merged_bytes =
                 ld->sizes.merged_bytes < LEAST_MERGED_BYTES ? 0 : ld->sizes.merged_bytes / 4 * 3;
         else if (ld->opts.read_ahead == 0 && ld->sizes.runs_per_worker > 1 && m.reads > m.slot)

@@ -11,6 +11,8 @@
 
 struct set {
     uint32_t nap_us;
+    uint64_t late; /* this sample takes so long */
+    uint32_t late_us;
     _Atomic int inside, most;
     _Atomic uint64_t furthest; /* the highest index made; samples are made in their order */
 };
@@ -29,6 +31,8 @@ static int get(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR
         ((uint32_t *)row[0])[i] = (uint32_t)(index * 31 + (uint64_t)i);
     if (s->nap_us)
         usleep(s->nap_us);
+    if (s->late_us && index == s->late)
+        usleep(s->late_us);
     atomic_fetch_sub(&s->inside, 1);
     return 0;
 }
@@ -324,6 +328,53 @@ static void slow_consumers_need_few(void **state)
     assert_true(t.workers == 2 && t.prefetch == 3);
 }
 
+/* How many batches are ahead at the beginning and at the end of a rank's run. */
+static void ahead_of_rank(uint32_t world, uint32_t prefetch, uint64_t max_memory, uint32_t late_us,
+                          uint32_t out[2])
+{
+    struct set s = {.late = 300, .late_us = late_us};
+    struct mr_dataset *ds = open_set(&s);
+    struct mr_loader_opts opts;
+    struct mr_loader_stats stats = {.size = sizeof stats};
+    struct mr_batch b = {.size = sizeof b};
+    struct mr_loader *ld;
+    int rc;
+    mr_loader_opts_init(&opts);
+    opts.world = world;
+    opts.batch_size = 2;
+    opts.workers = 2;
+    opts.prefetch = prefetch;
+    opts.max_memory = max_memory;
+    must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
+    must(mr_loader_stats(ld, &stats));
+    out[0] = stats.prefetch;
+    while ((rc = mr_loader_next(ld, NULL, &b)) > 0) {
+        usleep(2000);
+        must(mr_loader_release(ld, &b, NULL));
+    }
+    assert_int_equal(rc, 0);
+    must(mr_loader_stats(ld, &stats));
+    out[1] = stats.prefetch;
+    mr_loader_close(ld);
+    mr_dataset_close(ds);
+}
+
+/* A batch that is late though all were ready: ranks prepare more ahead from then on; not one rank
+ * alone, nor if the option says how many. */
+static void ranks_want_more_when_one_is_late(void **state)
+{
+    (void)state;
+    uint32_t n[2];
+    ahead_of_rank(2, 0, 0, 600000, n);
+    assert_true(n[0] >= 4 && n[1] > n[0] && n[1] <= 2 * n[0]);
+    ahead_of_rank(1, 0, 0, 600000, n);
+    assert_int_equal(n[1], n[0]);
+    ahead_of_rank(2, 8, 0, 600000, n);
+    assert_true(n[0] == 8 && n[1] == 8);
+    ahead_of_rank(2, 0, 24000, 600000, n); /* spare slots give way before other memory does */
+    assert_true(n[1] == n[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +385,7 @@ int main(void)
         cmocka_unit_test(wrong_knobs_change_nothing),
         cmocka_unit_test(waits_need_more_workers),
         cmocka_unit_test(slow_consumers_need_few),
+        cmocka_unit_test(ranks_want_more_when_one_is_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
