@@ -343,6 +343,10 @@ int mr_files_read(struct mr_files *files, int id, uint64_t offset, void *buf, ui
 {
     struct mr_file *f = files->file[id];
     const void *view = NULL;
+    if (files->ask)
+        return files->ask(files->ask_user,
+                          &(struct mr_file_request){.file = id, .offset = offset, .bytes = bytes},
+                          buf);
     int rc = mr_files_view(files, id, offset, bytes, &view);
     if (rc < 0)
         return rc;

@@ -183,6 +183,10 @@ int mr_files_size(struct mr_files *files, int id, uint64_t *out)
     *out = f->lazy ? atomic_load_explicit(&f->ready, memory_order_relaxed) : f->bytes;
     if (*out != MR_WHOLE)
         return 0;
+    if (files->ask)
+        return files->ask(
+            files->ask_user,
+            &(struct mr_file_request){.file = id, .wish = MR_FILE_SIZE, .bytes = sizeof *out}, out);
     int rc = look(f, out);
     if (rc < 0)
         return rc;

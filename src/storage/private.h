@@ -88,6 +88,8 @@ struct mr_files {
     uint32_t cache_refs;
     _Atomic uint64_t block_limit; /* bytes that the host cache may keep of lazy files; 0: none */
     _Atomic uint64_t block_bytes; /* kept, or about to be */
+    mr_files_asked *ask;          /* does the reading; NULL: this process reads by itself */
+    void *ask_user;
 };
 
 /* Opens a regular file; returns its descriptor and [out] bytes, or a negative error that names

@@ -84,6 +84,24 @@ void mr_files_limit_whole(struct mr_files *files, uint64_t bytes);
 /* Adds a null file: each read takes delay_ns and delivers nothing. */
 int mr_files_add_null(struct mr_files *files, const char *name, uint64_t bytes, uint64_t delay_ns);
 
+/*
+ * What a process that may open nothing asks another one for (loader/sandbox.h): bytes, or a size as
+ * a uint64_t.
+ */
+enum mr_file_wish { MR_FILE_BYTES, MR_FILE_SIZE };
+struct mr_file_request {
+    int32_t file, wish; /* enum mr_file_wish */
+    uint64_t offset, bytes;
+};
+typedef int mr_files_asked(void *user, const struct mr_file_request *request, void *out);
+/* From now on mr_files_read() and mr_files_size() call `ask`; all others are not to be called. */
+void mr_files_ask(struct mr_files *files, mr_files_asked *ask, void *user);
+bool mr_files_asks(const struct mr_files *files);
+/* Answers such a request, which is not trusted: checks it. out: `most` bytes. Returns 0 or an
+ * error. */
+int mr_files_answer(struct mr_files *files, const struct mr_file_request *request, void *out,
+                    uint64_t most);
+
 int mr_files_length(const struct mr_files *files); /* ids are below it */
 bool mr_files_is_lazy(const struct mr_files *files, int id);
 /* A file's size. MR_WHOLE: a lazy file for which mr_files_size() was not called yet. */

@@ -115,7 +115,8 @@ fail:
     return rc;
 }
 
-/* Gets the frame index of a file: the first thread that needs it builds it, others wait. */
+/* Gets the frame index of a file: the first thread that needs it builds it, others wait. A process
+ * that asks for its bytes has one thread, and may have been forked while the lock was taken. */
 static int get_index(const struct state *st, uint64_t f, struct open_video *v,
                      const struct mr_video_index **out)
 {
@@ -123,11 +124,14 @@ static int get_index(const struct state *st, uint64_t f, struct open_video *v,
     struct mr_video_index *index = atomic_load_explicit(&file->index, memory_order_acquire);
     int rc = 0;
     if (!index) {
-        pthread_mutex_lock(&file->lock);
+        bool locks = !mr_files_asks(v->files);
+        if (locks)
+            pthread_mutex_lock(&file->lock);
         index = atomic_load_explicit(&file->index, memory_order_relaxed);
         if (!index && (rc = st->module->make_index(v->video, &index)) == 0)
             atomic_store_explicit(&file->index, index, memory_order_release);
-        pthread_mutex_unlock(&file->lock);
+        if (locks)
+            pthread_mutex_unlock(&file->lock);
     }
     *out = index;
     return rc;
@@ -461,6 +465,7 @@ static const char *const positional[] = {"path", NULL};
 
 const struct mr_dataset_ops mr_dataset_video = {
     .name = "video",
+    .isolates = true,
     .summary = "clips of videos in folders, one per class",
     .options = options_table,
     .positional = positional,
