@@ -197,6 +197,11 @@ struct mr_loader_opts {
      * anywhere. Nothing happens if there is one node, or none of its processors may be used. Slots
      * are on that node in either case (docs/data.md, `pinned`). */
     int near_device;
+    /* 1: samples are decoded in processes, one for each worker, that can open no files and no
+     * connections (seccomp): for data from sources that you do not trust. A decoder that crashes
+     * makes a bad sample. Batches are the same. The processes are forked by mr_loader_open(). Not
+     * with data sets whose samples your own code makes, gpu_decode and MR_CACHE_DEVICE. */
+    int sandbox;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_loader_opts_init(); see millrace.h. */

@@ -75,6 +75,9 @@ MR_PRIVATE int mr_error_null(const char *call, const char *what);
 MR_PRIVATE int mr_error_no_such(const char *word, const char *const *names, const char *mark,
                                 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
+/* For a child that was forked while others may have held the log's lock: nothing is logged here any
+ * more. */
+void mr_log_end(void);
 MR_PRIVATE void mr_log(enum mr_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -123,10 +123,19 @@ void mr_log_set(void (*fn)(void *user, enum mr_log_level level, const char *text
     pthread_mutex_unlock(&log_lock);
 }
 
+static bool log_ended;
+
+void mr_log_end(void)
+{
+    log_ended = true;
+}
+
 void mr_log(enum mr_log_level level, const char *fmt, ...)
 {
     char text[MR_ERROR_BYTES];
     va_list args;
+    if (log_ended)
+        return;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);

@@ -315,6 +315,11 @@ bool mr_dataset_decodes(const struct mr_dataset *ds)
     return ds->picture >= 0 || ds->wants_decoder;
 }
 
+bool mr_dataset_isolates(const struct mr_dataset *ds)
+{
+    return ds->ops->isolates && !ds->foreign;
+}
+
 void mr_dataset_close(struct mr_dataset *ds)
 {
     if (!ds)

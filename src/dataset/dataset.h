@@ -82,6 +82,9 @@ struct mr_dataset_ops {
     const struct mr_option *options;
     const char *const *positional;
     size_t opts_size, state_size;
+    /* decode() and get() run no code of the user's, start no threads, and read by mr_files_read()
+     * alone: they may run in another process, behind a system call filter (loader/sandbox.h). */
+    bool isolates;
     bool many_urls; /* the path may be a list of URLs: open() hides their credentials itself */
     /* What is missing on this machine or in this build to use the format, and what to install; NULL
      * if nothing. Optional. */
@@ -165,6 +168,7 @@ struct mr_dataset {
     bool wants_decoder; /* get() keeps state in the thread's decoder */
     bool draws;         /* samples depend on the epoch */
     bool lasting;       /* data that get() sets, other than room and pictures, stays until close */
+    bool foreign;       /* parts of it do not isolate: see the ops */
     int more_extents;   /* of a sample, besides those of its fields */
     struct mr_shared_memory *shared; /* for slots that they write; NULL: none */
     uint32_t makers; /* processes that make them while threads wait; 0: threads do */
@@ -202,6 +206,8 @@ int mr_dataset_make(const struct mr_dataset_ops *ops, const void *opts, struct m
 int mr_dataset_open_part(const char *uri, struct mr_files *files, struct mr_dataset **out);
 /* Returns whether workers need a struct mr_decoder for the samples. */
 bool mr_dataset_decodes(const struct mr_dataset *ds);
+/* Returns whether samples may be decoded in another process: see the ops' isolates. */
+bool mr_dataset_isolates(const struct mr_dataset *ds);
 
 /* Checks that n and the fields' specs are within what the engine can handle. who: start of the
  * error text. Returns 0, MR_EMISUSE or MR_ELIMIT. mr_dataset_make() calls it after open(). */

@@ -327,6 +327,7 @@ static int join(struct mr_dataset *ds)
             return rc;
         ds->wants_decoder |= mr_dataset_decodes(p->ds);
         ds->draws |= p->ds->draws;
+        ds->foreign |= !mr_dataset_isolates(p->ds);
         ds->fingerprint = mr_hash(ds->fingerprint, is, sizeof is);
     }
     return join_classes(ds);
@@ -442,8 +443,8 @@ static const char *const positional[] = {"parts", NULL};
 #define MIX                                                                                        \
     .name = "mix", .summary = "samples of several data sets, by weight", .options = options_table, \
     .positional = positional, .opts_size = sizeof(struct mr_mix_opts),                             \
-    .state_size = sizeof(struct state), .path_length = path_length, .open = open_mix,              \
-    .close = close_mix, .get = get, .get_field = get_field, .file = file_of
+    .state_size = sizeof(struct state), .isolates = true, .path_length = path_length,              \
+    .open = open_mix, .close = close_mix, .get = get, .get_field = get_field, .file = file_of
 
 const struct mr_dataset_ops mr_dataset_mix = {MIX, .locate = locate, .decode = decode};
 

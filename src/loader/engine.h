@@ -36,6 +36,7 @@
  *   budget.h   permits and a ceiling shared with others     budget.c
  *   knobs.h    workers and batches ahead, as they change    knobs.c, tune.c
  *   shared.h   batches that other processes read            shared.c
+ *   sandbox.h  processes that decode and can do no more     sandbox.c, sandbox_child.c
  *
  * loader.c opens and closes; handout.c is the consumer's side; state.c saves and loads a run's
  * place, and unfinished.h the batches before it that are still to be made.
@@ -144,7 +145,8 @@ struct mr_loader {
     bool skips_pictures;
     bool gathers; /* runs are made field by field (gather.h) */
     struct mr_plan plan;
-    struct mr_source *source; /* of an iterable data set; else NULL */
+    struct mr_source *source;   /* of an iterable data set; else NULL */
+    struct mr_sandbox *sandbox; /* processes that decode; NULL: workers do */
     struct mr_layout layout;
     struct mr_sizes sizes;
     struct mr_backends backends; /* how rows get their bytes; each has a state of its own */

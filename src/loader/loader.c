@@ -2,6 +2,7 @@
 #include "device/host.h"
 #include "loader/engine.h"
 #include "loader/gather.h"
+#include "loader/sandbox.h"
 #include "loader/shared.h"
 #include "transform/transform.h"
 
@@ -227,6 +228,7 @@ static void free_parts(struct mr_loader *ld)
     struct mr_error_kept kept; /* closing after a failed open must not lose its text */
     mr_error_keep(0, &kept);
     stop_workers(ld);
+    mr_sandbox_close(ld);
     mr_source_destroy(ld);
     mr_leases_detach(ld);
     mr_ship_wait(ld);
@@ -301,6 +303,9 @@ static int open_parts(struct mr_loader *ld, struct mr_sampler *sampler, struct m
     if (rc < 0)
         return rc;
     rc = mr_layout_make(ld);
+    if (rc < 0)
+        return rc;
+    rc = ld->opts.sandbox ? mr_sandbox_open(ld) : 0;
     if (rc < 0)
         return rc;
     rc = open_storage(ld);

@@ -136,6 +136,10 @@ static const struct mr_option table[] = {
                 "damage elsewhere goes unnoticed (inspect --scan N finds it)"),
     OPT("max-bad", 0, LIMIT, max_bad, bad, .initial = "any",
         .help = "Maximum number of bad samples: 10, or 1%"),
+    OPT("sandbox", 0, FLAG, sandbox, bad, .initial = "0",
+        .help = "Decode in processes, one per worker, that can open no files and no connections "
+                "(seccomp), for data from sources that you do not trust: a decoder that crashes "
+                "makes a bad sample. The same batches, more slowly"),
     {NULL},
 };
 
@@ -168,6 +172,12 @@ static int check_opts(const struct mr_loader_opts *o)
     if (o->max_prefetch && o->max_prefetch < o->prefetch)
         return mr_error_set(MR_EOPTION, "max_prefetch %u: expected at least prefetch, %u",
                             o->max_prefetch, o->prefetch);
+    if (o->sandbox && o->gpu_decode != 0)
+        return mr_error_set(MR_EOPTION, "sandbox: nvJPEG decodes in this process: expected "
+                                        "gpu_decode=off");
+    if (o->sandbox && o->cache == MR_CACHE_DEVICE)
+        return mr_error_set(MR_EOPTION, "sandbox: not with cache=device, which decodes all samples "
+                                        "when the loader opens");
     if (o->tune && !o->in_order)
         return mr_error_set(MR_EOPTION, "tune: expected batches in order, not in_order = 0");
     return 0;

@@ -3,6 +3,7 @@
  * samples are here once, for all backends.
  */
 #include "loader/engine.h"
+#include "loader/sandbox.h"
 
 #include <errno.h>
 
@@ -82,7 +83,7 @@ end:
 static bool machine_lacks(const struct mr_loader *ld, int rc)
 {
     bool refused = rc == MR_ELIMIT && atomic_load(&ld->grown.refused); /* by max_memory */
-    return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE || refused;
+    return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE || rc == MR_SANDBOX_GONE || refused;
 }
 
 /*

@@ -350,6 +350,7 @@ static const char *const positional[] = {"path", NULL};
 
 const struct mr_dataset_ops mr_dataset_idx = {
     .name = "idx",
+    .isolates = true,
     .summary = "MNIST's format: a folder with its four files, or an images file, plain or .gz",
     .options = options,
     .positional = positional,

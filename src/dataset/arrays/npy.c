@@ -335,6 +335,7 @@ static const char *const positional[] = {"path", NULL};
 
 const struct mr_dataset_ops mr_dataset_npy = {
     .name = "npy",
+    .isolates = true,
     .summary = "numpy's arrays, of any fixed dtype, in C or Fortran order",
     .options = options_table,
     .positional = positional,

@@ -436,6 +436,7 @@ static const char *const positional[] = {"path", NULL};
 
 const struct mr_dataset_ops mr_dataset_npz = {
     .name = "npz",
+    .isolates = true,
     .summary = "numpy's archives of arrays whose first dimension counts samples",
     .options = options_table,
     .positional = positional,

@@ -101,6 +101,7 @@ static const char *const positional[] = {"path", NULL};
 
 const struct mr_dataset_ops mr_dataset_raw = {
     .name = "raw",
+    .isolates = true,
     .summary = "records of fixed size in one file",
     .options = options_table,
     .positional = positional,

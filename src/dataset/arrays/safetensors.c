@@ -264,6 +264,7 @@ static const char *const positional[] = {"path", NULL};
 
 const struct mr_dataset_ops mr_dataset_safetensors = {
     .name = "safetensors",
+    .isolates = true,
     .summary = "tensors whose first dimension counts samples, one file or shards",
     .options = options_table,
     .positional = positional,

@@ -446,6 +446,7 @@ static const char *const positional[] = {"file", NULL};
 
 const struct mr_dataset_ops mr_dataset_csv = {
     .name = "csv",
+    .isolates = true,
     .summary = "pictures with labels or points from a CSV file",
     .options = options_table,
     .positional = positional,

@@ -93,6 +93,7 @@ static const char *const positional[] = {"path", NULL};
 
 const struct mr_dataset_ops mr_dataset_folder = {
     .name = "folder",
+    .isolates = true,
     .summary = "pictures in folders, one per class",
     .options = options_table,
     .positional = positional,

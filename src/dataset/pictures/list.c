@@ -162,6 +162,7 @@ static const char *const positional[] = {"path", NULL};
 
 const struct mr_dataset_ops mr_dataset_list = {
     .name = "list",
+    .isolates = true,
     .summary = "pictures whose paths are the lines of a text file",
     .options = options_table,
     .positional = positional,

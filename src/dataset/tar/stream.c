@@ -261,6 +261,7 @@ static void close_stream(struct mr_dataset *ds)
 
 static const struct mr_dataset_ops stream_ops = {
     .name = "tar",
+    .isolates = true,
     .summary = "tar archives read once",
     .opts_size = sizeof(struct mr_tar_opts),
     .state_size = sizeof(struct mr_tar_state),

@@ -329,6 +329,7 @@ static const char *lacks(void)
 
 const struct mr_dataset_ops mr_dataset_tar = {
     .name = "tar",
+    .isolates = true,
     .summary = "tar archives with WebDataset's names, plain or packed by gzip or zstd",
     .options = options_table,
     .positional = positional,

@@ -6,6 +6,7 @@
 #include "loader/backends/host.h"
 #include "loader/engine.h"
 #include "loader/get.h"
+#include "loader/sandbox.h"
 
 #include <string.h>
 
@@ -43,8 +44,7 @@ static int extent_bytes(struct mr_loader *ld, const struct mr_run_sample *s, int
     return mr_error_set(r->status, "read failed: %s", mr_strerror(r->status));
 }
 
-/* A mr_window_choice: what the chain wants of a picture. */
-static int choose_window(void *user, uint32_t width, uint32_t height, struct mr_window *out)
+int mr_host_window(void *user, uint32_t width, uint32_t height, struct mr_window *out)
 {
     const struct mr_decoding *d = user;
     return mr_transform_window(d->ld->chain, d->ld->picture_track, &d->at, width, height, out);
@@ -70,7 +70,7 @@ static void prepare(struct mr_worker *w, const struct mr_row *row, struct mr_run
     d->sample.worker = w->id;
     d->sample.worker_state = w->state;
     d->sample.decoder = w->decoder;
-    d->sample.choose = ld->picture_track >= 0 ? choose_window : NULL;
+    d->sample.choose = ld->picture_track >= 0 ? mr_host_window : NULL;
     d->sample.choose_user = d;
 }
 
@@ -93,6 +93,8 @@ static int decode(struct mr_worker *w, const struct mr_row *row, struct mr_run_s
             out->field[f].data = in[e].data;
     }
     s->failed_extent = 0;
+    if (ld->sandbox && !(as_is && s->n_extents > 0))
+        return mr_sandbox_decode(w, s, row->epoch, in, out);
     if (s->n_extents == 0)
         return mr_get_sample(w, row, s, out);
     return as_is ? 0 : ld->ds->ops->decode(ld->ds, s->index, in, out);

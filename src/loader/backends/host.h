@@ -18,6 +18,8 @@ struct mr_decoding {
  * there. Returns 0 or the sample's error. */
 int mr_host_decode(struct mr_worker *w, const struct mr_row *row, struct mr_run_sample *s,
                    struct mr_bytes *stored, struct mr_decoding *out);
+/* A mr_window_choice, of a struct mr_decoding: what the chain wants of a picture. */
+int mr_host_window(void *user, uint32_t width, uint32_t height, struct mr_window *out);
 /* Transforms what was decoded into the row's host half. skip: a bit for each field that another
  * backend writes. Returns 0 or the sample's error. */
 int mr_host_write(struct mr_worker *w, const struct mr_row *row, struct mr_decoding *d,
