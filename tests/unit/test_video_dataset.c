@@ -272,6 +272,38 @@ static void broken_files_are_bad_samples(void **state)
     run_free(&many);
 }
 
+/* libav runs in processes that can open no file: each asks for the bytes that it wants. */
+static void clips_are_the_same_in_a_sandbox(void **state)
+{
+    (void)state;
+    char uri[900], bad[900], mix[2000];
+    made(uri, sizeof uri, ",frames=2,stride=2,clips=3");
+    make_folder("bad");
+    make("bad/0.mkv", 30, 10, 0);
+    make("bad/2.mkv", 60, 10, 0);
+    test_write("bad/1.mp4", "no video at all", 15);
+    assert_int_equal(truncate(test_path("bad/2.mkv"), 300), 0);
+    snprintf(bad, sizeof bad, "video:%s,frames=2,clips=3,at=uniform", test_path("bad"));
+    snprintf(mix, sizeof mix, "mix:1*[%s],1*[%s],length=72", uri, uri);
+    const char *const sets[] = {uri, bad, mix};
+    for (int i = 0; i < 3; i++) {
+        struct run_config c = config(sets[i]);
+        c.opts.bad = MR_BAD_SKIP;
+        struct run want = run_loader(&c);
+        assert_int_equal(want.rc, 0);
+        assert_true(want.n > 0);
+        for (c.opts.workers = 1; c.opts.workers <= 3; c.opts.workers += 2) {
+            c.opts.sandbox = 1;
+            struct run got = run_loader(&c);
+            assert_int_equal(got.rc, 0);
+            assert_same_rows(&want, &got);
+            assert_int_equal(got.stats.bad_samples, want.stats.bad_samples);
+            run_free(&got);
+        }
+        run_free(&want);
+    }
+}
+
 /* The library that scales may write past what it is asked for: not past our rows. */
 static void nothing_is_written_behind_a_clip(void **state)
 {
@@ -377,6 +409,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(clips_are_the_same_for_any_workers),
         cmocka_unit_test(random_places_are_the_seeds),
         cmocka_unit_test(broken_files_are_bad_samples),
+        cmocka_unit_test(clips_are_the_same_in_a_sandbox),
         cmocka_unit_test(nothing_is_written_behind_a_clip),
         cmocka_unit_test(the_module_may_be_missing),
         cmocka_unit_test(damage_is_the_same_for_any_workers),
