@@ -13,6 +13,7 @@
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SPINS    300
@@ -218,6 +219,7 @@ _Noreturn static void run_decoder(const struct mr_loader *ld, const struct mr_sa
         _exit(1);
     close_all();
     setrlimit(RLIMIT_CORE, &none);
+    tzset(); /* else libavformat, which converts times, makes the C library open /etc/localtime */
     int rc = mr_dataset_decodes(ld->ds) ? mr_decoder_create(&d.codec) : 0;
     if (rc < 0)
         fail(b, rc);
