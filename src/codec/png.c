@@ -130,9 +130,9 @@ static int decode_opened(const struct mr_image_call *call, spng_ctx *c, struct m
 
 static int decode(const struct mr_image_call *call, struct mr_picture *out)
 {
-    struct mr_image_info info;
+    struct mr_image_info info = {0};
     struct mr_picture p = {0};
-    spng_ctx *c;
+    spng_ctx *c = NULL;
     int rc = open_png(call->name, call->bytes, call->n, &c, &info);
     if (rc < 0)
         return rc;
@@ -147,7 +147,7 @@ static int decode(const struct mr_image_call *call, struct mr_picture *out)
 static int probe(const char *name, const unsigned char *bytes, uint64_t n,
                  struct mr_image_info *out)
 {
-    spng_ctx *c;
+    spng_ctx *c = NULL;
     int rc = open_png(name, bytes, n, &c, out);
     if (rc < 0)
         return rc;

@@ -155,7 +155,7 @@ static int store_alloc(const char *path, struct mr_store **out)
 
 int mr_store_create(const char *path, bool overwrite, struct mr_store **out)
 {
-    struct mr_store *store;
+    struct mr_store *store = NULL;
     int rc = store_alloc(path, &store);
     if (rc < 0)
         return rc;
@@ -181,7 +181,7 @@ fail:
 
 int mr_store_create_unnamed(const char *path, struct mr_store **out)
 {
-    struct mr_store *store;
+    struct mr_store *store = NULL;
     int rc = store_alloc(path, &store);
     if (rc < 0)
         return rc;

@@ -7,7 +7,7 @@ static void fit_finds_the_line(void **state)
 {
     (void)state;
     const double latencies[] = {0, 1, 900, 2e4}, rates[] = {0.1, 7, 55};
-    double x[13], y[13], latency, rate;
+    double x[13], y[13], latency = 0, rate = 0;
     for (int i = 0; i < 4; i++) {
         for (int k = 0; k < 3; k++) {
             for (int j = 0; j < 13; j++) {
