@@ -1,0 +1,44 @@
+#!/bin/bash
+# The recipes in packaging/ name the project's version wherever they name one. Spack's has no version but main, until there
+# is a release: then it has to name that. usage: packaging.sh SOURCE_ROOT [SCRATCH]
+# SCRATCH: does the same with another version in a copy, too, and expects that each recipe is reported.
+set -eu
+if [ $# = 2 ]; then
+    rm -rf "$2"
+    mkdir -p "$2/scripts" "$2/include/millrace"
+    cp -r "$1/packaging" "$2/"
+    cp "$1/scripts/version.sh" "$2/scripts/"
+    sed -E 's/^(#define MR_VERSION_MAJOR +).*/\1987/' "$1/include/millrace/version.h" >"$2/include/millrace/version.h"
+    reported=$("$0" "$2") && echo "nothing was reported of version 987" && exit 1
+    for name in recipe.yaml millrace.def package.py; do
+        if ! grep -qE "$name: names .*expected 987\." <<<"$reported"; then
+            echo "of version 987 $name was not reported: $reported"
+            exit 1
+        fi
+    done
+fi
+cd "$1"
+version=$(scripts/version.sh)
+failed=0
+
+expect() { # file, what sed finds the versions with
+    local found
+    mapfile -t found < <(sed -nE "$2" "$1")
+    if [ ${#found[@]} = 0 ]; then
+        echo "$1: names no version: expected $version"
+        failed=1
+    fi
+    for name in "${found[@]}"; do
+        if [ "$name" != "$version" ]; then
+            echo "$1: names version $name: expected $version, as include/millrace/version.h"
+            failed=1
+        fi
+    done
+}
+expect packaging/conda/recipe.yaml 's/^  version: ([0-9].*)$/\1/p'
+expect packaging/apptainer/millrace.def 's/.*\bversion=([0-9][^ ]*).*/\1/p'
+spack=packaging/spack/packages/millrace/package.py
+if grep -qE 'version\("[0-9]' $spack || [ "${version%%.*}" -ge 1 ]; then
+    expect $spack 's/^ *version\("([0-9][^"]*)".*/\1/p'
+fi
+exit $failed
