@@ -1,4 +1,5 @@
 #include "files.h"
+#include "npy_write.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -96,19 +97,14 @@ static void write_large_gz(void)
 
 static void write_records(void)
 {
-    static unsigned char file[128 + N_SAMPLES * RECORD];
-    memcpy(file, "\x93NUMPY\x01\x00\x76\x00", 10);
-    memset(file + 10, ' ', 117);
-    char header[118];
-    int n =
-        snprintf(header, sizeof header,
-                 "{'descr': '|u1', 'fortran_order': False, 'shape': (%d, 64, 256), }", N_SAMPLES);
-    memcpy(file + 10, header, (size_t)n);
-    file[127] = '\n';
-    for (size_t i = 128; i < sizeof file; i++)
+    static unsigned char file[NPY_HEAD_BYTES + N_SAMPLES * RECORD];
+    char shape[40];
+    snprintf(shape, sizeof shape, "%d, 64, 256", N_SAMPLES);
+    size_t head = npy_put(file, "|u1", "False", shape), bytes = head + N_SAMPLES * RECORD;
+    for (size_t i = head; i < bytes; i++)
         file[i] = (unsigned char)(i * 2654435761u >> 11);
-    write_plain("x.npy", file, sizeof file);
-    write_plain("x.bin", file + 128, sizeof file - 128);
+    write_plain("x.npy", file, bytes);
+    write_plain("x.bin", file + head, bytes - head);
 }
 
 static void write_numbers(const char *name, int n, int step)

@@ -2,6 +2,8 @@
 #ifndef MR_TEST_TAR_WRITE_H
 #define MR_TEST_TAR_WRITE_H
 
+#include "npy_write.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,23 +92,16 @@ static inline void tar_end(struct tar_text *t)
     tar_put(t, NULL, 1024);
 }
 
-/* An npy file: the header is padded to 64 bytes as numpy does. descr "<f4", shape "3, 4". */
+/* An npy file; the strings are those of npy_put(). */
 static inline void tar_add_npy(struct tar_text *t, const char *name, const char *descr,
                                const char *order, const char *shape, const void *bytes, size_t n)
 {
-    char head[128 + 10];
-    memset(head, ' ', 128);
-    memcpy(head, "\x93NUMPY\1\0\x76\0", 10);
-    int k = snprintf(head + 10, 118, "{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }", descr,
-                     order, shape);
-    head[10 + k] = ' ';
-    head[127] = '\n';
-    unsigned char *all = malloc(128 + n);
+    unsigned char *all = malloc(NPY_HEAD_BYTES + n);
     if (!all)
         abort();
-    memcpy(all, head, 128);
-    memcpy(all + 128, bytes, n);
-    tar_add(t, name, all, 128 + n);
+    size_t head = npy_put(all, descr, order, shape);
+    memcpy(all + head, bytes, n);
+    tar_add(t, name, all, head + n);
     free(all);
 }
 

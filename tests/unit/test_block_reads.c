@@ -2,6 +2,7 @@
  * and cache, and its batches are those of local files. */
 #include "remote.h"
 
+#include "npy_write.h"
 #include "run_loader.h"
 #include "storage/ranges.h"
 #include "tar_write.h"
@@ -56,14 +57,10 @@ static int setup(void **state)
     int rc = remote_setup(state);
     if (rc)
         return rc;
-    char npy[129];
-    memset(npy, ' ', 128);
-    memcpy(npy, "\x93NUMPY\1\0\x76\0", 10);
-    npy[10 + sprintf(npy + 10, "{'descr': '|u1', 'fortran_order': False, 'shape': (%d, %d), }", N,
-                     BYTES)] = ' ';
-    npy[127] = '\n';
+    char npy[NPY_HEAD_BYTES], shape[40];
+    snprintf(shape, sizeof shape, "%d, %d", N, BYTES);
     write_records("x.raw", "", 0);
-    write_records("x.npy", npy, 128);
+    write_records("x.npy", npy, npy_put(npy, "|u1", "False", shape));
     write_records("x-idx3-ubyte", "\0\0\x08\3\0\0\2\xbc\0\0\0\x40\0\0\0\x40", 16);
     write_tar("x.tar");
     return 0;

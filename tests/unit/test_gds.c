@@ -1,5 +1,6 @@
 /* Samples that are read straight into device memory: the same batches, whatever goes wrong on the
  * way. */
+#include "npy_write.h"
 #include "samples.h"
 
 #include "fake.h"
@@ -45,13 +46,8 @@ static void write_two(const char *name, const void *head, size_t head_bytes, con
 static void write_npy(const char *name, const char *descr, const char *shape, const void *body,
                       size_t bytes)
 {
-    char head[129] = "\x93NUMPY\x01";
-    int n = snprintf(head + 10, 119, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }",
-                     descr, shape);
-    memset(head + 10 + n, ' ', (size_t)(117 - n));
-    head[127] = '\n';
-    head[8] = 118;
-    write_two(name, head, 128, body, bytes);
+    char head[NPY_HEAD_BYTES];
+    write_two(name, head, npy_put(head, descr, "False", shape), body, bytes);
 }
 
 static void write_sets(void)

@@ -4,22 +4,18 @@
 #include <errno.h>
 #include <math.h>
 
+#include "npy_write.h"
 #include "samples.h"
 
 /* Sources that say in field 0 which sample they are: an npy file each of i64 values base + 0, 1,
  * ... */
 static const char *write_source(const char *name, int64_t base, uint64_t n)
 {
-    static char head[128];
-    int64_t *values = malloc(n * sizeof *values + 128);
-    int length = snprintf(head + 10, 118,
-                          "{'descr': '<i8', 'fortran_order': False, 'shape': (%llu,), }%40s\n",
-                          (unsigned long long)n, "");
-    memcpy(head, "\x93NUMPY\1\0", 8);
-    head[8] = (char)length;
-    head[9] = 0;
-    size_t front = (size_t)length + 10;
-    memcpy(values, head, front);
+    char shape[40];
+    int64_t *values = malloc(n * sizeof *values + NPY_HEAD_BYTES);
+    assert_non_null(values);
+    snprintf(shape, sizeof shape, "%llu,", (unsigned long long)n);
+    size_t front = npy_put(values, "<i8", "False", shape);
     for (uint64_t i = 0; i < n; i++)
         memcpy((char *)values + front + i * 8, &(int64_t){base + (int64_t)i}, 8);
     const char *path = test_write(name, values, front + n * 8);

@@ -1,5 +1,6 @@
 /* numpy's arrays: what numpy wrote reads as numpy reads it, whatever the dtype and the order; what
  * is wrong is named. */
+#include "npy_write.h"
 #include "samples.h"
 
 #include <errno.h>
@@ -53,23 +54,6 @@ static void numpys_own_files_agree(void **state)
     }
     if (found == 0)
         skip();
-}
-
-/* A header of this version around this dict, padded with spaces to 64 bytes as numpy does. Returns
- * its bytes. */
-static size_t put_head(uint8_t *out, int version, const char *dict)
-{
-    size_t before = version == 1 ? 10 : 12, n = strlen(dict) + 1;
-    size_t total = (before + n + 63) / 64 * 64, header = total - before;
-    memcpy(out, "\x93NUMPY", 6);
-    out[6] = (uint8_t)version;
-    out[7] = 0;
-    for (size_t i = 0; i < before - 8; i++)
-        out[8 + i] = (uint8_t)(header >> 8 * i);
-    memset(out + before, ' ', header);
-    memcpy(out + before, dict, strlen(dict));
-    out[total - 1] = '\n';
-    return total;
 }
 
 static const struct {
@@ -140,7 +124,7 @@ static size_t encode(const struct array *a, uint32_t seed, uint8_t *file)
              : a->big                  ? '>'
                                        : '<',
              types[a->type].descr, seed & 2 ? ", " : "");
-    size_t head = put_head(file, 1 + (int)(seed % 3), dict);
+    size_t head = npy_put_head(file, 1 + (int)(seed % 3), dict);
     for (size_t i = 0; i < a->n; i++)
         memcpy(file + head + (a->fortran ? fortran_place(a, i) : i) * size, a->want + i * size,
                size);
@@ -187,7 +171,7 @@ static void large_fortran_arrays_are_turned_round(void **state)
     uint8_t *file = malloc(1024 + n * columns * width);
     assert_non_null(file);
     size_t head =
-        put_head(file, 1, "{'descr': '|S3', 'fortran_order': True, 'shape': (70001, 5), }");
+        npy_put_head(file, 1, "{'descr': '|S3', 'fortran_order': True, 'shape': (70001, 5), }");
     test_random_bytes(9, file + head, n * columns * width);
     struct mr_dataset *ds = test_open(test_write("f.npy", file, head + n * columns * width));
     test_field_is(ds, 0, "x u8[5,3]");
@@ -205,7 +189,7 @@ static void large_fortran_arrays_are_turned_round(void **state)
 static int open_dict(const char *dict)
 {
     uint8_t file[2048] = {0};
-    size_t head = put_head(file, 1, dict);
+    size_t head = npy_put_head(file, 1, dict);
     memset(file + head, 0, 24);
     return test_open_fails(test_write("h.npy", file, head + 24));
 }
@@ -278,7 +262,7 @@ static void preambles_are_checked(void **state)
 {
     (void)state;
     uint8_t file[200];
-    size_t head = put_head(file, 1, DICT("'<f4'", "False", "(6,)"));
+    size_t head = npy_put_head(file, 1, DICT("'<f4'", "False", "(6,)"));
     test_fails(test_open_fails(test_write("p.npy", file, 9)), MR_ETRUNCATED, "/p.npy: truncated",
                "file has 9");
     test_fails(test_open_fails(test_write("p.npy", file, 40)), MR_ETRUNCATED,
@@ -303,8 +287,8 @@ static void labels_come_from_a_second_file(void **state)
     (void)state;
     char uri[1400];
     uint8_t file[400] = {0}, labels[400] = {0};
-    size_t a = put_head(file, 1, DICT("'>i2'", "False", "(3, 2)")),
-           b = put_head(labels, 2, DICT("'<i8'", "True", "(3,)"));
+    size_t a = npy_put_head(file, 1, DICT("'>i2'", "False", "(3, 2)")),
+           b = npy_put_head(labels, 2, DICT("'<i8'", "True", "(3,)"));
     for (uint8_t i = 0; i < 6; i++)
         file[a + 2 * i + 1] = i;
     labels[b] = 7;
@@ -326,7 +310,7 @@ static void labels_come_from_a_second_file(void **state)
     }
     assert_string_equal(mr_dataset_text(ds), "npy: a.npy + l.npy");
     mr_dataset_close(ds);
-    b = put_head(labels, 1, DICT("'<i8'", "False", "(2,)"));
+    b = npy_put_head(labels, 1, DICT("'<i8'", "False", "(2,)"));
     test_write("l.npy", labels, b + 16);
     test_fails(test_open_fails(uri), MR_EFORMAT, test_path("a.npy"), " has 3 samples",
                test_path("l.npy"), " has 2 labels");
@@ -337,7 +321,7 @@ static void damaged_headers_do_no_harm(void **state)
 {
     (void)state;
     uint8_t file[200] = {0}, row[4096];
-    size_t head = put_head(file, 1, DICT("'<f4'", "False", "(3, 2)")), opened = 0;
+    size_t head = npy_put_head(file, 1, DICT("'<f4'", "False", "(3, 2)")), opened = 0;
     for (uint32_t seed = 0; seed < 4000; seed++) {
         uint64_t r = test_random(seed);
         size_t at = 8 + r % 80;

@@ -1,4 +1,5 @@
 /* numpy's archives: what real ones hold, what is refused, and that damage is an error. */
+#include "npy_write.h"
 #include "samples.h"
 
 #include <errno.h>
@@ -11,15 +12,13 @@
 static size_t npy_bytes(uint8_t *out, const char *descr, const char *shape, const char *order,
                         size_t n)
 {
-    int length =
-        snprintf((char *)out + 10, 180, "{'descr': %s, 'fortran_order': %s, 'shape': %s, }%20s\n",
-                 descr, order, shape, "");
-    memcpy(out, "\x93NUMPY\1\0", 8);
-    out[8] = (uint8_t)length;
-    out[9] = 0;
+    char dict[170];
+    snprintf(dict, sizeof dict, "{'descr': %s, 'fortran_order': %s, 'shape': %s, }", descr, order,
+             shape);
+    size_t head = npy_put_head(out, 1, dict);
     for (size_t i = 0; i < n; i++)
-        out[10 + (size_t)length + i] = (uint8_t)i;
-    return (size_t)length + 10 + n;
+        out[head + i] = (uint8_t)i;
+    return head + n;
 }
 
 struct member {

@@ -1,6 +1,7 @@
 /* White-box. s3://: signed requests that a server of ours checks; lists in pages; data sets equal
  * to those on disk; and the same against a real S3 server, moto from PyPI, where pip can install
  * it. */
+#include "npy_write.h"
 #include "remote.h"
 
 #include "base/base.h"
@@ -223,21 +224,13 @@ static void must_equal(const char *uri, const char *local)
 
 static void write_npy(const char *name, uint32_t n)
 {
-    char head[129];
-    int used =
-        snprintf(head, sizeof head,
-                 "\x93NUMPY%c%c%c%c{'descr': '|u1', 'fortran_order': False, 'shape': (%u, 10), }",
-                 1, 1, 118, 1, n);
-    memset(head + used, ' ', 128 - (size_t)used);
-    head[6] = 1;
-    head[7] = 0;
-    head[8] = 118;
-    head[9] = 0;
-    head[127] = '\n';
-    uint8_t *file = malloc(128 + n * 10u);
-    memcpy(file, head, 128);
-    memcpy(file + 128, big, n * 10u);
-    test_write(name, file, 128 + n * 10u);
+    char shape[40];
+    uint8_t *file = malloc(NPY_HEAD_BYTES + n * 10u);
+    assert_non_null(file);
+    snprintf(shape, sizeof shape, "%u, 10", n);
+    size_t head = npy_put(file, "|u1", "False", shape);
+    memcpy(file + head, big, n * 10u);
+    test_write(name, file, head + n * 10u);
     free(file);
 }
 

@@ -1,21 +1,16 @@
 /* The data set that slows another one down: the samples are the same, and the time is there. */
 #include "run_loader.h"
 
+#include "npy_write.h"
 #include "samples.h"
 
 static void write_photo_like(const char *name, uint64_t n)
 {
-    static char head[128];
-    unsigned char *all = malloc(n * 64 + sizeof head);
+    char shape[40];
+    unsigned char *all = malloc(n * 64 + NPY_HEAD_BYTES);
     assert_non_null(all);
-    int length = snprintf(head + 10, 118,
-                          "{'descr': '|u1', 'fortran_order': False, 'shape': (%llu, 64), }%40s\n",
-                          (unsigned long long)n, "");
-    memcpy(head, "\x93NUMPY\1\0", 8);
-    head[8] = (char)length;
-    head[9] = 0;
-    size_t front = (size_t)length + 10;
-    memcpy(all, head, front);
+    snprintf(shape, sizeof shape, "%llu, 64", (unsigned long long)n);
+    size_t front = npy_put(all, "|u1", "False", shape);
     for (uint64_t i = 0; i < n * 64; i++)
         all[front + i] = (unsigned char)test_random((uint32_t)i);
     test_write(name, all, front + n * 64);

@@ -1,11 +1,11 @@
 /* Data sets by URI: where the path ends, which format it has, and what is said when neither is
  * clear. */
+#include "npy_write.h"
 #include "samples.h"
 
 #include <errno.h>
 
 static const uint8_t idx_file[] = {0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9};
-static const char npy_dict[] = "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }\n";
 
 static const char *write_idx(const char *name)
 {
@@ -14,12 +14,10 @@ static const char *write_idx(const char *name)
 
 static const char *write_npy(const char *name)
 {
-    uint8_t file[10 + sizeof npy_dict - 1 + 3] = {
-        0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, sizeof npy_dict - 1, 0};
-    static const uint8_t data[] = {7, 8, 9};
-    memcpy(file + 10, npy_dict, sizeof npy_dict - 1);
-    memcpy(file + 10 + sizeof npy_dict - 1, data, sizeof data);
-    return test_write(name, file, sizeof file);
+    uint8_t file[NPY_HEAD_BYTES + 3];
+    size_t head = npy_put(file, "|u1", "False", "3,");
+    memcpy(file + head, "\7\x8\x9", 3);
+    return test_write(name, file, head + 3);
 }
 
 /* Opens, is of this format, and holds 7, 8, 9. */
