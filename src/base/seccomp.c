@@ -24,7 +24,8 @@
 #ifdef ARCHITECTURE
 
 /* One instruction each. The low half of an argument: both processors are little-endian. */
-#define LOAD(member)             BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, member))
+#define AT(member)               offsetof(struct seccomp_data, member)
+#define LOAD(member)             BPF_STMT(BPF_LD | BPF_W | BPF_ABS, AT(member))
 #define IF_EQUAL(value, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(value), yes, no)
 #define IF_BITS(bits, yes, no)   BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, (uint32_t)(bits), yes, no)
 #define KEEP_BITS(bits)          BPF_STMT(BPF_ALU | BPF_AND | BPF_K, (uint32_t)(bits))

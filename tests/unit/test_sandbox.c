@@ -56,7 +56,7 @@ static void do_deed(void)
 {
     switch (deed) {
     case OPEN:
-        open("/etc/passwd", O_RDONLY);
+        close(open("/etc/passwd", O_RDONLY));
         return;
     case SOCKET:
         socket(AF_INET, SOCK_STREAM, 0);
