@@ -138,9 +138,9 @@ int mr_image_decode(struct mr_decoder *d, const struct mr_image_opts *opts, cons
 
 /*
  * Checks a picture that another process decoded, and that is not trusted: that it has the pixels
- * which mr_image_decode() with these arguments would have returned, in contiguous rows. *picture: a
- * private copy; its data is not looked at. bytes: that it may have. Returns 0 or MR_EFORMAT, MR_ELIMIT,
- * choose's error.
+ * which mr_image_decode() with these arguments would have returned, in contiguous rows.
+ * picture: a private copy; its data is not looked at. bytes: how many it may have.
+ * Returns 0, MR_EFORMAT, MR_ELIMIT or choose's error.
  */
 int mr_picture_check(const struct mr_image_opts *opts, const char *name, mr_window_choice *choose,
                      void *user, const struct mr_picture *picture, uint64_t bytes);
