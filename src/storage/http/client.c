@@ -36,6 +36,20 @@ static void open_disk_cache(struct mr_http *client)
     mr_remote_count(&mr_remote_counts.cache_errors, 1);
 }
 
+/* The variables that curl, OpenSSL and Python's requests know. 0 or -ENOMEM. */
+static int find_certificates(struct mr_http *client)
+{
+    static const char *const names[] = {"CURL_CA_BUNDLE", "SSL_CERT_FILE"};
+    for (size_t i = 0; i < MR_COUNT(names); i++) {
+        const char *path = getenv(names[i]);
+        if (!path || !path[0])
+            continue;
+        client->ca_file = strdup(path);
+        return client->ca_file ? 0 : mr_error_nomem(names[i], strlen(path));
+    }
+    return 0;
+}
+
 static int client_create(struct mr_http **out)
 {
     int rc = mr_curl_load();
@@ -48,6 +62,9 @@ static int client_create(struct mr_http **out)
     client->max_active = most_active();
     pthread_mutex_init(&client->lock, NULL);
     rc = mr_remote_opts_now(&client->opts, client->dir, sizeof client->dir);
+    if (rc < 0)
+        goto fail;
+    rc = find_certificates(client);
     if (rc < 0)
         goto fail;
     client->account = mr_s3_account_create();
@@ -65,6 +82,7 @@ static int client_create(struct mr_http **out)
 fail:
     mr_s3_account_destroy(client->account);
     pthread_mutex_destroy(&client->lock);
+    free(client->ca_file);
     free(client);
     return rc;
 }
@@ -102,6 +120,7 @@ void mr_http_close(struct mr_http *client)
     mr_s3_account_destroy(client->account);
     mr_disk_cache_close(client->cache);
     pthread_mutex_destroy(&client->lock);
+    free(client->ca_file);
     free(client);
 }
 

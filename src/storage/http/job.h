@@ -22,6 +22,7 @@ struct mr_http_job {
     /* the try under way */
     CURL *easy;
     struct curl_slist *headers;
+    bool answered;     /* a line of a head has come */
     bool judged;       /* the head was checked, so the body can be stored */
     uint64_t got;      /* bytes in the buffer, of earlier tries too */
     uint64_t capacity; /* of the buffer */
@@ -34,7 +35,10 @@ struct mr_http_job {
     char curl_text[CURL_ERROR_SIZE];
 };
 
-#define MR_HTTP_ACTIVE 256 /* requests under way in one thread: as many connections */
+#define MR_HTTP_ACTIVE  256 /* requests under way in one thread: as many connections of HTTP/1.1 */
+/* Of HTTP/2, in one connection. Few, as a connection carries no more than its TCP window, and waits
+ * for each lost packet as a whole. */
+#define MR_HTTP_STREAMS 8
 
 struct mr_http_list {
     struct mr_http_job *first, *last;
@@ -55,8 +59,15 @@ struct mr_http_thread {
     uint64_t waiting_ns,
         curl_ns; /* when the first of the waiting is due, when libcurl wants to be called */
     uint32_t n_active;
+    uint32_t n_sockets, n_up; /* open ones; of these, those by which an answer has come */
     CURL *spare[MR_HTTP_ACTIVE];
     uint32_t n_spare;
+};
+
+enum mr_http_multiplexes {
+    MR_HTTP_UNKNOWN,
+    MR_HTTP_SINGLE,      /* a connection carries one request at a time */
+    MR_HTTP_MULTIPLEXES, /* MR_HTTP_STREAMS: HTTP/2 */
 };
 
 struct mr_http {
@@ -65,14 +76,27 @@ struct mr_http {
     struct mr_s3_account *account;
     struct mr_disk_cache *cache;
     char dir[4096];
+    char *ca_file; /* certificates to trust, by CURL_CA_BUNDLE or SSL_CERT_FILE; NULL: libcurl's */
     struct mr_remote_opts opts;
     uint32_t max_active; /* of a thread */
     _Atomic uint64_t next_id;
+    _Atomic int multiplexes; /* enum mr_http_multiplexes: of the latest answer */
     /* guards starting of threads; a thread's lock may not be taken under it */
     pthread_mutex_t lock;
     _Atomic uint32_t n_threads;
     struct mr_http_thread thread[MR_HTTP_THREADS];
 };
+
+/* ---- connect.c ---- */
+
+/* How many requests may be under way in the thread now. first: the next one to begin. */
+uint32_t mr_http_may_be_active(const struct mr_http_thread *t, const struct mr_http_job *first);
+void mr_http_answered(struct mr_http_job *job); /* the first line of a try's answer has come */
+void mr_http_broke(struct mr_http_thread *t);   /* a try has ended without an answer */
+/* libcurl's callbacks: they open and close a socket, and count it. */
+curl_socket_t mr_http_socket_open(void *thread, curlsocktype purpose,
+                                  struct curl_sockaddr *address);
+int mr_http_socket_close(void *thread, curl_socket_t fd);
 
 /* ---- loop.c ---- */
 

@@ -207,6 +207,8 @@ static bool complete(const struct mr_http_job *job)
 static void try_end(struct mr_http_thread *t, struct mr_http_job *job, CURLcode curl)
 {
     int code = 0;
+    if (!job->answered && t->n_up == 0)
+        mr_http_broke(t);
     enum mr_http_verdict verdict = mr_http_verdict(job, curl, &code);
     mr_curl.multi_remove_handle(t->multi, job->easy);
     give_easy(t, job);
@@ -254,7 +256,7 @@ static void take_waiting(struct mr_http_thread *t)
 
 static void begin_ready(struct mr_http_thread *t)
 {
-    while (t->ready.first && t->n_active < t->client->max_active) {
+    while (t->ready.first && t->n_active < mr_http_may_be_active(t, t->ready.first)) {
         struct mr_http_job *job = t->ready.first;
         t->ready.first = job->next;
         try_begin(t, job);
@@ -420,6 +422,7 @@ int mr_http_thread_open(struct mr_http *client, struct mr_http_thread *t)
     if (rc < 0)
         goto fail;
     mr_curl.multi_setopt(t->multi, CURLMOPT_MAXCONNECTS, (long)client->max_active);
+    mr_curl.multi_setopt(t->multi, CURLMOPT_MAX_CONCURRENT_STREAMS, (long)MR_HTTP_STREAMS);
     mr_curl.multi_setopt(t->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
     mr_curl.multi_setopt(t->multi, CURLMOPT_SOCKETDATA, (void *)t);
     mr_curl.multi_setopt(t->multi, CURLMOPT_TIMERFUNCTION, on_timer);

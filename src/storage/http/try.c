@@ -22,6 +22,9 @@ static size_t on_header(char *line, size_t one, size_t n, void *user)
 {
     struct mr_http_job *job = user;
     (void)one;
+    if (!job->answered)
+        mr_http_answered(job);
+    job->answered = true;
     mr_http_head_line(&job->request->answer, line, n);
     return n;
 }
@@ -161,6 +164,10 @@ static void set_callbacks(struct mr_http_job *job)
     mr_curl.easy_setopt(job->easy, CURLOPT_HEADERDATA, (void *)job);
     mr_curl.easy_setopt(job->easy, CURLOPT_WRITEFUNCTION, on_body);
     mr_curl.easy_setopt(job->easy, CURLOPT_WRITEDATA, (void *)job);
+    mr_curl.easy_setopt(job->easy, CURLOPT_OPENSOCKETFUNCTION, mr_http_socket_open);
+    mr_curl.easy_setopt(job->easy, CURLOPT_OPENSOCKETDATA, (void *)job->thread);
+    mr_curl.easy_setopt(job->easy, CURLOPT_CLOSESOCKETFUNCTION, mr_http_socket_close);
+    mr_curl.easy_setopt(job->easy, CURLOPT_CLOSESOCKETDATA, (void *)job->thread);
 }
 
 /* Keys and the session's token must not follow a redirect to another host. */
@@ -191,7 +198,7 @@ fail:
 int mr_http_try(struct mr_http_job *job, const struct mr_remote_opts *opts)
 {
     job->tries++;
-    job->judged = false;
+    job->judged = job->answered = false;
     job->n_excerpt = 0;
     job->curl_text[0] = 0;
     job->request->answer = (struct mr_http_head){0};
@@ -199,6 +206,8 @@ int mr_http_try(struct mr_http_job *job, const struct mr_remote_opts *opts)
     job->headers = NULL;
     mr_curl.easy_reset(job->easy);
     set_limits(job->easy, opts);
+    if (job->thread->client->ca_file)
+        mr_curl.easy_setopt(job->easy, CURLOPT_CAINFO, job->thread->client->ca_file);
     set_callbacks(job);
     int rc = set_target(job);
     if (rc)
