@@ -3,25 +3,61 @@
  * (its time for a sample) of them on their way. It begins with what suits a local disk, and grows
  * when it had to wait for reads though a slot was open: then the latency is not hidden.
  *
- * Where more reads in flight bring no more bytes the storage's rate is the limit, not its latency,
- * and growing stops.
+ * Where more reads in flight bring no more bytes the storage's rate is the limit, not its latency.
+ * Then growing is taken back, as far as it brought nothing, and fewer reads are tried, too: those
+ * that only wait in a server's or a link's queue cost connections, memory and, where the queue is
+ * full, lost packets.
  */
 #include "loader/engine.h"
 
-#define PERIOD_READS 64
-#define LEAST_NS     50   /* for a sample: below it the clock decides */
-#define MARGIN       2    /* latencies vary */
-#define STEP         4    /* growth at once, at most */
-#define WORTHWHILE   1.05 /* growth of the rate by which growing has helped */
-#define PATIENCE     32
+#define PERIOD_READS  64
+#define LEAST_NS      50   /* for a sample: below it the clock decides */
+#define MARGIN        2    /* latencies vary */
+#define STEP          4    /* growth at once, at most */
+#define REMOTE_STEP   2    /* of remote files, where too much is worse than too little */
+#define WORTHWHILE    1.1  /* growth of the rate by which growing has helped */
+#define SPARE         1.3  /* of what was needed, if a part of the growth was enough */
+#define AS_GOOD       0.97 /* of the rate: fewer reads are enough */
+#define FIRST         2    /* periods, which connections and caches need to get going */
+#define PATIENCE      8
+#define MOST_PATIENCE 256
+
+static uint64_t run_reads(const struct mr_loader *ld)
+{
+    return ld->sizes.run_rows * (uint64_t)MR_MAX(ld->sizes.sample_reads, 1);
+}
+
+/* Reads in flight, and the runs that they are of. */
+static void set(struct mr_worker *w, uint64_t reads)
+{
+    const struct mr_loader *ld = w->ld;
+    struct mr_ahead *a = &w->ahead;
+    uint64_t runs = (reads + run_reads(ld) - 1) / run_reads(ld);
+    uint32_t most = MR_MAX(ld->sizes.depth / ld->workers.n, 1u),
+             least = MR_MAX(ld->sizes.start_depth / ld->workers.n, 1u);
+    a->reads = reads;
+    runs = MR_MIN(MR_MAX(runs, ld->sizes.start_runs), ld->sizes.runs_per_worker);
+    atomic_store_explicit(&a->runs, runs, memory_order_relaxed);
+    atomic_store_explicit(&a->depth, (uint32_t)MR_MIN(MR_MAX(reads, least), most),
+                          memory_order_relaxed);
+}
+
+static uint64_t first_reads(const struct mr_loader *ld)
+{
+    return MR_MAX(
+        MR_MIN(ld->sizes.start_depth / ld->workers.n, ld->sizes.start_runs * run_reads(ld)), 1);
+}
 
 void mr_ahead_init(struct mr_worker *w)
 {
-    struct mr_loader *ld = w->ld;
-    atomic_init(&w->ahead.runs, ld->sizes.start_runs);
-    atomic_init(&w->ahead.depth, MR_MAX(ld->sizes.start_depth / ld->workers.n, 1u));
-    atomic_init(&w->ahead.latency_ns, 0);
+    struct mr_files_kinds kinds;
+    mr_files_count(w->ld->ds->files, &kinds);
+    w->ahead.step = kinds.n_remote > 0 ? REMOTE_STEP : STEP;
+    w->ahead.patience = kinds.n_remote > 0 ? FIRST : 0;
+    w->ahead.next_patience = PATIENCE;
     w->ahead.low_ns = UINT64_MAX;
+    atomic_init(&w->ahead.latency_ns, 0);
+    set(w, first_reads(w->ld));
 }
 
 static void begin_period(struct mr_worker *w, uint64_t now_ns)
@@ -35,52 +71,70 @@ static void begin_period(struct mr_worker *w, uint64_t now_ns)
     a->starved = false;
 }
 
-/* Runs that hide the latency at this worker's pace. */
-static uint64_t runs_wanted(const struct mr_worker *w, uint64_t latency_ns)
+/* Reads that hide the latency at this worker's pace. */
+static uint64_t reads_wanted(const struct mr_worker *w, uint64_t latency_ns)
 {
     const struct mr_ahead *a = &w->ahead;
     uint64_t samples = w->n_samples - a->samples;
     if (samples == 0)
         return 0;
     uint64_t each_ns = MR_MAX((mr_counted(&w->made_ns) - a->busy_ns) / samples, LEAST_NS);
-    return MARGIN * latency_ns / each_ns / w->ld->sizes.run_rows + 2;
+    return (MARGIN * latency_ns / each_ns / w->ld->sizes.run_rows + 2) * run_reads(w->ld);
 }
 
-static void set(struct mr_worker *w, uint64_t runs)
+/* Trials that fail in turn, of more and of fewer reads, get rarer. */
+static void fail(struct mr_worker *w)
 {
-    struct mr_loader *ld = w->ld;
-    uint64_t reads = runs * ld->sizes.run_rows * (uint64_t)MR_MAX(ld->sizes.sample_reads, 1);
-    uint32_t most = MR_MAX(ld->sizes.depth / ld->workers.n, 1u),
-             depth = (uint32_t)MR_MIN(reads, most);
-    atomic_store_explicit(&w->ahead.runs, runs, memory_order_relaxed);
-    if (depth > atomic_load_explicit(&w->ahead.depth, memory_order_relaxed))
-        atomic_store_explicit(&w->ahead.depth, depth, memory_order_relaxed);
+    struct mr_ahead *a = &w->ahead;
+    set(w, a->reads_before);
+    a->fewer = !a->fewer;
+    a->patience = a->next_patience;
+    a->next_patience = MR_MIN(2 * a->next_patience, MOST_PATIENCE);
 }
 
-/* Growing did not help: it is left for a while. */
-static bool has_patience(struct mr_ahead *a, double rate)
+/* The latest trial. Of more reads, those stay that the rate has followed. */
+static void judge(struct mr_worker *w, double rate)
 {
-    if (a->grew && rate < a->rate * WORTHWHILE)
-        a->patience = PATIENCE;
-    a->grew = false;
-    if (a->patience == 0)
-        return true;
-    a->patience--;
-    return false;
+    struct mr_ahead *a = &w->ahead;
+    double gain = rate / a->rate, needed = (double)a->reads_before * SPARE * gain;
+    a->trial = false;
+    if (gain < (a->fewer ? AS_GOOD : WORTHWHILE)) {
+        fail(w);
+        return;
+    }
+    a->next_patience = PATIENCE;
+    if (!a->fewer && needed < (double)a->reads)
+        set(w, (uint64_t)needed);
+}
+
+/* Tries more reads, or fewer. */
+static void try(struct mr_worker *w, uint64_t wanted, double rate)
+{
+    struct mr_ahead *a = &w->ahead;
+    uint64_t least = first_reads(w->ld), most = w->ld->sizes.runs_per_worker * run_reads(w->ld);
+    a->fewer = a->fewer && a->reads > least;
+    uint64_t reads =
+        a->fewer ? MR_MAX(a->reads / 2, least) : MR_MIN(MR_MIN(wanted, a->step * a->reads), most);
+    if (!a->fewer && reads <= a->reads)
+        return;
+    a->rate = rate;
+    a->reads_before = a->reads;
+    a->trial = true;
+    set(w, reads);
 }
 
 static void adapt(struct mr_worker *w, uint64_t now_ns)
 {
     struct mr_ahead *a = &w->ahead;
-    uint64_t runs = mr_counted(&a->runs), wanted = runs_wanted(w, a->low_ns);
+    uint64_t wanted = reads_wanted(w, a->low_ns);
     double rate = (double)a->landed / (double)MR_MAX(now_ns - a->since_ns, 1u);
     atomic_store_explicit(&a->latency_ns, a->low_ns, memory_order_relaxed);
-    if (!has_patience(a, rate) || !a->starved || wanted <= runs ||
-        runs >= w->ld->sizes.runs_per_worker)
-        return;
-    a->rate = rate;
-    a->grew = true;
-    set(w, MR_MIN(MR_MIN(wanted, STEP * runs), w->ld->sizes.runs_per_worker));
+    if (a->trial)
+        judge(w, rate);
+    else if (a->patience > 0)
+        a->patience--;
+    if (a->patience == 0 && a->starved)
+        try(w, wanted, rate);
 }
 
 void mr_ahead_landed(struct mr_worker *w, uint32_t n, uint64_t low_ns, uint64_t now_ns)
@@ -88,8 +142,9 @@ void mr_ahead_landed(struct mr_worker *w, uint32_t n, uint64_t low_ns, uint64_t 
     struct mr_ahead *a = &w->ahead;
     a->low_ns = MR_MIN(a->low_ns, low_ns);
     a->landed += n;
-    /* What was started after the latest growth has landed, and the rate is of a few round trips. */
-    if (a->landed < PERIOD_READS || now_ns - a->since_ns < 3 * mr_counted(&a->latency_ns))
+    /* What was started before the latest growth has landed, and as much of what came after it. */
+    if (a->landed < MR_MAX(PERIOD_READS, 2 * a->reads) ||
+        now_ns - a->since_ns < 3 * mr_counted(&a->latency_ns))
         return;
     adapt(w, now_ns);
     begin_period(w, now_ns);

@@ -13,6 +13,7 @@
 #define MOST_AHEAD_SAMPLES 65536        /* 50 ms at 1.3 million samples/s */
 #define MOST_AHEAD_BYTES   (256u << 20) /* 50 ms at 5 GB/s */
 #define FILE_DEPTH         256
+#define REMOTE_DEPTH       64 /* at the start: more than a slow link carries only fill its queue */
 #define MOST_FILE_DEPTH    4096
 #define LEAST_MERGED_BYTES (4u << 20)   /* for ranges of blocks: with less there are none */
 #define GUESSED_FILE_BYTES (128u << 10) /* of a first file that cannot be looked at */
@@ -88,12 +89,12 @@ static void plan_ahead(struct mr_loader *ld, const struct mr_files_kinds *kinds)
         start = most = o->read_ahead;
     ld->sizes.runs_per_worker = MR_MAX(1, most / ld->workers.n / ld->sizes.run_rows);
     ld->sizes.start_runs = MR_MAX(1, start / ld->workers.n / ld->sizes.run_rows);
+    uint32_t first = kinds->n_remote > 0 ? REMOTE_DEPTH : files ? FILE_DEPTH : MR_MAX_DEPTH;
     uint32_t bound = MR_MIN(most_descriptors(kinds), files ? MOST_FILE_DEPTH : MR_MAX_DEPTH);
     uint64_t per_sample = (uint64_t)MR_MAX(ld->sizes.sample_reads, 1);
     ld->sizes.depth = o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(bound, most * per_sample);
     ld->sizes.start_depth =
-        o->queue_depth ? o->queue_depth
-                       : (uint32_t)MR_MIN(MR_MIN(files ? FILE_DEPTH : MR_MAX_DEPTH, bound), start);
+        o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(MR_MIN(first, bound), start);
     ld->sizes.depth = MR_MAX(ld->sizes.depth,
                              ld->workers.n); /* a worker without a read in flight could not go on */
     ld->sizes.start_depth = MR_MIN(MR_MAX(ld->sizes.start_depth, ld->workers.n), ld->sizes.depth);

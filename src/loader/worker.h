@@ -31,11 +31,14 @@ struct mr_ahead {
     _Atomic uint64_t runs;             /* in flight at most */
     _Atomic uint32_t depth;            /* reads in flight at most */
     _Atomic uint64_t latency_ns;       /* of reads: the shortest of the latest period */
+    uint64_t reads;                    /* in flight at most, were there runs and depth for them */
     uint64_t low_ns, landed, since_ns; /* this period's */
     uint64_t busy_ns, samples;         /* made_ns and n_samples when it began */
-    double rate;                       /* reads landed a ns, before the latest growth */
-    uint32_t patience; /* periods until growing is tried again after it did not help */
-    bool starved, grew;
+    double rate;                       /* reads landed a ns, before the latest trial */
+    uint64_t reads_before;             /* that trial */
+    uint32_t step;                     /* of growth */
+    uint32_t patience, next_patience;  /* periods until the next trial */
+    bool starved, trial, fewer;        /* fewer: the trial, or the next one, is of fewer reads */
 };
 
 struct mr_worker {

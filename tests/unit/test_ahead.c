@@ -1,8 +1,11 @@
-/* Read-ahead that nobody set grows until the latency of reads is hidden, within max_memory; what
- * was set stays. */
+/* White-box. Read-ahead that nobody set grows until the latency of reads is hidden, within
+ * max_memory, and no further than a link carries; what was set stays. */
 #include "unit.h"
 
-#include <millrace/millrace.h>
+#include "loader/engine.h"
+#include <millrace/dataset.h>
+#include <millrace/error.h>
+#include <millrace/loader.h>
 
 static void must(int rc)
 {
@@ -71,9 +74,110 @@ static void what_was_set_stays(void **state)
     assert_int_equal(st[1].queue_depth, 3000);
 }
 
+/* ---- a link ---- */
+
+#define IN_FLIGHT 4096
+
+/* A worker that reads by a link of some reads a second, which come after a round trip. It makes
+ * samples faster than any link, so that it always waits for reads. */
+struct link {
+    struct mr_loader ld;
+    struct mr_dataset ds;
+    struct mr_worker worker;
+    double now_s, free_s; /* free: when the link has sent all before */
+    double begun[IN_FLIGHT], due[IN_FLIGHT];
+    uint64_t n_begun, n_landed;
+};
+
+static struct link *link_make(void)
+{
+    struct link *k = calloc(1, sizeof *k);
+    assert_non_null(k);
+    k->ds.files = mr_files_create();
+    k->ld.ds = &k->ds;
+    k->ld.workers.n = 1;
+    k->ld.sizes.run_rows = 1;
+    k->ld.sizes.sample_reads = 1;
+    k->ld.sizes.start_depth = k->ld.sizes.start_runs = 64;
+    k->ld.sizes.depth = k->ld.sizes.runs_per_worker = IN_FLIGHT;
+    k->worker.ld = &k->ld;
+    mr_ahead_init(&k->worker);
+    return k;
+}
+
+/* Returns reads a second. */
+static double link_run(struct link *k, double seconds, double rate, double round_trip_s)
+{
+    double end_s = k->now_s + seconds;
+    uint64_t before = k->n_landed;
+    while (k->now_s < end_s) {
+        while (k->n_begun - k->n_landed < atomic_load(&k->worker.ahead.depth)) {
+            uint64_t i = k->n_begun++ % IN_FLIGHT;
+            k->begun[i] = k->now_s;
+            k->free_s = MR_MAX(k->free_s, k->now_s + round_trip_s) + 1 / rate;
+            k->due[i] = k->free_s;
+        }
+        uint64_t i = k->n_landed++ % IN_FLIGHT;
+        k->now_s = MR_MAX(k->now_s, k->due[i]);
+        k->worker.n_samples++;
+        mr_count(&k->worker.made_ns, 1000);
+        k->worker.ahead.starved = true;
+        mr_ahead_landed(&k->worker, 1, (uint64_t)((k->now_s - k->begun[i]) * 1e9),
+                        (uint64_t)(k->now_s * 1e9) + 1);
+    }
+    return (double)(k->n_landed - before) / seconds;
+}
+
+static void link_free(struct link *k)
+{
+    mr_files_destroy(k->ds.files);
+    free(k);
+}
+
+/* Links that carry from 25 to 2,500 reads in a round trip: they are full, and never by more reads
+ * than a few times what they carry, or what is read ahead at the start. */
+static void it_fills_a_link_and_not_its_queue(void **state)
+{
+    (void)state;
+    static const struct {
+        double rate, round_trip_s;
+    } links[] = {{1250, 0.02}, {1250, 0.05}, {12500, 0.02}, {12500, 0.05}, {50000, 0.05}};
+    for (size_t i = 0; i < MR_COUNT(links); i++) {
+        struct link *k = link_make();
+        double carries = links[i].rate * links[i].round_trip_s;
+        link_run(k, 3, links[i].rate, links[i].round_trip_s); /* of growth, and its trials */
+        double rate = link_run(k, 20, links[i].rate, links[i].round_trip_s);
+        uint32_t depth = atomic_load(&k->worker.ahead.depth);
+        print_message("%.0f/s, %.0f ms: %.0f in flight carry it; %u in flight, %.1f%%\n",
+                      links[i].rate, links[i].round_trip_s * 1e3, carries, depth,
+                      100 * rate / links[i].rate);
+        assert_true(rate >= 0.95 * links[i].rate);
+        assert_true(depth <= MR_MAX(4 * carries, 256));
+        link_free(k);
+    }
+}
+
+/* A link that becomes ten times slower: what is in flight falls again. */
+static void it_falls_with_the_rate(void **state)
+{
+    (void)state;
+    struct link *k = link_make();
+    link_run(k, 10, 20000, 0.05);
+    uint32_t most = atomic_load(&k->worker.ahead.depth);
+    double rate = link_run(k, 120, 2000, 0.05);
+    uint32_t depth = atomic_load(&k->worker.ahead.depth);
+    print_message("20,000/s: %u in flight; 2,000/s: %u, %.0f/s\n", most, depth, rate);
+    assert_true(most >= 900);
+    assert_true(depth < most / 2);
+    assert_true(rate >= 0.95 * 2000);
+    link_free(k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(it_grows_with_the_latency),
-                                       cmocka_unit_test(what_was_set_stays)};
+                                       cmocka_unit_test(what_was_set_stays),
+                                       cmocka_unit_test(it_fills_a_link_and_not_its_queue),
+                                       cmocka_unit_test(it_falls_with_the_rate)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
