@@ -110,6 +110,11 @@ const struct mr_option train_options[] = {
     OPT("split", 0, MR_OPT_STRING, split, stages, .initial = "auto", .meta = "LAYERS",
         .help = "With several devices: the layer that begins each stage but the first (conv3,fc1); "
                 "auto: stages that take the same time, as measured on the first device"),
+    OPT("split-ranks", 0, MR_OPT_FLAG, split_ranks, stages, .initial = "0",
+        .help =
+            "Under mpirun, srun or torchrun: each rank computes a stage of the net, in place of "
+            "a part of each batch. All ranks read all samples; --split auto counts "
+            "multiplications"),
     OPT("micro-batches", 0, MR_OPT_UINT, micro_batches, stages, .initial = "0", .max = 1024,
         .unit = "parts",
         .help = "Parts of a batch that follow one another through the stages, a power of two. They "
@@ -182,8 +187,9 @@ static int check_files(const struct train_opts *o, uint32_t rank, struct train_f
                           o->resume ? "resume" : "checkpoint-every");
     if (o->sampler && !o->shuffle)
         return cli_misuse("--no-shuffle and --sampler %s: give one of the two", o->sampler);
-    if (strcmp(o->split, "auto") != 0 && !strchr(o->device, '+'))
-        return cli_misuse("--split %s: expected several devices, such as --device cuda:0+cuda:1",
+    if (strcmp(o->split, "auto") != 0 && !strchr(o->device, '+') && !o->split_ranks)
+        return cli_misuse("--split %s: expected several devices, such as --device cuda:0+cuda:1, "
+                          "or --split-ranks",
                           o->split);
     int code = rank > 0 ? CLI_OK : train_files_claim(claims, o); /* rank 0 alone writes */
     if (code != CLI_OK || !o->checkpoint)
@@ -317,7 +323,8 @@ static const struct cli_note json_notes[] = {
     {"model, parameters, activation_bytes, layers",
      "activation_bytes: activations, workspace, 16-bit copy and running statistics, of all stages; "
      "for each layer: name, text, output, parameters, runs_on"},
-    {"stages, micro_batches", "of each: device, first and last layer, activation_bytes; parts of a "
+    {"stages, micro_batches", "of each: device (or rank), first and last layer, activation_bytes "
+                              "(0: another rank's); parts of a "
                               "batch that follow one another through "
                               "them, 0: none"},
     {"times", "seconds: opening, waiting (for data), steps, tests, checkpoints"},
@@ -350,6 +357,8 @@ static const struct cli_note examples[] = {
      "the net over two GPUs, as a pipeline"},
     {"mpirun -n 4 millrace train mnist/ --batch-size 256 --leaves 8 --device cpu",
      "on four processes; the same parameters as on one, two or eight"},
+    {"mpirun -n 2 millrace train pictures/ --model resnet20 --split-ranks --micro-batches 8",
+     "the first layers on one process, the last ones on the other"},
     {"mpirun -n 4 millrace train mnist/ --batch-size 256 --leaves 8 --device cpu "
      "--shard-optimizer",
      "the same, and each process has a quarter of the optimizer's state"},

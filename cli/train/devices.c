@@ -74,15 +74,26 @@ uint64_t train_stages_memory(const struct train *t)
     return sum;
 }
 
+bool train_ranks_are_stages(const struct train *t)
+{
+    return t->opts->split_ranks && t->ranks && t->ranks->comm && t->ranks->place.world > 1;
+}
+
 void train_stages_print(const struct train *t)
 {
     const struct mr_net *net;
     struct mr_device_info info;
-    if (t->data->n_more == 0)
+    const bool ranks = train_ranks_are_stages(t);
+    if (t->data->n_more == 0 && !ranks)
         return;
-    for (uint32_t s = 0; (net = mr_trainer_get_stage(t->trainer, s)); s++)
-        printf("%s%s to %s on %s", s ? "; " : "  stages: ", mr_net_layer_get(net, 0)->name,
-               last_layer(net)->name, device_name(t, s, &info));
+    for (uint32_t s = 0; (net = mr_trainer_get_stage(t->trainer, s)); s++) {
+        printf("%s%s to %s on ", s ? "; " : "  stages: ", mr_net_layer_get(net, 0)->name,
+               last_layer(net)->name);
+        if (ranks)
+            printf("rank %u", s);
+        else
+            printf("%s", device_name(t, s, &info));
+    }
     printf("; %" PRIu64 " micro-batch%s, %s\n", t->micro, t->micro == 1 ? "" : "es",
            train_pipelines[t->opts->pipeline]);
 }
@@ -94,7 +105,10 @@ void train_stages_json(const struct train *t, struct mr_json *json)
     mr_json_array(json, "stages");
     for (uint32_t s = 0; (net = mr_trainer_get_stage(t->trainer, s)); s++) {
         mr_json_object(json, NULL);
-        mr_json_string(json, "device", device_name(t, s, &info));
+        if (train_ranks_are_stages(t))
+            mr_json_uint(json, "rank", s);
+        else
+            mr_json_string(json, "device", device_name(t, s, &info));
         mr_json_string(json, "first", mr_net_layer_get(net, 0)->name);
         mr_json_string(json, "last", last_layer(net)->name);
         mr_json_uint(json, "activation_bytes", mr_trainer_stage_memory(t->trainer, s));

@@ -76,7 +76,8 @@ int train_steps_open(struct train *t)
     l->own = (struct ranks_own){.command = "train",
                                 .rank = place.rank,
                                 .world = place.world,
-                                .sums = !s.graphs,
+                                /* stages wait for each other in their passes, too */
+                                .sums = !s.graphs && !o->split_ranks,
                                 .lockstep = l->together};
     return ranks_own_open(&l->own);
 }

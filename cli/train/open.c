@@ -129,8 +129,10 @@ static uint64_t micro_batches(const struct train *t)
 {
     enum { FOR_EACH_STAGE = 4 };
     const struct train_opts *o = t->opts;
-    uint64_t n = 1, most = FOR_EACH_STAGE * (t->data->n_more + 1);
-    if (o->micro_batches || !t->data->n_more)
+    const uint64_t stages =
+        train_ranks_are_stages(t) ? t->ranks->place.world : t->data->n_more + 1ull;
+    uint64_t n = 1, most = FOR_EACH_STAGE * stages;
+    if (o->micro_batches || stages == 1)
         return o->micro_batches;
     if (o->leaves)
         return o->leaves;
@@ -164,6 +166,7 @@ int train_open(struct train *t, struct train_data *data, const struct train_opts
     to.leaves = (uint32_t)opts->leaves;
     to.wire = opts->wire ? MR_BF16 : MR_F32;
     to.shard_optimizer = opts->shard_optimizer;
+    to.split_ranks = opts->split_ranks;
     to.devices = data->more;
     to.n_devices = data->n_more;
     to.split = opts->split;

@@ -52,7 +52,7 @@ static char *make_config(const struct train_opts *o, const char *dataset, bool n
         mr_json_string(json, "engine", nccl ? "nccl" : "mpi");
         if (nccl) /* all ranks record their graphs at the same steps */
             mr_json_uint(json, "slots", o->loader.prefetch);
-        if (o->shard_optimizer) /* all ranks take part in writing one */
+        if (o->shard_optimizer || o->split_ranks) /* all ranks take part in writing one */
             mr_json_bool(json, "writes_checkpoints", o->checkpoint != NULL);
         mr_options_json(cli_options(train_options), o, json);
         mr_json_object_end(json);
@@ -239,7 +239,7 @@ int train_ranks_agree(struct train_ranks *r, int code, const struct train *t)
     uint64_t params = 0;
     if (!r->comm || r->place.world == 1)
         return code;
-    if (code == CLI_OK)
+    if (code == CLI_OK && !train_ranks_are_stages(t)) /* else each has others */
         code = hash(t, &params);
     failed[0] = code != CLI_OK;
     failed[1] = code == CLI_MISUSED;
@@ -266,7 +266,8 @@ int train_ranks_due(struct train *t, bool mine, bool *due)
     static double wants; /* stays in use after an error: comm.h */
     struct mr_comm *comm = t->ranks ? t->ranks->comm : NULL;
     *due = mine;
-    if (!comm || t->ranks->place.world == 1 || !t->opts->shard_optimizer || !t->every_ns)
+    if (!comm || t->ranks->place.world == 1 || !t->every_ns ||
+        !(t->opts->shard_optimizer || t->opts->split_ranks))
         return 0;
     *due = false;
     if (t->info.step % DUE_STEPS)

@@ -71,7 +71,7 @@ static int after_step(struct train *t, bool last)
 static int steps(struct train *t)
 {
     const struct mr_loader *ld = mr_trainer_get_loader(t->trainer);
-    uint64_t world = t->ranks ? t->ranks->place.world : 1;
+    uint64_t world = t->ranks && !train_ranks_are_stages(t) ? t->ranks->place.world : 1;
     uint64_t epoch = mr_loader_samples(ld) * world, total = epoch * t->opts->epochs,
              done = t->info.step * t->opts->loader.batch_size;
     int rc, last;

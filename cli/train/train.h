@@ -31,7 +31,7 @@ struct train_opts {
     /* stages */
     char *split;
     uint64_t micro_batches;
-    int pipeline;
+    int pipeline, split_ranks;
     /* the run */
     double target;
     uint64_t patience, max_steps;
@@ -130,8 +130,8 @@ int train_ranks_close(struct train_ranks *r, int code, bool running);
 /* Before the first step: do all ranks begin, and with the same parameters? code: of this one. t:
  * its trainer, or NULL. Returns the code of all; rank 0 prints the others' errors. */
 int train_ranks_agree(struct train_ranks *r, int code, const struct train *t);
-/* Checkpoints by the clock: is one due on rank 0? mine: on this rank. With --shard-optimizer all
- * ranks take part in one, so they ask from time to time; all of them call it after each step. [out]
+/* Checkpoints by the clock: is one due on rank 0? mine: on this rank. Where ranks have parts of it all
+ * take part in one, so they ask from time to time; all of them call it after each step. [out]
  * due: whether to write one now. Returns 0 or an error. */
 int train_ranks_due(struct train *t, bool mine, bool *due);
 void train_ranks_print(const struct train *t);
@@ -155,6 +155,8 @@ void train_devices_close(struct train_data *d);
 const struct mr_net_layer *train_layer(const struct train *t, uint32_t i);
 /* Bytes of activations and what is with them, of all stages. */
 uint64_t train_stages_memory(const struct train *t);
+/* Is each rank a stage of the net? */
+bool train_ranks_are_stages(const struct train *t);
 void train_stages_print(const struct train *t);
 void train_stages_json(const struct train *t, struct mr_json *json);
 

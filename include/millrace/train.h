@@ -114,6 +114,11 @@ struct mr_trainer_opts {
      * "random:block=1024,window=16", in place of `shuffle`. It must have each sample once an epoch:
      * "sequential" or "random". NULL (default): as `shuffle` says. */
     const char *sampler;
+    /* 1: the ranks of `comm`, at most 8, are the stages of the net, rank 0 the first, in place of
+     * parts of each batch; every rank reads all samples. `split` "auto" then goes by the products
+     * alone. Results and checkpoints are those of one device with as many leaves as micro-batches.
+     * mr_trainer_save() is collective. Not with devices and shard_optimizer. 0 (default). */
+    int split_ranks;
     /* 1: each rank of `comm` keeps the optimizer's state of its part of the parameters alone, and
      * updates that part (ZeRO-1). Results and checkpoints are the same; mr_trainer_save() is then
      * collective. Parts are multiples of 4,096 parameters. 0 (default): each keeps all of it. */
@@ -277,7 +282,9 @@ struct mr_train_window {
 MR_API int mr_trainer_window_begin(struct mr_trainer *t);
 MR_API int mr_trainer_window_end(struct mr_trainer *t, struct mr_train_window *out);
 
-/* The trainer's parts. Owned by the trainer. With shard_optimizer the optimizer is of this rank's
+/* The trainer's parts. Owned by the trainer. With split_ranks net and optimizer are those of this
+ * rank's stage, and get_stage gives of the other ranks' nets only layers and parameters' names,
+ * without memory. With shard_optimizer the optimizer is of this rank's
  * part, and its arrays have that many elements. Of a split net, net and optimizer are the first
  * stage's; get_stage gives the net of any, from 0, and NULL behind the last. */
 MR_API struct mr_net *mr_trainer_get_net(struct mr_trainer *t);
@@ -287,7 +294,7 @@ MR_API struct mr_loader *mr_trainer_get_loader(struct mr_trainer *t);
 
 /* Bytes of a stage's activations, of all micro-batches that it keeps, and of its workspace, 16-bit
  * copy of the parameters and running statistics. Of a net that is not split stage 0 is all of it;
- * 0: no such stage. */
+ * 0: no such stage, or it is another rank's. */
 MR_API uint64_t mr_trainer_stage_memory(const struct mr_trainer *t, uint32_t stage);
 
 /* The data set's field of labels; -1: none. */

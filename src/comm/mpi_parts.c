@@ -159,56 +159,68 @@ int mr_mpi_share(struct mr_comm *c, void *data, const struct mr_comm_parts *p)
 
 /* ---- from one rank to another ---- */
 
-/* Both ways at once, of at most a chunk each; 0 bytes: nothing goes, or comes. */
-static int move(struct mr_comm *c, const struct mr_comm_message *m, int tag)
+#define MESSAGE_MOST (1ull << 30) /* bytes of one MPI message */
+
+static uint64_t piece(uint64_t bytes, uint64_t at)
 {
-    const struct mr_mpi *mpi = &ranks(c)->mpi;
-    mr_mpi_handle in = 0, out = 0;
-    int code = 0;
-    if (m->in_bytes)
-        code = mpi->Irecv(m->in, (int)m->in_bytes, mpi->byte, (int)m->from, tag, mpi->world, &in);
-    if (code == 0 && m->out_bytes)
-        code = mpi->Isend(m->out, (int)m->out_bytes, mpi->byte, (int)m->to, tag, mpi->world, &out);
-    if (code != 0)
-        return mr_mpi_failed(c, code, "MPI");
-    c->peer = m->from;
-    int rc = m->in_bytes ? mr_mpi_wait(c, 0, &in) : 0;
-    if (rc < 0 || m->out_bytes == 0)
-        return rc;
-    c->peer = m->to;
-    return mr_mpi_wait(c, 0, &out);
+    return MR_MIN(bytes - at, MESSAGE_MOST);
 }
 
-static int move_lengths(struct mr_comm *c, const struct mr_comm_message *m)
+/* What goes: its length, and the pieces behind it. None waits for what comes: the other rank may
+ * need them first. */
+static int begin_out(struct mr_comm *c, const struct mr_comm_message *m, mr_mpi_handle *requests)
 {
-    uint64_t *length = ranks(c)->length;
-    const struct mr_comm_message lengths = {.out = &length[0],
-                                            .in = &length[1],
-                                            .out_bytes = m->out_bytes ? sizeof *length : 0,
-                                            .in_bytes = m->in_bytes ? sizeof *length : 0,
-                                            .to = m->to,
-                                            .from = m->from};
-    length[0] = m->out_bytes;
-    int rc = move(c, &lengths, MR_MPI_TAG_LENGTH);
-    if (rc < 0 || m->in_bytes == 0 || length[1] == m->in_bytes)
+    const struct mr_mpi *mpi = &ranks(c)->mpi;
+    uint64_t *length = &ranks(c)->length[0];
+    *length = m->out_bytes;
+    int code = mpi->Isend(length, sizeof *length, mpi->byte, (int)m->to, MR_MPI_TAG_LENGTH,
+                          mpi->world, requests++);
+    for (uint64_t at = 0; code == 0 && at < m->out_bytes; at += MESSAGE_MOST)
+        code = mpi->Isend((const char *)m->out + at, (int)piece(m->out_bytes, at), mpi->byte,
+                          (int)m->to, MR_MPI_TAG_MESSAGE, mpi->world, requests++);
+    return code == 0 ? 0 : mr_mpi_failed(c, code, "MPI");
+}
+
+static int receive(struct mr_comm *c, const struct mr_comm_message *m, void *to, uint64_t bytes,
+                   int tag)
+{
+    const struct mr_mpi *mpi = &ranks(c)->mpi;
+    mr_mpi_handle request = 0;
+    int code = mpi->Irecv(to, (int)bytes, mpi->byte, (int)m->from, tag, mpi->world, &request);
+    return mr_mpi_wait(c, code, &request);
+}
+
+static int receive_all(struct mr_comm *c, const struct mr_comm_message *m)
+{
+    uint64_t *length = &ranks(c)->length[1];
+    c->peer = m->from;
+    int rc = receive(c, m, length, sizeof *length, MR_MPI_TAG_LENGTH);
+    if (rc < 0)
         return rc;
-    c->speaker = c->rank; /* the other rank does not have it */
-    return mr_error_set(MR_EPEER,
-                        "comm: rank %u sends %" PRIu64 " bytes to rank %u, which expects %" PRIu64,
-                        m->from, length[1], c->rank, m->in_bytes);
+    if (*length != m->in_bytes) {
+        c->speaker = c->rank; /* the other rank does not have it */
+        return mr_error_set(MR_EPEER,
+                            "comm: rank %u sends %" PRIu64 " bytes to rank %u, which expects "
+                            "%" PRIu64,
+                            m->from, *length, c->rank, m->in_bytes);
+    }
+    for (uint64_t at = 0; rc == 0 && at < m->in_bytes; at += MESSAGE_MOST)
+        rc = receive(c, m, (char *)m->in + at, piece(m->in_bytes, at), MR_MPI_TAG_MESSAGE);
+    return rc;
 }
 
 int mr_mpi_pass(struct mr_comm *c, const struct mr_comm_message *m)
 {
-    const uint64_t n = MR_MAX(m->out_bytes, m->in_bytes);
-    int rc = move_lengths(c, m);
-    for (uint64_t at = 0; rc == 0 && at < n; at += MR_MPI_CHUNK) {
-        struct mr_comm_message part = *m;
-        part.out_bytes = chunk(m->out_bytes, at);
-        part.in_bytes = chunk(m->in_bytes, at);
-        part.out = part.out_bytes ? (const char *)m->out + at : NULL;
-        part.in = part.in_bytes ? (char *)m->in + at : NULL;
-        rc = move(c, &part, MR_MPI_TAG_MESSAGE);
-    }
+    const uint64_t n = m->out_bytes ? 1 + (m->out_bytes + MESSAGE_MOST - 1) / MESSAGE_MOST : 0;
+    mr_mpi_handle *out = calloc(n + 1, sizeof *out);
+    if (!out)
+        return mr_error_nomem("comm", (n + 1) * sizeof *out);
+    int rc = n ? begin_out(c, m, out) : 0;
+    if (rc == 0 && m->in_bytes)
+        rc = receive_all(c, m);
+    c->peer = n ? m->to : c->peer;
+    for (uint64_t i = 0; rc == 0 && i < n; i++)
+        rc = mr_mpi_wait(c, 0, &out[i]);
+    free(out); /* handles alone: MPI has the requests */
     return rc;
 }

@@ -155,7 +155,7 @@ struct work {
 static int begin(struct mr_comm *c, const struct work *w, struct mr_stream *stream)
 {
     const struct mr_comm_parts *p = w->parts;
-    if (w->message)
+    if (!p)
         return transfer(c, w->message, stream);
     if (!w->sums)
         return share_parts(c, w->data, p, stream);
@@ -169,9 +169,9 @@ static int enqueue(struct mr_comm *c, const struct work *w, struct mr_stream *st
                             "comm: %s by engine nccl: expected a stream of the communicator's "
                             "device",
                             c->call);
-    if (!w->message && length(c, w->parts) == 0)
+    const struct mr_comm_parts *p = w->parts;
+    if (p && length(c, p) == 0)
         return 0;
-    const struct mr_comm_parts *p = w->message ? NULL : w->parts;
     int rc = p && w->sums && (p->order == MR_SUM_TREE || p->wire != p->dtype)
                  ? mr_nccl_make_room(c, length(c, p) * mr_dtype_size(p->dtype))
                  : 0;

@@ -126,8 +126,9 @@ bool mr_train_leaves_on_device(const struct mr_trainer *t)
 
 void mr_train_phase(const struct mr_trainer *t, const char *what)
 {
-    if (t->leaves && t->leaves->comm)
-        mr_comm_phase(t->leaves->comm, what);
+    const struct mr_train_leaves *l = mr_train_parts(t);
+    if (l && l->comm)
+        mr_comm_phase(l->comm, what);
 }
 
 struct mr_train_part mr_train_part_of(const struct mr_trainer *t, const struct mr_batch *b,
@@ -414,15 +415,18 @@ int mr_train_leaves_test_end(struct mr_trainer *t, struct mr_net_totals *out)
 
 int mr_train_leaves_where(struct mr_trainer *t, char *text, size_t bytes)
 {
-    const struct mr_train_leaves *l = t->leaves;
+    const struct mr_train_leaves *l = mr_train_parts(t);
+    struct mr_comm_stats stats = {.size = sizeof stats, .world = 1};
     char **texts = NULL;
-    if (!l->comm || l->world == 1)
+    if (l->comm)
+        mr_comm_stats(l->comm, &stats);
+    if (stats.world == 1)
         return 0;
     int rc = mr_comm_collect(l->comm, text, 0, &texts);
     if (rc < 0)
         return rc;
     bool found = false;
-    for (uint32_t r = 0; texts && r < l->world && !found; r++) {
+    for (uint32_t r = 0; texts && r < stats.world && !found; r++) {
         found = texts[r][0];
         if (found && r > 0)
             snprintf(text, bytes, "%.100s, on rank %u", texts[r], r);
@@ -435,8 +439,9 @@ int mr_trainer_ask_stop(struct mr_trainer *t)
 {
     if (!t)
         return mr_error_set(MR_EMISUSE, "mr_trainer_ask_stop: t is NULL");
-    if (t->leaves)
-        t->leaves->stop = true;
+    struct mr_train_leaves *l = mr_train_parts(t);
+    if (l && (t->leaves || l->comm))
+        l->stop = true;
     else {
         t->stopping = true;
         mr_train_is_over(t); /* mr_trainer_info.end says so at once */

@@ -20,6 +20,7 @@ struct step {
     struct mr_net_batch batch;        /* the whole one */
     uint32_t n[MR_TRAIN_STAGES][2];   /* passes that were enqueued: forward, backward */
     uint32_t height[MR_TRAIN_STAGES]; /* of the tree's stack of vectors */
+    struct mr_train_hop hop;          /* over ranks: what goes before the next pass */
 };
 
 static int launch(struct mr_stream *stream, enum mr_sum_kernel which, const void *args)
@@ -29,7 +30,12 @@ static int launch(struct mr_stream *stream, enum mr_sum_kernel which, const void
 
 static bool is_last(const struct mr_trainer *t, uint32_t s)
 {
-    return s + 1 == t->n_stages;
+    return mr_train_is_last_stage(t, s);
+}
+
+static bool is_first(const struct mr_trainer *t, uint32_t s)
+{
+    return mr_train_stage_number(t, s) == 0;
 }
 
 /* ---- the order ---- */
@@ -37,7 +43,8 @@ static bool is_last(const struct mr_trainer *t, uint32_t s)
 /* The j-th pass of stage s. Returns whether it is a forward one; [out] i: of which micro-batch. */
 static bool pass_of(const struct mr_trainer *t, uint32_t s, uint32_t j, uint32_t *i)
 {
-    const uint32_t m = t->n_leaves, ahead = MR_MIN(m, t->n_stages - 1 - s);
+    const uint32_t m = t->n_leaves,
+                   ahead = MR_MIN(m, t->pipeline->of - 1 - mr_train_stage_number(t, s));
     if (t->opts.pipeline == MR_PIPELINE_GPIPE) {
         *i = j % m;
         return j < m;
@@ -89,10 +96,10 @@ static int take_room(struct mr_trainer *t, const struct mr_train_part *part)
         return 0;
     p->label_bytes = mr_round_up(mr_train_room(label, part->b->n, rows), 256);
     int rc = 0;
-    if (!p->input) /* what a failed call before this one got is kept */
+    if (!p->input && is_first(t, 0)) /* what a failed call before this one got is kept */
         rc = mr_memory_acquire(t->dev, MR_DEVICE, mr_train_room(in, part->b->n, rows),
                                (void **)&p->input);
-    if (rc == 0 && !p->labels)
+    if (rc == 0 && !p->labels && !p->comm)
         rc =
             mr_memory_acquire(t->dev, MR_DEVICE, p->label_bytes * p->leaves.n, (void **)&p->labels);
     if (rc < 0)
@@ -110,13 +117,14 @@ static int send_labels(struct mr_trainer *t, const struct mr_train_part *part)
     int rc = take_room(t, part);
     if (rc < 0)
         return rc;
+    char *labels = p->comm ? p->last_labels : p->labels; /* every rank has them */
     rc = mr_stream_wait(t->stream, p->labelled);
     for (uint32_t a = 0; a < p->leaves.mine && rc >= 0; a++) {
         uint32_t n = mr_train_rows_of(&p->leaves, part, a);
-        rc = n ? take_rows(t, p->labels + a * p->label_bytes, &part->b->field[t->label], part, a, n)
+        rc = n ? take_rows(t, labels + a * p->label_bytes, &part->b->field[t->label], part, a, n)
                : 0;
     }
-    if (rc < 0)
+    if (rc < 0 || p->comm)
         return rc;
     rc = mr_event_record(p->packed, t->stream);
     if (rc < 0)
@@ -140,7 +148,7 @@ static int set_shares(struct mr_trainer *t, const struct mr_train_part *part)
 {
     struct mr_train_pipeline *p = t->pipeline;
     const struct mr_train_stage *last = &t->stage[t->n_stages - 1];
-    if (p->share_of == part->total)
+    if (p->share_of == part->total || !is_last(t, t->n_stages - 1))
         return 0;
     float *share = malloc(p->leaves.n * sizeof *share);
     if (!share)
@@ -165,7 +173,7 @@ static int make_batch(struct step *st, uint32_t s, uint32_t a, uint32_t n, bool 
     *out = st->batch;
     out->n = n;
     out->labels = is_last(t, s) ? p->last_labels + a * p->label_bytes : NULL;
-    if (s > 0)
+    if (!is_first(t, s))
         out->input = NULL;
     else if (input && p->leaves.mine > 1) {
         out->input = p->input;
@@ -199,6 +207,11 @@ static int send_value(struct step *st, uint32_t s, uint32_t k, uint32_t n)
     if (is_last(st->t, s))
         return 0;
     mr_net_edges(slot->net, NULL, &from);
+    if (st->p->comm) {
+        st->hop = (struct mr_train_hop){
+            .out = from.value, .out_bytes = n * from.bytes, .out_forward = true};
+        return 0;
+    }
     mr_net_edges(pipe[1].slot[k].net, &to, NULL);
     return send(pipe, &st->t->stage[s], &st->t->stage[s + 1], slot->there, slot->value, to.value,
                 from.value, n * from.bytes);
@@ -209,9 +222,13 @@ static int send_grad(struct step *st, uint32_t s, uint32_t k, uint32_t n)
     struct mr_train_pipe *pipe = &st->p->stage[s];
     struct mr_train_slot *slot = &pipe->slot[k];
     struct mr_net_edge from, to;
-    if (s == 0)
+    if (is_first(st->t, s))
         return 0;
     mr_net_edges(slot->net, &from, NULL);
+    if (st->p->comm) {
+        st->hop = (struct mr_train_hop){.out = from.grad, .out_bytes = n * from.bytes};
+        return 0;
+    }
     mr_net_edges(pipe[-1].slot[k].net, NULL, &to);
     return send(pipe, &st->t->stage[s], &st->t->stage[s - 1], slot->back, slot->grad, to.grad,
                 from.grad, n * from.bytes);
@@ -236,7 +253,7 @@ static int forward(struct step *st, uint32_t s, uint32_t i)
     void *buffers;
     if (n == 0)
         return 0;
-    int rc = s ? mr_stream_wait(stream, pipe[-1].slot[k].value) : 0;
+    int rc = s ? mr_stream_wait(stream, pipe[-1].slot[k].value) : 0; /* over ranks s is 0 */
     if (rc < 0)
         return rc;
     rc = make_batch(st, s, a, n, true, &batch);
@@ -314,7 +331,7 @@ static int backward(struct step *st, uint32_t s, uint32_t i)
     struct mr_net_batch batch;
     uint32_t *height = &st->height[s];
     int rc = 0;
-    if (n && !is_last(t, s))
+    if (n && !is_last(t, s) && !st->p->comm)
         rc = mr_stream_wait(stream, pipe[1].slot[k].grad);
     if (n && rc >= 0)
         rc = make_batch(st, s, a, n, false, &batch);
@@ -339,8 +356,44 @@ static int backward(struct step *st, uint32_t s, uint32_t i)
     return rc;
 }
 
+/* Over ranks: what the last pass made goes, and what this one needs comes: of n rows, in slot k.
+ * is_forward NULL: it was the last. */
+static int hop_before(struct step *st, const bool *is_forward, uint32_t k, uint32_t n)
+{
+    struct mr_trainer *t = st->t;
+    struct mr_train_hop hop = st->hop;
+    st->hop = (struct mr_train_hop){0};
+    if (is_forward && !(*is_forward ? is_first(t, 0) : is_last(t, 0))) {
+        struct mr_net_edge in, out;
+        mr_net_edges(st->p->stage[0].slot[k].net, &in, &out);
+        hop.in = *is_forward ? in.value : out.grad;
+        hop.in_bytes = n * (*is_forward ? in.bytes : out.bytes);
+        hop.in_forward = *is_forward;
+    }
+    return mr_train_hop(t, &hop);
+}
+
+static int run_own_passes(struct step *st)
+{
+    uint32_t i;
+    for (uint32_t j = 0; j < 2 * st->t->n_leaves; j++) {
+        const bool is_forward = pass_of(st->t, 0, j, &i);
+        const uint32_t a = mr_train_tree_order(i, st->p->leaves.mine);
+        int rc = hop_before(st, &is_forward, i % st->p->n_slots,
+                            mr_train_rows_of(&st->p->leaves, st->part, a));
+        if (rc < 0)
+            return rc;
+        rc = is_forward ? forward(st, 0, i) : backward(st, 0, i);
+        if (rc < 0)
+            return rc;
+    }
+    return hop_before(st, NULL, 0, 0);
+}
+
 static int run_passes(struct step *st)
 {
+    if (st->p->comm)
+        return run_own_passes(st);
     const uint32_t n_stages = st->t->n_stages, n = 2 * st->t->n_leaves;
     uint32_t left = n_stages * n;
     while (left) {
@@ -386,6 +439,8 @@ static int send_totals(struct mr_trainer *t)
     const uint32_t last = t->n_stages - 1;
     struct mr_train_pipe *from = &t->pipeline->stage[last];
     const uint64_t bytes = MR_SUM_TOTALS * sizeof(float);
+    if (t->pipeline->comm)
+        return mr_train_share_totals(t);
     if (last == 0)
         return 0;
     int rc = mr_event_record(from->sums, t->stage[last].stream);
@@ -439,6 +494,18 @@ static struct mr_train_part part_of(const struct mr_trainer *t, const struct mr_
     return mr_train_part_of(t, b, t->step % ((length + size - 1) / size), length);
 }
 
+/* Over ranks one of them may ask for the run's end: the totals tell the others. */
+static int tell_stop(struct mr_trainer *t)
+{
+    struct mr_train_pipeline *p = t->pipeline;
+    const uint32_t one = 1;
+    if (!p->leaves.stop || p->stop_told)
+        return 0;
+    p->stop_told = true;
+    return mr_copy_async(t->stream, &p->stage[0].run->stop, MR_DEVICE, &one, MR_PAGEABLE,
+                         sizeof one);
+}
+
 static int pipeline_step(struct mr_trainer *t, const struct mr_batch *b,
                          const struct mr_net_batch *batch)
 {
@@ -448,6 +515,10 @@ static int pipeline_step(struct mr_trainer *t, const struct mr_batch *b,
     if (rc < 0)
         return rc;
     rc = set_shares(t, &part);
+    if (rc < 0)
+        return rc;
+    mr_train_phase(t, "computes");
+    rc = tell_stop(t);
     if (rc < 0)
         return rc;
     rc = each(t, begin);
@@ -477,13 +548,16 @@ static int pipeline_take(struct mr_trainer *t, bool good, struct mr_net_totals *
 {
     const struct mr_sum_totals none = {.first_not_finite = UINT64_MAX};
     const uint32_t last = t->n_stages - 1;
-    struct mr_sum_totals now;
-    int rc = mr_copy_async(t->stage[last].stream, &now, MR_PAGEABLE,
-                           &t->pipeline->stage[last].run->totals, MR_DEVICE, sizeof now);
+    struct mr_sum_run run;
+    int rc = mr_copy_async(t->stage[last].stream, &run, MR_PAGEABLE, t->pipeline->stage[last].run,
+                           MR_DEVICE, sizeof run);
     for (uint32_t s = 0; s <= last && rc >= 0; s++)
         rc = mr_stream_synchronize(t->stage[s].stream);
-    if (rc < 0)
-        return rc;
+    const int failed = t->pipeline->comm ? mr_comm_check(t->pipeline->comm) : 0;
+    if (rc < 0 || failed < 0)
+        return failed < 0 ? failed : rc;
+    const struct mr_sum_totals now = run.totals;
+    t->pipeline->stop_heard = run.stops > 0;
     if (good && (now.n_not_finite || now.n_bad_labels)) {
         *out = (struct mr_net_totals){.size = sizeof *out};
         return 0;
@@ -511,13 +585,18 @@ static int test_one(struct step *st, uint32_t a, uint32_t n, struct mr_net_total
     for (uint32_t s = 0; s < t->n_stages && rc >= 0; s++) {
         struct mr_stream *stream = t->stage[s].stream;
         struct mr_net_batch batch;
-        rc = s ? mr_stream_wait(stream, st->p->stage[s - 1].slot[0].value) : 0;
+        const bool forward = true;
+        rc = st->p->comm ? hop_before(st, &forward, 0, n)
+             : s         ? mr_stream_wait(stream, st->p->stage[s - 1].slot[0].value)
+                         : 0;
         if (rc >= 0)
             rc = make_batch(st, s, a, n, true, &batch);
         if (rc >= 0)
             rc = mr_net_eval(t->stage[s].net, &batch, NULL, stream);
         if (rc >= 0)
             rc = send_value(st, s, 0, n);
+        if (rc >= 0 && st->p->comm)
+            rc = hop_before(st, NULL, 0, 0);
     }
     const struct mr_train_stage *last = &t->stage[t->n_stages - 1];
     if (rc >= 0)

@@ -10,22 +10,17 @@
 #include "device/device.h"
 #include "train/stages.h"
 
-/* The sums of squares that begin in a stage. */
-struct owned {
-    uint32_t first, end;
-};
-
-static const struct mr_optim_range *range_of(const struct mr_trainer *t, uint32_t s)
+/* Of all parameters of the net. */
+static uint64_t n_all(const struct mr_trainer *t)
 {
-    return &t->stage[s].optim->range;
+    return t->pipeline->param[t->pipeline->of];
 }
 
-static struct owned owned_by(const struct mr_trainer *t, uint32_t s)
+struct mr_train_squares mr_train_squares_of(const struct mr_trainer *t, uint32_t s)
 {
-    const struct mr_optim_range *r = range_of(t, s);
-    const uint64_t unit = mr_optim_norm_unit(r->n_all);
-    return (struct owned){(uint32_t)((r->first + unit - 1) / unit),
-                          (uint32_t)((r->first + r->n + unit - 1) / unit)};
+    const uint64_t *param = t->pipeline->param, unit = mr_optim_norm_unit(n_all(t));
+    return (struct mr_train_squares){(uint32_t)((param[s] + unit - 1) / unit),
+                                     (uint32_t)((param[s + 1] + unit - 1) / unit)};
 }
 
 /* What one stage has goes to another, once both are ready: the one has enqueued what makes it, the
@@ -66,19 +61,17 @@ static int wait_for_sent(struct mr_trainer *t)
 
 /* ---- the norm ---- */
 
-/* The sum of squares that stage s begins and others end, if there is one. [out] n: its elements, 0:
- * none; begin: the first, in the whole net. */
-static uint32_t shared_sum(const struct mr_trainer *t, uint32_t s, uint64_t *begin, uint64_t *n)
+uint32_t mr_train_shared_square(const struct mr_trainer *t, uint32_t s, uint64_t *begin,
+                                uint64_t *n)
 {
-    const struct mr_optim_range *r = range_of(t, s);
-    const struct owned own = owned_by(t, s);
-    const uint64_t unit = mr_optim_norm_unit(r->n_all);
+    const struct mr_train_squares own = mr_train_squares_of(t, s);
+    const uint64_t unit = mr_optim_norm_unit(n_all(t));
     *n = 0;
     if (own.end == own.first)
         return 0;
     *begin = (own.end - 1) * unit;
-    const uint64_t end = MR_MIN(*begin + unit, r->n_all);
-    if (end > r->first + r->n)
+    const uint64_t end = MR_MIN(*begin + unit, n_all(t));
+    if (end > t->pipeline->param[s + 1])
         *n = end - *begin;
     return own.end - 1;
 }
@@ -87,12 +80,12 @@ static uint32_t shared_sum(const struct mr_trainer *t, uint32_t s, uint64_t *beg
 static int collect_from(struct mr_trainer *t, uint32_t s, uint32_t from,
                         const struct mr_optim_grads *grads, uint64_t begin, uint64_t n)
 {
-    const struct mr_optim_range *r = range_of(t, from);
-    const uint64_t first = MR_MAX(begin, r->first), end = MR_MIN(begin + n, r->first + r->n);
+    const uint64_t *param = t->pipeline->param, first = MR_MAX(begin, param[from]),
+                   end = MR_MIN(begin + n, param[from + 1]);
     if (first >= end)
         return 0;
     float *to = t->pipeline->stage[s].piece + (first - begin);
-    const float *src = (const float *)grads[from].data + (first - r->first);
+    const float *src = (const float *)grads[from].data + (first - param[from]);
     const uint64_t bytes = (end - first) * sizeof *to;
     return from == s ? mr_copy_async(t->stage[s].stream, to, MR_DEVICE, src, MR_DEVICE, bytes)
                      : send(t, from, s, to, src, bytes);
@@ -103,7 +96,7 @@ static int shared_sums(struct mr_trainer *t, const struct mr_optim_grads *grads)
     uint64_t begin = 0, n;
     int rc = are_ready(t);
     for (uint32_t s = 0; s < t->n_stages; s++) {
-        shared_sum(t, s, &begin, &n);
+        mr_train_shared_square(t, s, &begin, &n);
         for (uint32_t from = s; from < t->n_stages && n && rc >= 0; from++)
             rc = collect_from(t, s, from, grads, begin, n);
     }
@@ -112,7 +105,7 @@ static int shared_sums(struct mr_trainer *t, const struct mr_optim_grads *grads)
     rc = wait_for_sent(t);
     for (uint32_t s = 0; s < t->n_stages && rc >= 0; s++) {
         const struct mr_optim_grads piece = {t->pipeline->stage[s].piece, MR_F32};
-        const uint32_t k = shared_sum(t, s, &begin, &n);
+        const uint32_t k = mr_train_shared_square(t, s, &begin, &n);
         if (n)
             rc = mr_optim_norm_one(t->stage[s].optim, k, &piece, n, t->stage[s].stream);
     }
@@ -127,12 +120,14 @@ static int share_norms(struct mr_trainer *t, const struct mr_optim_grads *grads)
         rc = mr_optim_own_norms(t->stage[s].optim, &grads[s], t->stage[s].stream);
     if (rc < 0)
         return rc;
+    if (t->pipeline->comm)
+        return mr_train_share_squares(t, grads);
     rc = shared_sums(t, grads);
     if (rc < 0)
         return rc;
     rc = are_ready(t);
     for (uint32_t from = 0; from < t->n_stages; from++) {
-        const struct owned own = owned_by(t, from);
+        const struct mr_train_squares own = mr_train_squares_of(t, from);
         for (uint32_t to = 0; to < t->n_stages && own.end > own.first && rc >= 0; to++)
             if (to != from)
                 rc = send(t, from, to, t->stage[to].optim->norms + own.first,
@@ -151,6 +146,8 @@ static int rescale(struct mr_trainer *t)
     int rc = 0;
     if (t->opts.precision != MR_PRECISION_FP16)
         return 0;
+    if (t->pipeline->comm)
+        return mr_train_share_overflow(t);
     for (uint32_t s = 0; s < t->n_stages && rc >= 0; s++)
         rc = mr_net_find_overflow(t->stage[s].net, pipe[s].vector, pipe[s].n_params,
                                   pipe[s].overflow + s, t->stage[s].stream);

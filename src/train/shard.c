@@ -83,29 +83,29 @@ int mr_train_shard_step(struct mr_train_shard *s, struct mr_optim *optim, float 
 }
 
 /* Rank 0's. */
-static int receive(struct mr_train_shard *s, struct mr_optim *optim, uint32_t i, char *all,
-                   struct mr_stream *stream)
+static int receive(const struct mr_train_collection *c, struct mr_optim *optim, uint32_t i,
+                   char *all, struct mr_stream *stream)
 {
     const uint64_t size = mr_optim_size(optim);
-    int rc = mr_optim_state_read(optim, i, all, s->first[1] * size, stream);
-    for (uint32_t r = 1; r < s->world && rc >= 0; r++)
-        rc = mr_comm_recv(s->comm, all + s->first[r] * size, (s->first[r + 1] - s->first[r]) * size,
+    int rc = mr_optim_state_read(optim, i, all, c->first[1] * size, stream);
+    for (uint32_t r = 1; r < c->world && rc >= 0; r++)
+        rc = mr_comm_recv(c->comm, all + c->first[r] * size, (c->first[r + 1] - c->first[r]) * size,
                           r, NULL);
     return rc;
 }
 
-int mr_train_shard_collect(struct mr_train_shard *s, struct mr_optim *optim, uint32_t i, void *all,
-                           struct mr_stream *stream)
+int mr_train_collect(const struct mr_train_collection *c, struct mr_optim *optim, uint32_t i,
+                     void *all, struct mr_stream *stream)
 {
-    const uint64_t bytes = (s->first[s->rank + 1] - mr_train_shard_first(s)) * mr_optim_size(optim);
-    if (s->rank == 0)
-        return receive(s, optim, i, all, stream);
+    const uint64_t bytes = (c->first[c->rank + 1] - c->first[c->rank]) * mr_optim_size(optim);
+    if (c->rank == 0)
+        return receive(c, optim, i, all, stream);
     char *own = malloc(MR_MAX(bytes, 1));
     if (!own)
         return mr_error_nomem("checkpoint", bytes);
     int rc = mr_optim_state_read(optim, i, own, bytes, stream);
     if (rc >= 0)
-        rc = mr_comm_send(s->comm, own, bytes, 0, NULL);
+        rc = mr_comm_send(c->comm, own, bytes, 0, NULL);
     if (rc != MR_EPEER) /* else it may be in use: comm.h */
         free(own);
     return rc;

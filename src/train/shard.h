@@ -46,9 +46,16 @@ int mr_train_shard_sum(struct mr_train_shard *s, float *vector, struct mr_train_
  * unified: its memory is the host's. */
 int mr_train_shard_step(struct mr_train_shard *s, struct mr_optim *optim, float *params,
                         const float *grads, bool unified, struct mr_stream *stream);
-/* The i-th array of state, which has an element for each parameter, comes to rank 0. all: there, of
- * n elements. After MR_EPEER it may still be written to. */
-int mr_train_shard_collect(struct mr_train_shard *s, struct mr_optim *optim, uint32_t i, void *all,
-                           struct mr_stream *stream);
+/* What has an element for each parameter, in parts of ranks: with shard.h, and of stages that are
+ * ranks. */
+struct mr_train_collection {
+    struct mr_comm *comm; /* NULL: this process has all */
+    uint32_t rank, world;
+    const uint64_t *first; /* world + 1: where the ranks' parts begin */
+};
+/* The i-th array of the optimizer's state comes to rank 0. all: there, of first[world] elements.
+ * After MR_EPEER it may still be written to. */
+int mr_train_collect(const struct mr_train_collection *c, struct mr_optim *optim, uint32_t i,
+                     void *all, struct mr_stream *stream);
 
 #endif

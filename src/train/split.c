@@ -117,7 +117,8 @@ static int measure(const struct mr_trainer *t, const struct mr_net_opts *no, str
 {
     struct mr_net *whole = NULL;
     const struct mr_net_part all = {0, 0};
-    int rc = mr_net_create_part(t->dev, no, &all, false, &whole);
+    const bool measures = !t->pipeline->comm; /* ranks would not come to the same */
+    int rc = measures ? mr_net_create_part(t->dev, no, &all, false, &whole) : MR_EDEVICEMEM;
     if (rc == MR_EDEVICEMEM) {
         for (uint32_t i = 0; i < p->net->n_nodes; i++)
             p->ns[i] = p->net->layer[i].flops;
@@ -135,7 +136,7 @@ static int measure(const struct mr_trainer *t, const struct mr_net_opts *no, str
 int mr_train_split(const struct mr_trainer *t, const struct mr_net_opts *no, uint32_t *first)
 {
     const struct mr_net_part all = {0, 0};
-    struct plan p = {.n_stages = t->n_stages};
+    struct plan p = {.n_stages = t->pipeline->of};
     struct mr_net *net = NULL;
     int rc = mr_net_create_part(t->dev, no, &all, true, &net);
     if (rc < 0)

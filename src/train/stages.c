@@ -18,11 +18,16 @@ static int check(const struct mr_trainer *t, uint32_t micro)
     if (o->n_devices >= MR_TRAIN_STAGES || (o->n_devices && !o->devices))
         return mr_error_set(MR_EOPTION, "trainer: a net over %u devices: expected at most %d",
                             o->n_devices + 1, MR_TRAIN_STAGES);
-    if (o->comm)
+    if (o->split_ranks && (o->n_devices || o->shard_optimizer))
+        return mr_error_set(MR_EOPTION,
+                            "trainer: ranks as stages with %s: expected one device for each rank, "
+                            "which has its stage's state alone",
+                            o->n_devices ? "several devices" : "an optimizer in parts");
+    if (o->comm && !o->split_ranks)
         return mr_error_set(
             MR_EUNSUPPORTED,
             "trainer: a net over several devices can't train on several ranks: give each "
-            "rank one device, or run one process");
+            "rank one device (or a stage), or run one process");
     if (!mr_comm_is_power_of_two(micro) || micro > MICRO_MOST)
         return mr_error_set(MR_EOPTION, "trainer: %u micro-batches: expected a power of two, 1..%d",
                             micro, MICRO_MOST);
@@ -56,10 +61,27 @@ static int take_devices(struct mr_trainer *t)
     return 0;
 }
 
+/* Ranks as stages; one rank alone has the whole net. */
+static int take_ranks(const struct mr_trainer *t, struct mr_train_pipeline *p)
+{
+    struct mr_comm_stats stats = {.size = sizeof stats, .world = 1};
+    int rc = t->opts.comm ? mr_comm_stats(t->opts.comm, &stats) : 0;
+    if (rc < 0)
+        return rc;
+    if (stats.world > MR_TRAIN_STAGES)
+        return mr_error_set(MR_EOPTION, "trainer: %u ranks as stages: expected at most %d",
+                            stats.world, MR_TRAIN_STAGES);
+    p->of = stats.world;
+    p->at = stats.rank;
+    if (stats.world > 1)
+        p->comm = p->leaves.comm = t->opts.comm;
+    return 0;
+}
+
 int mr_train_pipeline_open(struct mr_trainer *t)
 {
     struct mr_trainer_opts *o = &t->opts;
-    if (o->n_devices == 0 && o->micro_batches == 0)
+    if (o->n_devices == 0 && o->micro_batches == 0 && !o->split_ranks)
         return 0;
     uint32_t micro = o->micro_batches ? o->micro_batches : o->leaves ? o->leaves : 1;
     int rc = check(t, micro);
@@ -71,10 +93,14 @@ int mr_train_pipeline_open(struct mr_trainer *t)
     struct mr_train_pipeline *p = calloc(1, sizeof *p);
     if (!p)
         return mr_error_nomem("trainer", sizeof *p);
-    p->leaves = (struct mr_train_leaves){.world = 1, .n = micro, .mine = micro, .device = true};
-    p->n_slots = o->pipeline == MR_PIPELINE_GPIPE ? micro : MR_MIN(micro, t->n_stages);
-    p->run_step = UINT64_MAX;
     t->pipeline = p;
+    p->leaves = (struct mr_train_leaves){.world = 1, .n = micro, .mine = micro, .device = true};
+    p->of = t->n_stages;
+    rc = o->split_ranks ? take_ranks(t, p) : 0;
+    if (rc < 0)
+        return rc;
+    p->n_slots = o->pipeline == MR_PIPELINE_GPIPE ? micro : MR_MIN(micro, p->of);
+    p->run_step = UINT64_MAX;
     t->n_leaves = micro;
     o->leaves = micro; /* as checkpoints of an unsplit net say it */
     return 0;
@@ -131,7 +157,7 @@ static int take_memory(struct mr_trainer *t, uint32_t s)
     rc = acquire(dev, sizeof *p->run, &p->run);
     if (rc < 0)
         return rc;
-    rc = acquire(dev, t->n_stages * sizeof *p->overflow, &p->overflow);
+    rc = acquire(dev, t->pipeline->of * sizeof *p->overflow, &p->overflow);
     if (rc < 0)
         return rc;
     rc = mr_copy_async(t->stage[s].stream, p->run, MR_DEVICE, &first, MR_PAGEABLE, sizeof first);
@@ -178,12 +204,19 @@ int mr_train_pipeline_nets(struct mr_trainer *t, const struct mr_net_opts *no)
     uint32_t first[MR_TRAIN_STAGES + 1];
     struct mr_train_pipeline *p = t->pipeline;
     int rc = mr_train_split(t, no, first);
+    for (uint32_t i = 0; i < p->of && p->comm && rc >= 0; i++) {
+        const struct mr_net_part part = {first[i], first[i + 1]};
+        rc = mr_net_create_part(t->dev, no, &part, true, &p->plan[i]);
+    }
     for (uint32_t s = 0; s < t->n_stages && rc >= 0; s++) {
-        const struct mr_net_part part = {first[s], first[s + 1]};
+        const uint32_t i = mr_train_stage_number(t, s);
+        const struct mr_net_part part = {first[i], first[i + 1]};
         rc = open_stage(t, no, s, &part);
     }
     if (rc < 0)
         return rc;
+    for (uint32_t i = 0; i < p->of; i++)
+        p->param[i + 1] = p->param[i] + mr_net_n_params(p->comm ? p->plan[i] : t->stage[i].net);
     p->leaves.tests = malloc(4ull * p->leaves.mine * sizeof *p->leaves.tests);
     if (!p->leaves.tests)
         return mr_error_nomem("trainer", 4ull * p->leaves.mine * sizeof *p->leaves.tests);
@@ -221,26 +254,27 @@ static void close_stage(struct mr_trainer *t, uint32_t s)
 int mr_train_pipeline_optim(struct mr_trainer *t, const struct mr_optim_opts *opts, uint32_t s)
 {
     struct mr_train_pipe *p = &t->pipeline->stage[s];
-    struct mr_optim_range range = {.n = mr_net_n_params(t->stage[s].net)};
-    for (uint32_t i = 0; i < t->n_stages; i++) {
-        range.n_all += mr_net_n_params(t->stage[i].net);
-        range.first += i < s ? mr_net_n_params(t->stage[i].net) : 0;
-    }
+    const uint64_t *param = t->pipeline->param + mr_train_stage_number(t, s);
+    const struct mr_optim_range range = {t->pipeline->param[t->pipeline->of], param[0],
+                                         param[1] - param[0]};
     int rc = mr_optim_create_range(t->stage[s].dev, opts, MR_F32, &range, &t->stage[s].optim);
-    if (rc < 0 || opts->clip_norm == 0 || t->n_stages == 1)
+    if (rc < 0 || opts->clip_norm == 0 || t->pipeline->of == 1)
         return rc;
     return acquire(t->stage[s].dev, mr_optim_norm_unit(range.n_all) * sizeof *p->piece, &p->piece);
 }
 
 uint64_t mr_trainer_stage_memory(const struct mr_trainer *t, uint32_t stage)
 {
-    if (!t || stage >= t->n_stages)
+    if (!t || stage >= MR_TRAIN_STAGES)
+        return 0;
+    const uint32_t s = stage - (t->pipeline ? t->pipeline->at : 0); /* in this process */
+    if (s >= t->n_stages)
         return 0;
     if (!t->pipeline)
-        return mr_net_memory(t->stage[stage].net);
+        return mr_net_memory(t->stage[s].net);
     uint64_t bytes = 0;
     for (uint32_t k = 0; k < t->pipeline->n_slots; k++)
-        bytes += mr_net_memory(t->pipeline->stage[stage].slot[k].net);
+        bytes += mr_net_memory(t->pipeline->stage[s].slot[k].net);
     return bytes;
 }
 
@@ -258,13 +292,16 @@ void mr_train_pipeline_destroy(struct mr_trainer *t)
     }
     for (uint32_t s = 0; s < t->n_stages; s++)
         close_stage(t, s);
+    for (uint32_t i = 0; i < p->of && p->comm; i++)
+        mr_net_destroy(p->plan[i]);
     mr_event_destroy(p->packed);
     mr_event_destroy(p->labelled);
     mr_memory_release(t->dev, MR_DEVICE, p->input, NULL);
     mr_memory_release(t->dev, MR_DEVICE, p->labels, NULL);
     mr_memory_release(last, MR_DEVICE, p->last_labels, NULL);
     mr_memory_release(last, MR_DEVICE, p->share, NULL);
-    free(p->leaves.tests);
+    if (!p->comm || mr_comm_check(p->comm) != MR_EPEER) /* else they may be in use: comm.h */
+        free(p->leaves.tests);
     free(p);
 }
 
@@ -274,6 +311,17 @@ const uint32_t *mr_train_pipeline_bad_loss(const struct mr_trainer *t, uint32_t 
         return NULL;
     const struct mr_sum_run *run = t->pipeline->stage[stage].run;
     return (const uint32_t *)(const void *)&run->totals.n_not_finite;
+}
+
+bool mr_train_has_last_stage(const struct mr_trainer *t)
+{
+    return mr_train_is_last_stage(t, t->n_stages - 1);
+}
+
+/* On GPUs all ranks look at the same steps, and so end at the same one. */
+void mr_train_pipeline_hear(struct mr_trainer *t)
+{
+    t->stopping = t->stopping || t->pipeline->stop_heard;
 }
 
 void mr_train_pipeline_find_bad(struct mr_trainer *t)
@@ -287,4 +335,29 @@ void mr_train_pipeline_find_bad(struct mr_trainer *t)
                 return;
             }
         }
+}
+
+struct mr_net *mr_train_net_of(const struct mr_trainer *t, uint32_t stage)
+{
+    const struct mr_train_pipeline *p = t->pipeline;
+    if (stage >= (p ? p->of : t->n_stages))
+        return NULL;
+    if (!p || !p->comm)
+        return t->stage[stage].net;
+    return stage == p->at ? t->stage[0].net : p->plan[stage];
+}
+
+uint32_t mr_train_n_stages(const struct mr_trainer *t)
+{
+    return t->pipeline ? t->pipeline->of : t->n_stages;
+}
+
+struct mr_train_collection mr_train_collection_of(const struct mr_trainer *t)
+{
+    const struct mr_train_pipeline *p = t->pipeline;
+    if (t->shard)
+        return (struct mr_train_collection){t->shard->comm, t->shard->rank, t->shard->world,
+                                            t->shard->first};
+    return p && p->comm ? (struct mr_train_collection){p->comm, p->at, p->of, p->param}
+                        : (struct mr_train_collection){0};
 }

@@ -14,8 +14,9 @@
 #define STATE_BYTES 4096
 #define MAX_NAMES   (8u << 20) /* bytes: a head is not to pass what is read of one */
 
-/* Host copies of everything that a checkpoint writes. */
-struct copies {
+/* Host copies of everything that a checkpoint writes. They stay with the trainer after MR_EPEER,
+ * since messages may still use them (comm.h). */
+struct mr_train_copies {
     char *params[MR_TRAIN_STAGES], *buffers[MR_TRAIN_STAGES], *state[8];
 };
 
@@ -44,8 +45,8 @@ static int add_tensors(struct mr_checkpoint *c, const struct mr_trainer *t, char
                        const struct mr_net_param *(*get)(const struct mr_net *net, uint32_t i))
 {
     const struct mr_net_param *p;
-    for (uint32_t s = 0; s < t->n_stages; s++)
-        for (uint32_t i = 0; (p = get(t->stage[s].net, i)); i++) {
+    for (uint32_t s = 0; s < mr_train_n_stages(t); s++)
+        for (uint32_t i = 0; (p = get(mr_train_net_of(t, s), i)); i++) {
             int rc = mr_checkpoint_add(c, p->name, MR_F32, p->rank, p->dim,
                                        from[s] + p->offset * sizeof(float));
             if (rc < 0)
@@ -54,12 +55,50 @@ static int add_tensors(struct mr_checkpoint *c, const struct mr_trainer *t, char
     return 0;
 }
 
-/* In the order of a net that isn't split. */
-static int add_params(struct mr_checkpoint *c, struct mr_trainer *t, struct copies *copies)
+/* Parameters and running statistics of a stage that is another rank. */
+static int receive_stage(struct mr_comm *comm, struct mr_net *plan, uint32_t rank, char **params,
+                         char **buffers)
 {
+    uint64_t n_buffers;
+    mr_net_buffers(plan, NULL, &n_buffers);
+    const uint64_t bytes[2] = {mr_net_n_params(plan) * sizeof(float), n_buffers * sizeof(float)};
+    char **const to[2] = {params, buffers};
+    for (int i = 0; i < 2; i++) {
+        *to[i] = malloc(MR_MAX(bytes[i], 1));
+        if (!*to[i])
+            return mr_error_set(-ENOMEM, "checkpoint: no memory for %" PRIu64 " bytes", bytes[i]);
+        int rc = mr_comm_recv(comm, *to[i], bytes[i], rank, NULL);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int send_stage(struct mr_trainer *t, struct mr_comm *comm)
+{
+    struct mr_train_copies *copies = t->copies;
+    uint64_t n_buffers;
+    mr_net_buffers(t->net, NULL, &n_buffers);
+    int rc = copy_stage(&t->stage[0], &copies->params[0], &copies->buffers[0]);
+    if (rc < 0)
+        return rc;
+    rc = mr_comm_send(comm, copies->params[0], mr_net_n_params(t->net) * sizeof(float), 0, NULL);
+    if (rc < 0)
+        return rc;
+    return mr_comm_send(comm, copies->buffers[0], n_buffers * sizeof(float), 0, NULL);
+}
+
+/* In the order of a net that isn't split. */
+static int add_params(struct mr_checkpoint *c, struct mr_trainer *t, struct mr_train_copies *copies)
+{
+    const struct mr_train_collection all = mr_train_collection_of(t);
+    const uint32_t others = t->shard || !all.comm ? 0 : all.world;
     int rc = 0;
     for (uint32_t s = 0; s < t->n_stages && rc >= 0; s++)
         rc = copy_stage(&t->stage[s], &copies->params[s], &copies->buffers[s]);
+    for (uint32_t s = 1; s < others && rc >= 0; s++)
+        rc = receive_stage(all.comm, mr_train_net_of(t, s), s, &copies->params[s],
+                           &copies->buffers[s]);
     if (rc < 0)
         return rc;
     rc = add_tensors(c, t, copies->params, mr_net_param_get);
@@ -74,8 +113,8 @@ uint64_t mr_train_state_length(const struct mr_trainer *t, uint32_t i, enum mr_d
     mr_optim_state_data(t->optim, i, dtype, &n);
     if (!mr_optim_state_is_per_param(t->optim, i))
         return n;
-    for (uint32_t s = 0; s < t->n_stages; s++)
-        sum += mr_net_n_params(t->stage[s].net);
+    for (uint32_t s = 0; s < mr_train_n_stages(t); s++)
+        sum += mr_net_n_params(mr_train_net_of(t, s));
     return sum;
 }
 
@@ -84,8 +123,9 @@ int mr_train_state_each(struct mr_trainer *t, uint32_t i, char *all,
                                     struct mr_stream *stream))
 {
     const bool per_param = mr_optim_state_is_per_param(t->optim, i);
-    if (t->shard && per_param)
-        all += mr_train_shard_first(t->shard) * mr_optim_size(t->optim);
+    const struct mr_train_collection parts = mr_train_collection_of(t);
+    if (parts.comm && per_param)
+        all += parts.first[parts.rank] * mr_optim_size(t->optim);
     for (uint32_t s = 0; s < t->n_stages; s++) {
         enum mr_dtype dtype;
         uint64_t n = 0;
@@ -106,21 +146,23 @@ static int read_state(struct mr_optim *optim, uint32_t i, void *data, uint64_t b
 
 int mr_train_state_collect(struct mr_trainer *t, uint32_t i, char *all)
 {
-    if (t->shard && mr_optim_state_is_per_param(t->optim, i))
-        return mr_train_shard_collect(t->shard, t->optim, i, all, t->stream);
+    const struct mr_train_collection parts = mr_train_collection_of(t);
+    if (parts.comm && mr_optim_state_is_per_param(t->optim, i))
+        return mr_train_collect(&parts, t->optim, i, all, t->stream);
     return all ? mr_train_state_each(t, i, all, read_state) : 0;
 }
 
 /* A rank other than 0 writes nothing, but may have a part of what that one writes. */
 static int give_parts(struct mr_trainer *t)
 {
+    const struct mr_train_collection parts = mr_train_collection_of(t);
     int rc = 0;
-    for (uint32_t i = 0; i < mr_optim_state_count(t->optim) && t->shard && rc >= 0; i++)
+    for (uint32_t i = 0; i < mr_optim_state_count(t->optim) && parts.comm && rc >= 0; i++)
         rc = mr_train_state_collect(t, i, NULL);
-    return rc;
+    return rc < 0 || t->shard || !parts.comm ? rc : send_stage(t, parts.comm);
 }
 
-static int add_optim(struct mr_checkpoint *c, struct mr_trainer *t, struct copies *copies)
+static int add_optim(struct mr_checkpoint *c, struct mr_trainer *t, struct mr_train_copies *copies)
 {
     for (uint32_t i = 0; i < mr_optim_state_count(t->optim); i++) {
         enum mr_dtype dtype = MR_F32;
@@ -360,34 +402,52 @@ static int set_keys(struct mr_checkpoint *c, struct mr_trainer *t)
     return rc < 0 ? rc : set_progress(c, t);
 }
 
-int mr_trainer_save(struct mr_trainer *t, const char *path)
+void mr_train_copies_free(struct mr_trainer *t)
 {
-    if (!t || !path)
-        return mr_error_set(MR_EMISUSE, "mr_trainer_save: t or path is NULL");
-    uint64_t start = mr_time_ns();
-    if (t->rank > 0) /* all ranks have the same parameters */
-        return give_parts(t);
-    mr_train_phase(t, "writes a checkpoint");
-    struct copies copies = {0};
+    struct mr_train_copies *c = t->copies;
+    for (size_t s = 0; c && s < MR_COUNT(c->params); s++) {
+        free(c->params[s]);
+        free(c->buffers[s]);
+    }
+    for (size_t i = 0; c && i < MR_COUNT(c->state); i++)
+        free(c->state[i]);
+    free(c);
+    t->copies = NULL;
+}
+
+static int write_all(struct mr_trainer *t, const char *path)
+{
     struct mr_checkpoint *c = calloc(1, sizeof *c);
-    int rc = c ? set_keys(c, t) : mr_error_nomem("checkpoint", sizeof *c);
+    if (!c)
+        return mr_error_nomem("checkpoint", sizeof *c);
+    int rc = set_keys(c, t);
     if (rc < 0)
         goto end;
-    rc = add_optim(c, t, &copies); /* f64 first: aligned */
+    rc = add_optim(c, t, t->copies); /* f64 first: aligned */
     if (rc < 0)
         goto end;
-    rc = add_params(c, t, &copies);
+    rc = add_params(c, t, t->copies);
     if (rc < 0)
         goto end;
     rc = mr_checkpoint_write(c, path);
 end:
     mr_checkpoint_close(c);
-    for (size_t s = 0; s < MR_COUNT(copies.params); s++) {
-        free(copies.params[s]);
-        free(copies.buffers[s]);
-    }
-    for (size_t i = 0; i < MR_COUNT(copies.state) && rc != MR_EPEER; i++) /* else: comm.h */
-        free(copies.state[i]);
+    return rc;
+}
+
+int mr_trainer_save(struct mr_trainer *t, const char *path)
+{
+    if (!t || !path)
+        return mr_error_set(MR_EMISUSE, "mr_trainer_save: t or path is NULL");
+    uint64_t start = mr_time_ns();
+    const struct mr_train_collection parts = mr_train_collection_of(t);
+    mr_train_phase(t, "writes a checkpoint");
+    t->copies = calloc(1, sizeof *t->copies);
+    if (!t->copies)
+        return mr_error_nomem("checkpoint", sizeof *t->copies);
+    int rc = t->rank > 0 || parts.rank > 0 ? give_parts(t) : write_all(t, path);
+    if (rc != MR_EPEER)
+        mr_train_copies_free(t);
     t->saving += mr_train_since(start);
     return rc;
 }

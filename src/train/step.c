@@ -1,4 +1,5 @@
 /* Training steps: the part that repeats for each batch. */
+#include "train/stages.h"
 #include "train/trainer.h"
 
 #include <inttypes.h>
@@ -62,11 +63,13 @@ static int not_finite(struct mr_trainer *t, uint64_t step)
         t->looked = t->bad_layer != NULL;
     }
     const struct mr_net_layer *l = t->bad_layer;
+    if (t->pipeline && !l && !mr_train_has_last_stage(t)) /* another rank's stage found it */
+        t->looked = false;
     if (t->looked && l)
         snprintf(where, sizeof where, "layer %.60s (%.60s)", l->name, t->bad_what);
     else if (t->looked) /* else this rank's losses were finite: bad_layer is of an earlier step */
         snprintf(where, sizeof where, "the loss");
-    int rc = t->leaves ? mr_train_leaves_where(t, where, sizeof where) : 0;
+    int rc = mr_train_parts(t) ? mr_train_leaves_where(t, where, sizeof where) : 0;
     if (rc < 0)
         return rc;
     return mr_error_set(MR_EMISUSE,
@@ -234,7 +237,10 @@ static int step_on(struct mr_trainer *t, const struct mr_batch *b)
         return rc;
     if (t->pipeline) {
         rc = mr_train_in_stages.step(t, b, &batch);
-        return rc < 0 || (t->step + 1) % LOOK_EVERY ? rc : mr_train_take_totals(t);
+        if (rc < 0 || (t->step + 1) % LOOK_EVERY == 0)
+            rc = rc < 0 ? rc : mr_train_take_totals(t);
+        mr_train_pipeline_hear(t);
+        return rc;
     }
     if (t->leaves) {
         rc = mr_train_leaves_step(t, b, &batch);

@@ -355,6 +355,8 @@ void mr_trainer_destroy(struct mr_trainer *t)
     mr_schedule_destroy(t->schedule);
     mr_train_leaves_destroy(t);
     mr_train_shard_close(t->shard);
+    if (!t->opts.comm || mr_comm_check(t->opts.comm) != MR_EPEER) /* else they may be in use */
+        mr_train_copies_free(t);
     if (t->sampler)
         mr_sampler_destroy(t->sampler);
     if (t->chain)
@@ -436,7 +438,7 @@ struct mr_net *mr_trainer_get_stage(struct mr_trainer *t, uint32_t stage)
 {
     if (!t)
         return NULL;
-    return stage < t->n_stages ? t->stage[stage].net : NULL;
+    return mr_train_net_of(t, stage);
 }
 
 struct mr_optim *mr_trainer_get_optim(struct mr_trainer *t)

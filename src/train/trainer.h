@@ -83,6 +83,7 @@ struct mr_trainer {
     uint32_t skipped_in_row;
     struct mr_train_pipeline *pipeline; /* of stages.h; NULL: one stage, without micro-batches */
     struct mr_train_leaves *leaves;     /* of leaves.c; NULL: a batch is one pass of this process */
+    struct mr_train_copies *copies;     /* of state.c, while a checkpoint is written */
     struct mr_train_shard *shard;       /* of shard.h; NULL: the optimizer is of all parameters */
     uint32_t rank, world, n_leaves;     /* 0 of 1, and 1, without */
     bool stopping;                      /* mr_trainer_ask_stop(), as all ranks have heard */
@@ -154,6 +155,8 @@ int mr_train_pipeline_optim(struct mr_trainer *t, const struct mr_optim_opts *op
 void mr_train_pipeline_destroy(struct mr_trainer *t);
 const uint32_t *mr_train_pipeline_bad_loss(const struct mr_trainer *t, uint32_t stage);
 void mr_train_pipeline_find_bad(struct mr_trainer *t);
+bool mr_train_has_last_stage(const struct mr_trainer *t);
+void mr_train_pipeline_hear(struct mr_trainer *t); /* after a look at the totals */
 /* What step.c wants of pipeline.c: step and test as those of leaves.c, take as that of struct
  * mr_train_leaves_ops. */
 struct mr_train_pipeline_ops {
@@ -164,10 +167,19 @@ struct mr_train_pipeline_ops {
 };
 extern const struct mr_train_pipeline_ops mr_train_in_stages;
 
+/* stages.c. Stages of the net, wherever they are; those of other ranks have no memory. NULL: no such
+ * stage. */
+uint32_t mr_train_n_stages(const struct mr_trainer *t);
+struct mr_net *mr_train_net_of(const struct mr_trainer *t, uint32_t stage);
+
 static inline struct mr_net *mr_train_last_net(const struct mr_trainer *t)
 {
-    return t->stage[t->n_stages - 1].net;
+    return mr_train_net_of(t, mr_train_n_stages(t) - 1);
 }
+
+/* Where the parts are that other ranks have; comm NULL: nowhere. */
+struct mr_train_collection;
+struct mr_train_collection mr_train_collection_of(const struct mr_trainer *t);
 
 /* options.c. NULL: a net without layers. */
 const struct mr_net_layer *mr_train_last_layer(const struct mr_net *net);
@@ -229,6 +241,7 @@ int mr_train_state_each(struct mr_trainer *t, uint32_t i, char *all,
                                     struct mr_stream *stream));
 /* All parts of it, on rank 0. all: of that length; elsewhere NULL. */
 int mr_train_state_collect(struct mr_trainer *t, uint32_t i, char *all);
+void mr_train_copies_free(struct mr_trainer *t);
 int mr_train_check_state(const struct mr_trainer *t, const struct mr_checkpoint *c);
 int mr_train_restore(struct mr_trainer *t, const struct mr_checkpoint *c);
 

@@ -1,6 +1,6 @@
 """millrace train on several ranks, under Open MPI and MPICH: the same bits for any number of ranks,
-exact remainders, resumes in another world, the optimizer's state in parts, and ranks that die,
-stand still, hang or disagree.
+exact remainders, resumes in another world, the optimizer's state in parts, ranks as stages,
+and ranks that die, stand still, hang or disagree.
 
 usage: train_ranks.py PROGRAM
 Environment: RAISE: the module of tests/support/raise_at_open.c
@@ -209,6 +209,62 @@ def sharded_skip(mpi):
     assert len(seen) == 1, seen
 
 
+def history(out):
+    epochs = [*out["epochs"], out["unfinished_epoch"] or {}]
+    return json.dumps([{key: epoch[key] for key in epoch if key in (
+        "epoch", "steps", "loss", "accuracy", "test_loss", "test_accuracy", "lr")} for epoch in epochs])
+
+
+def stages(found):
+    """Ranks that are stages: the bits of one device with as many leaves as micro-batches."""
+    for model, steps, micro, two, three, more in (
+        ("mlp:300s,30s", "8", "4", "fc2", "fc2,fc3", ["--clip-norm", "0.05", "-o", "adamw"]),
+        ("mnist-cnn", "3", "8", "fc1", "auto", ["--clip-norm", "0.5"]),
+        ("resnet20", "2", "4", "auto", "auto", ["--pipeline", "gpipe", "-o", "nadam:accumulate=2"]),
+    ):
+        args = ["-m", model, "-b", "64", "--max-steps", steps, "-c", "g.st", "-f", "--json", *more]
+        want = json.loads(run(None, 1, *args, "--leaves", micro).stdout)
+        bits = tensors("g.st")
+        for world, split in ((2, two), (3, three)):
+            out = json.loads(run(found[world % len(found)], world, *args, "--split-ranks",
+                                 "--micro-batches", micro, "--split", split).stdout)
+            assert tensors("g.st") == bits and history(out) == history(want), (model, world, out)
+            assert out["parameters"] == want["parameters"] and len(out["stages"]) == world, out
+            assert out["stages"][0]["activation_bytes"] == out["activation_bytes"] > 0, out
+    # from stages to one process, and back to other stages
+    args = ["-m", "mlp:300s,30s", "-b", "64", "-c", "g.st", "-o", "adam:amsgrad=1,accumulate=3"]
+    split = ["--split-ranks", "--micro-batches", "4"]
+    run(None, 1, *args, "--leaves", "4", "--max-steps", "19", "-f")
+    bits = tensors("g.st")
+    run(found[0], 3, *args, *split, "--max-steps", "7", "-f", "--checkpoint-every", "2")
+    run(None, 1, *args, "--leaves", "4", "--max-steps", "11", "--resume")
+    run(found[-1], 2, *args, *split, "--split", "fc3", "--max-steps", "19", "--resume",
+        "--checkpoint-every", "5ms")
+    assert tensors("g.st") == bits
+    # one rank is the whole net
+    run(found[0], 1, *args, *split, "--max-steps", "19", "-f")
+    assert tensors("g.st") == bits
+
+
+def stages_misused(mpi):
+    for more, says in (
+        (["--split", "fc1,fc2"], "2 layers for 2 devices"),
+        (["--shard-optimizer"], "an optimizer in parts"),
+        (["-d", "cpu+cpu"], "several devices"),
+        (["--micro-batches", "3"], "a power of two"),
+    ):
+        done = run(mpi, 2, "-m", "mlp:30s", "-b", "64", "--split-ranks", *more, want=2)
+        assert says in done.stderr, (more, done)
+
+
+def stages_with_a_bad_loss(mpi):
+    """Its layer is the second rank's."""
+    args = ["-m", "mlp:30r,30r", "-b", "64", "--split-ranks", "--micro-batches", "4", "-o",
+            "sgd:lr=1e30"]
+    done = run(mpi, 2, *args, "--split", "fc3", want=1)
+    assert "the loss is not finite" in done.stderr and "first in layer " in done.stderr, done
+
+
 def exact_remainders(mpi):
     """Each sample once, in training and tests: the accuracies are whole numbers of samples."""
     out = json.loads(run(mpi, 3, "-m", "softmax", "-b", "30", "-e", "2", "--json").stdout)
@@ -237,28 +293,30 @@ def misuse(mpi):
         assert part in done.stderr, (part, done)
 
 
-def killed_and_resumed(mpi, variable, other, *more):
+def killed_and_resumed(mpi, variable, other, *more, worlds=(4, 2)):
     args = ["-m", "mlp:30s", "-b", "64", "--leaves", "4", "-e", "400", "--sampler",
             "random:block=16,window=3", "-c", "k.st"]
     with contextlib.suppress(FileNotFoundError):
         os.remove("k.st")
     run(None, 1, *args[:-1], "whole.st", "-f")
-    with started(command(mpi, 4, *args, *more, "--checkpoint-every", "3")) as process:
+    with started(command(mpi, worlds[0], *args, *more, "--checkpoint-every", "3")) as process:
         wait_for(lambda: os.path.exists("k.st"))
-        for pid in pids(variable, 2):
+        for pid in pids(variable, worlds[0] // 2):
             os.kill(pid, signal.SIGKILL)
         process.communicate(timeout=LIMIT)
         assert process.returncode != 0
-    text = run(other, 2, *args, *more, "--resume").stdout
+    text = run(other, worlds[1], *args, *more, "--resume").stdout
     assert "goes on from k.st" in text, text
     assert tensors("k.st") == tensors("whole.st")
 
 
-def stands_still(mpi, variable, rank, *more):
+def stands_still(mpi, variable, rank, *more, world=3):
     """Exit status 4, and an error that names the rank and what it did. Returns the seconds."""
     args = ["-m", "mlp:300s", "-b", "63", "-e", "1000000", "--comm-timeout", "4s", *more,
             "-c", f"{mpi}{rank}.st"]
-    with started(command(mpi, 3, *args, "--checkpoint-every", "1")) as process:
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(f"{mpi}{rank}.st")
+    with started(command(mpi, world, *args, "--checkpoint-every", "1")) as process:
         wait_for(lambda: os.path.exists(f"{mpi}{rank}.st"))
         for pid in pids(variable, rank):
             os.kill(pid, signal.SIGSTOP)
@@ -365,6 +423,9 @@ def main():
     sharded(found)
     sharded_checkpoints(found)
     sharded_skip(found[0])
+    stages(found)
+    stages_misused(found[0])
+    stages_with_a_bad_loss(found[-1])
     variables = {"openmpi": "OMPI_COMM_WORLD_RANK", "mpich": "PMI_RANK"}
     for mpi in found:
         exact_remainders(mpi)
@@ -384,6 +445,9 @@ def main():
     killed_and_resumed(found[-1], variables[found[-1]], found[0], "--shard-optimizer")
     stands_still(found[-1], variables[found[-1]], 0)
     stands_still(found[0], variables[found[0]], 2, "--shard-optimizer")
+    killed_and_resumed(found[0], variables[found[0]], found[-1], "--split-ranks",
+                       "--micro-batches", "4", "--split", "auto", worlds=(2, 2))
+    stands_still(found[-1], variables[found[-1]], 1, "--split-ranks", "--split", "fc2", world=2)
     return 0
 
 

@@ -394,7 +394,7 @@ static int be_rank(const struct mr_place *place)
     opts.place = *place;
     opts.config = "same=1\n";
     const bool faulty = getenv("FAULTY_AT") != NULL;
-    opts.timeout_ns = getenv("TEST_VAIN") || faulty ? 2000000000u : 60000000000u;
+    opts.timeout_ns = getenv("TEST_VAIN") ? 4000000000u : faulty ? 20000000000u : 60000000000u;
     int rc = mr_comm_open(&opts, &comm);
     if (rc < 0) {
         printf("rank %u: %d %s\n", place->rank, rc, mr_last_error());
@@ -489,7 +489,11 @@ static void no_message_is_waited_for_ever(void **state)
         return;
     for (int l = 0; l < 2; l++)
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-            vain(launchers[l][0], launchers[l][1], cases[i].world, cases[i].why, out, sizeof out);
+            int again = 0;
+            do /* a busy machine may not even start within the limit */
+                vain(launchers[l][0], launchers[l][1], cases[i].world, cases[i].why, out,
+                     sizeof out);
+            while (++again < 4 && strstr(out, "comm: open") == NULL && strstr(out, "MPI_Init"));
             for (int k = 0; out[0] && k < 3; k++)
                 if (!strstr(out, cases[i].says[k]))
                     fail_msg("%s, %s: no \"%s\" in: %s", launchers[l][0], cases[i].why,
@@ -510,7 +514,7 @@ static void each_call_fails(void **state)
         for (int at = 1, fine = 0; fine < 5; at++) {
             snprintf(command, sizeof command,
                      "command -v mpiexec.mpich >/dev/null || exit 0; MILLRACE_MPI=%s FAULTY_RANK=1 "
-                     "FAULTY_AT=%d timeout 20 mpiexec.mpich -n %d %s 2>&1; echo code $?",
+                     "FAULTY_AT=%d timeout 50 mpiexec.mpich -n %d %s 2>&1; echo code $?",
                      FAULTY_MPI, at, world, program);
             FILE *from = popen(command, "r");
             assert_non_null(from);

@@ -455,6 +455,9 @@ static void each_call_fails(void **state)
     for (; at < 600; at++) {
         snprintf(variable, sizeof variable, "FAKE_NCCL_FAIL_AT=%d", at);
         int failed = run(2, 2, 1, variable, out, sizeof out);
+        for (int again = 0; again < 4 && strstr(out, "did not end") && !strstr(out, "invalid");
+             again++) /* a busy machine */
+            failed = run(2, 2, 1, variable, out, sizeof out);
         if (!strstr(out, "rank 1: "))
             break;
         if (failed < 1 || !strstr(out, "comm: rank 1 of 2 (") || !strstr(out, "invalid usage") ||
