@@ -130,8 +130,8 @@ int train_ranks_close(struct train_ranks *r, int code, bool running);
 /* Before the first step: do all ranks begin, and with the same parameters? code: of this one. t:
  * its trainer, or NULL. Returns the code of all; rank 0 prints the others' errors. */
 int train_ranks_agree(struct train_ranks *r, int code, const struct train *t);
-/* Checkpoints by the clock: is one due on rank 0? mine: on this rank. Where ranks have parts of it all
- * take part in one, so they ask from time to time; all of them call it after each step. [out]
+/* Checkpoints by the clock: is one due on rank 0? mine: on this rank. Where ranks have parts of it
+ * all take part in one, so they ask from time to time; all of them call it after each step. [out]
  * due: whether to write one now. Returns 0 or an error. */
 int train_ranks_due(struct train *t, bool mine, bool *due);
 void train_ranks_print(const struct train *t);

@@ -24,10 +24,10 @@
  * NCCL chooses what it uses by its own variables (NCCL_DEBUG, NCCL_SOCKET_IFNAME).
  *
  * Collective calls (open, close, sum, sum_scatter, gather, collect) are made by all ranks in the
- * same order; send, recv and send_recv by the ranks that they are between. One that lasts longer than the
- * time limit ends in MR_EPEER on every rank that waits; the text names the ranks that did not come
- * and what they did last (mr_comm_phase()). After that, and after any other of these calls that
- * failed, all of them and mr_comm_check() return the same error again: end the process with
+ * same order; send, recv and send_recv by the ranks that they are between. One that lasts longer
+ * than the time limit ends in MR_EPEER on every rank that waits; the text names the ranks that did
+ * not come and what they did last (mr_comm_phase()). After that, and after any other of these calls
+ * that failed, all of them and mr_comm_check() return the same error again: end the process with
  * mr_comm_abort(). After MR_EPEER, in, out and data stay in use until the process ends: messages
  * may still be on their way. Do not free them.
  *

@@ -167,8 +167,8 @@ struct mr_train_pipeline_ops {
 };
 extern const struct mr_train_pipeline_ops mr_train_in_stages;
 
-/* stages.c. Stages of the net, wherever they are; those of other ranks have no memory. NULL: no such
- * stage. */
+/* stages.c. Stages of the net, wherever they are; those of other ranks have no memory. NULL: no
+ * such stage. */
 uint32_t mr_train_n_stages(const struct mr_trainer *t);
 struct mr_net *mr_train_net_of(const struct mr_trainer *t, uint32_t stage);
 
