@@ -26,6 +26,7 @@
     X(bench_loader)                                                                                \
     X(bench_transfer)                                                                              \
     X(bench_streams)                                                                               \
+    X(bench_layout)                                                                                \
     X(bench_workers)                                                                               \
     X(bench_disk)                                                                                  \
     X(bench_hostmem)                                                                               \

@@ -220,3 +220,13 @@ $ for c in 'bench workers' 'bench story' feed; do millrace $c --help | tr '\n' '
 $ timeout -k 60 -s INT 1 millrace bench workers synthetic:n=1e6,shape=16 --delay 300s -b 1024 --workers-list 2 -q; echo $?
 millrace bench workers: interrupted
 124
+# Layout: each way is measured or says why not; a net only where one computes.
+$ millrace bench layout -d cpu --shape 8x8x3 -b 16 --model 'conv:4,p=1,relu,avgpool:4,flatten,linear:10' --net-shape 8x8x3 --time 20ms --repeats 1 --plot l.html --json > l.json; python3 -c 'import json; d = json.load(open("l.json")); w = d["ways"]; m = [x for x in w if "samples_per_s" in x]; print([x["way"] for x in m], all(x["samples_per_s"] > 0 for x in m))'; grep -c '<rect' l.html | awk '{print ($1 > 0)}'
+['NHWC as it is', 'to NCHW', 'to f32', 'to f32, NCHW', 'stored NHWC', 'stored NCHW', 'NHWC, to NCHW'] True
+1
+$ millrace bench layout -d sim --shape 8x8x3 -b 16 --time 20ms --repeats 1 | grep -c 'Training a net'
+0
+[1]
+$ millrace bench layout --shape 8x8
+millrace bench layout: --shape: expected height, width and channels, as 224x224x3
+[2]
