@@ -122,14 +122,18 @@ struct mr_dataset_ops {
                    const struct mr_sample_context context[], void *const (*row)[MR_MAX_FIELDS],
                    uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK], int rc[]);
     /*
-     * Sets in memory, whose samples cannot fail: one field of many samples at once. gather writes
-     * rows of a field of one size, row k to `to` + k * stride. find gives where rows of a varying
-     * one are, and sets their first dimensions: dim[k][0]. Optional, both or neither.
+     * One field of many samples at once. gather writes rows of a field of one size, row k to `to` +
+     * k * stride. find gives where rows of a varying one are, and sets their first dimensions:
+     * dim[k][0]. Neither can fail. state: of the worker. Optional, both or neither.
      */
-    void (*gather)(const struct mr_dataset *ds, int f, uint32_t n, const uint64_t index[],
-                   unsigned char *to, uint64_t stride);
-    void (*find)(const struct mr_dataset *ds, int f, uint32_t n, const uint64_t index[],
-                 const unsigned char *data[], uint64_t (*dim)[MR_MAX_RANK]);
+    void (*gather)(const struct mr_dataset *ds, void *state, int f, uint32_t n,
+                   const uint64_t index[], unsigned char *to, uint64_t stride);
+    void (*find)(const struct mr_dataset *ds, void *state, int f, uint32_t n,
+                 const uint64_t index[], const unsigned char *data[], uint64_t (*dim)[MR_MAX_RANK]);
+    /* Of those sets whose samples are not all in memory: gets the first ones of n samples there,
+     * for gather and find, until the next call. Returns how many; 0: get() says why not. Optional.
+     */
+    uint32_t (*hold)(const struct mr_dataset *ds, void *state, uint32_t n, const uint64_t index[]);
     /* Begins and ends a thread's samples: enter makes worker_state. Optional. */
     int (*enter)(const struct mr_dataset *ds, uint32_t worker, void **state);
     void (*leave)(const struct mr_dataset *ds, uint32_t worker, void *state);

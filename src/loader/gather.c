@@ -26,38 +26,70 @@ bool mr_gather_plan(const struct mr_loader *ld)
     return true;
 }
 
-static void make_field(const struct mr_loader *ld, const struct mr_slot *slot, int f,
-                       const struct mr_run *run, const uint64_t index[])
+/* The places of varying rows. What does not last is copied, as long as it is within the bound. */
+static int find_field(const struct mr_worker *w, struct mr_slot *slot, int f, uint32_t row,
+                      uint32_t n, const uint64_t index[])
 {
+    struct mr_loader *ld = w->ld;
     const struct mr_field *fp = &ld->layout.field[f];
-    if (!fp->varies) {
-        ld->ds->ops->gather(ld->ds, f, run->n, index, mr_field_row(fp, slot, run->row0),
-                            fp->row_bytes);
-        return;
-    }
-    uint64_t(*dim)[MR_MAX_RANK] = (uint64_t(*)[MR_MAX_RANK])mr_slot_dims(slot, run->row0, f);
-    for (uint32_t i = 0; i < run->n; i++)
+    const unsigned char **data = mr_slot_kept(slot, row, f);
+    uint64_t(*dim)[MR_MAX_RANK] = (uint64_t(*)[MR_MAX_RANK])mr_slot_dims(slot, row, f);
+    for (uint32_t i = 0; i < n; i++)
         memcpy(dim[i], fp->out.dim, (size_t)fp->out.rank * sizeof **dim);
-    ld->ds->ops->find(ld->ds, f, run->n, index, mr_slot_kept(slot, run->row0, f), dim);
+    ld->ds->ops->find(ld->ds, w->state, f, n, index, data, dim);
+    int rc = 0;
+    for (uint32_t i = 0; i < n && !ld->ds->lasting && rc >= 0; i++)
+        rc = dim[i][0] > fp->out.dim[0] ? MR_ELIMIT
+                                        : mr_collate_keep(ld, slot, row + i, f, data[i], dim[i]);
+    return rc;
+}
+
+/* Rows [row, row + n) of all fields. */
+static int make_rows(const struct mr_worker *w, struct mr_slot *slot, uint32_t row, uint32_t n,
+                     const uint64_t index[])
+{
+    const struct mr_loader *ld = w->ld;
+    for (int f = 0; f < ld->layout.n_fields; f++) {
+        const struct mr_field *fp = &ld->layout.field[f];
+        if (!fp->varies) {
+            ld->ds->ops->gather(ld->ds, w->state, f, n, index, mr_field_row(fp, slot, row),
+                                fp->row_bytes);
+            continue;
+        }
+        int rc = find_field(w, slot, f, row, n, index);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
 }
 
 uint32_t mr_gather_run(struct mr_worker *w, struct mr_run *run, bool timed)
 {
-    const struct mr_loader *ld = w->ld;
-    struct mr_slot *slot = mr_ring_slot(&ld->ring, run->t);
+    const struct mr_dataset *ds = w->ld->ds;
+    struct mr_slot *slot = mr_ring_slot(&w->ld->ring, run->t);
+    uint32_t made = 0;
     if (run->error.code < 0)
         return 0;
     uint64_t begin = timed ? mr_time_ns() : 0;
     mr_watch_note(&w->watch, run->t, run->row0, MR_TASK_DECODE);
-    for (uint32_t i = 0; i < run->n; i++) {
-        w->order[i] = slot->indices[run->row0 + i] = run->sample[i].index;
-        slot->positions[run->row0 + i] = run->sample[i].position;
-        mr_slot_set_maker(slot, run->row0 + i, 0);
-        run->sample[i].done = true;
+    for (uint32_t i = 0; i < run->n; i++)
+        w->order[i] = run->sample[i].index;
+    while (made < run->n) {
+        const uint64_t *index = w->order + made;
+        uint32_t n = run->n - made;
+        if (ds->ops->hold)
+            n = ds->ops->hold(ds, w->state, n, index);
+        if (n == 0 || make_rows(w, slot, run->row0 + made, n, index) < 0)
+            break;
+        for (uint32_t i = made; i < made + n; i++) {
+            slot->indices[run->row0 + i] = run->sample[i].index;
+            slot->positions[run->row0 + i] = run->sample[i].position;
+            mr_slot_set_maker(slot, run->row0 + i, 0);
+            run->sample[i].done = true;
+        }
+        made += n;
     }
-    for (int f = 0; f < ld->layout.n_fields; f++)
-        make_field(ld, slot, f, run, w->order);
     if (timed)
         mr_count(&w->timed_decode_ns, mr_time_ns() - begin);
-    return run->n;
+    return made;
 }

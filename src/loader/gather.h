@@ -1,7 +1,7 @@
 /*
- * Samples of sets in memory that no chain changes, field by field: all rows of a run with one call
- * of the data set for each field (the ops' gather and find). Such samples cannot fail, so nothing
- * is done for each of them alone.
+ * Samples that no chain changes, field by field: the rows of a run with one call of the data set
+ * for each field (the ops' gather and find), so that little is done for each sample alone. What
+ * fails is left to be made one by one, which reports it.
  */
 #ifndef MR_LOADER_GATHER_H
 #define MR_LOADER_GATHER_H
@@ -15,8 +15,8 @@ struct mr_worker;
 
 /* Whether a loader's samples can be made so. Once backends and layout are planned. */
 bool mr_gather_plan(const struct mr_loader *ld);
-/* Makes all samples of a run. Returns how many; 0: one of them has an error, which making them one
- * by one reports. timed: for the statistics. */
+/* Makes samples of a run from the first one on. Returns how many; the others have to be made one by
+ * one. timed: for the statistics. */
 uint32_t mr_gather_run(struct mr_worker *w, struct mr_run *run, bool timed);
 
 #endif

@@ -511,7 +511,8 @@ static void close_groups(void *user)
     ((struct groups *)user)->closed++;
 }
 
-static int groups_open(struct groups *from, uint64_t keep, struct mr_dataset **ds)
+static int groups_open_to(struct groups *from, uint64_t keep, uint64_t text_bytes,
+                          struct mr_dataset **ds)
 {
     static const struct mr_arrow_column no_lists[] = {
         {.path = "number"}, {.path = "word"}, {.path = "pair.bytes"}};
@@ -526,6 +527,7 @@ static int groups_open(struct groups *from, uint64_t keep, struct mr_dataset **d
     groups.close = close_groups;
     groups.user = from;
     groups.keep = keep;
+    groups.text_bytes = text_bytes;
     o.schema = &schema;
     o.column = no_lists;
     o.n_columns = MR_COUNT(no_lists);
@@ -533,6 +535,11 @@ static int groups_open(struct groups *from, uint64_t keep, struct mr_dataset **d
     if (rc < 0)
         schema.release(&schema);
     return rc;
+}
+
+static int groups_open(struct groups *from, uint64_t keep, struct mr_dataset **ds)
+{
+    return groups_open_to(from, keep, 1024, ds);
 }
 
 static void check_group_row(const struct mr_dataset *ds, uint64_t index)
@@ -587,9 +594,39 @@ static void loaders_read_groups(void **state)
         struct run run = run_loader(&c);
         uint64_t sum = 0;
         assert_int_equal(run.n, CHUNKS * ROWS);
-        for (uint64_t i = 0; i < run.n; i++)
+        for (uint64_t i = 0; i < run.n; i++) {
             sum += run.row[i].index;
+            assert_int_equal(run.row[i].hash, run_hash_sample(c.ds, run.row[i].index));
+        }
         assert_int_equal(sum, (uint64_t)CHUNKS * ROWS * (CHUNKS * ROWS - 1) / 2);
+        run_free(&run);
+        mr_dataset_close(c.ds);
+        assert_int_equal(alive, 0);
+    }
+}
+
+/* A group that is lost, and texts beyond their bound, are bad samples one by one: all others come,
+ * as they are. */
+static void loaders_skip_what_is_bad(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 8; k++) {
+        struct groups from = {.fails = k % 2 ? 3 : -1};
+        struct run_config c = run_config(NULL);
+        uint64_t bound = k < 4 ? 1024 : 25, good = 0;
+        test_works(groups_open_to(&from, 2, bound, &c.ds));
+        c.sampler = k % 4 < 2 ? "sequential" : "random";
+        c.opts.batch_size = 16;
+        c.opts.bad = MR_BAD_SKIP;
+        for (uint64_t row = 0; row < CHUNKS * ROWS; row++) {
+            char text[LONGEST];
+            good += (row / ROWS != 3 || k % 2 == 0) && text_of(row, text) <= bound &&
+                    text_of(row % WORDS, text) <= bound;
+        }
+        struct run run = run_loader(&c);
+        assert_int_equal(run.n, good);
+        for (uint64_t i = 0; i < run.n; i++)
+            assert_int_equal(run.row[i].hash, run_hash_sample(c.ds, run.row[i].index));
         run_free(&run);
         mr_dataset_close(c.ds);
         assert_int_equal(alive, 0);
@@ -661,6 +698,7 @@ int main(void)
         cmocka_unit_test(malformed_arrays_are_refused),
         cmocka_unit_test(groups_are_loaded_when_needed),
         cmocka_unit_test(loaders_read_groups),
+        cmocka_unit_test(loaders_skip_what_is_bad),
         cmocka_unit_test(bad_groups_have_bad_samples),
         cmocka_unit_test(groups_are_checked),
     };

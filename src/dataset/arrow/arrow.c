@@ -36,12 +36,13 @@ static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *ou
 
 #define AHEAD 8u /* rows: their addresses are needed before their bytes */
 
-static void gather(const struct mr_dataset *ds, int f, uint32_t n, const uint64_t index[],
-                   unsigned char *to, uint64_t stride)
+static void gather(const struct mr_dataset *ds, void *unused, int f, uint32_t n,
+                   const uint64_t index[], unsigned char *to, uint64_t stride)
 {
     const struct state *st = ds->state;
     const struct mr_arrow_type *type = &st->fields.type[f];
     uint64_t i, row;
+    (void)unused;
     for (uint32_t k = 0; k < n; k++) {
         if (k + AHEAD < n)
             mr_arrow_prefetch(type, &find(st, index[k + AHEAD], &i, &row)[f], i);
@@ -50,12 +51,14 @@ static void gather(const struct mr_dataset *ds, int f, uint32_t n, const uint64_
     }
 }
 
-static void find_rows(const struct mr_dataset *ds, int f, uint32_t n, const uint64_t index[],
-                      const unsigned char *data[], uint64_t (*dim)[MR_MAX_RANK])
+static void find_rows(const struct mr_dataset *ds, void *unused, int f, uint32_t n,
+                      const uint64_t index[], const unsigned char *data[],
+                      uint64_t (*dim)[MR_MAX_RANK])
 {
     const struct state *st = ds->state;
     const struct mr_arrow_type *type = &st->fields.type[f];
     uint64_t i, row;
+    (void)unused;
     for (uint32_t k = 0; k < n; k++) {
         if (k + AHEAD < n)
             mr_arrow_prefetch(type, &find(st, index[k + AHEAD], &i, &row)[f], i);

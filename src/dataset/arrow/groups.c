@@ -192,24 +192,70 @@ static void leave(const struct mr_dataset *ds, uint32_t worker, void *worker_sta
     free(held);
 }
 
+/* A worker turns to a group. Returns 0, -ENOMEM, or why it can't be loaded. */
+static int use(const struct mr_dataset *ds, struct held *held, uint64_t number)
+{
+    if (held->group && held->group->number == number)
+        return 0;
+    give(ds->state, held->group);
+    held->group = NULL;
+    return take(ds, number, &held->group);
+}
+
 static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out)
 {
     struct state *st = ds->state;
     struct held *held = out->worker_state;
     uint64_t number = mr_arrow_chunk_of(st->end, st->from.n_groups, index);
-    if (!held->group || held->group->number != number) {
-        give(st, held->group);
-        held->group = NULL;
-        int rc = take(ds, number, &held->group);
-        if (rc < 0)
-            return rc;
-    }
+    int rc = use(ds, held, number);
+    if (rc < 0)
+        return rc;
     struct group *g = held->group;
     if (g->stage == FAILED)
         return mr_error_put(&g->error);
     /* without a worker, the group is given back before the sample is used */
     return mr_arrow_sample(ds, &st->fields, g->part, index - mr_arrow_begin_of(st->end, number),
                            index, out->worker == MR_NO_WORKER, out);
+}
+
+/* The group of the first sample, and as many of the others as are in it, too. */
+static uint32_t hold(const struct mr_dataset *ds, void *worker_state, uint32_t n,
+                     const uint64_t index[])
+{
+    struct state *st = ds->state;
+    struct held *held = worker_state;
+    uint64_t number = mr_arrow_chunk_of(st->end, st->from.n_groups, index[0]);
+    if (use(ds, held, number) < 0 || held->group->stage == FAILED)
+        return 0;
+    uint64_t begin = mr_arrow_begin_of(st->end, number), end = st->end[number];
+    uint32_t k = 1;
+    while (k < n && index[k] >= begin && index[k] < end)
+        k++;
+    return k;
+}
+
+static void gather(const struct mr_dataset *ds, void *worker_state, int f, uint32_t n,
+                   const uint64_t index[], unsigned char *to, uint64_t stride)
+{
+    const struct state *st = ds->state;
+    const struct group *g = ((const struct held *)worker_state)->group;
+    uint64_t begin = mr_arrow_begin_of(st->end, g->number);
+    for (uint32_t k = 0; k < n; k++)
+        mr_arrow_copy(&st->fields.type[f], &g->part[f], index[k] - begin, to + k * stride);
+}
+
+static void find_rows(const struct mr_dataset *ds, void *worker_state, int f, uint32_t n,
+                      const uint64_t index[], const unsigned char *data[],
+                      uint64_t (*dim)[MR_MAX_RANK])
+{
+    const struct state *st = ds->state;
+    const struct group *g = ((const struct held *)worker_state)->group;
+    uint64_t begin = mr_arrow_begin_of(st->end, g->number);
+    for (uint32_t k = 0; k < n; k++) {
+        struct mr_bytes value = mr_arrow_value(&st->fields.type[f], &g->part[f], index[k] - begin);
+        data[k] = value.data;
+        dim[k][0] = value.n / st->fields.type[f].width;
+    }
 }
 
 /* ---- opening ---- */
@@ -308,6 +354,9 @@ static const struct mr_dataset_ops groups_ops = {
     .enter = enter,
     .leave = leave,
     .get = get,
+    .gather = gather,
+    .find = find_rows,
+    .hold = hold,
 };
 
 void mr_arrow_groups_fill(struct mr_arrow_groups *groups, size_t size)
