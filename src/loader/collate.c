@@ -65,20 +65,47 @@ static int may_keep(void *loader, uint64_t bytes)
     return mr_grown_add(loader, 0, 0, bytes);
 }
 
+static uint64_t row_bytes(const struct mr_spec *spec, const uint64_t *dim)
+{
+    uint64_t bytes = mr_dtype_size(spec->dtype);
+    for (int d = 0; d < spec->rank; d++)
+        bytes *= dim[d];
+    return bytes;
+}
+
 int mr_collate_keep(struct mr_loader *ld, struct mr_slot *slot, uint64_t row, int f,
                     const void *data, const uint64_t *dim)
 {
-    const struct mr_spec *spec = &ld->layout.field[f].out;
-    uint64_t bytes = mr_dtype_size(spec->dtype);
+    uint64_t bytes = row_bytes(&ld->layout.field[f].out, dim);
     unsigned char *to;
-    for (int d = 0; d < spec->rank; d++)
-        bytes *= dim[d];
     int rc = mr_rows_take(&slot->rows, bytes, may_keep, ld, &to);
     if (rc < 0)
         return rc;
     if (bytes > 0)
         memcpy(to, data, bytes);
     *mr_slot_kept(slot, row, f) = to;
+    return 0;
+}
+
+int mr_collate_keep_rows(struct mr_loader *ld, struct mr_slot *slot, uint64_t row, uint32_t n,
+                         int f)
+{
+    const struct mr_spec *spec = &ld->layout.field[f].out;
+    const unsigned char **kept = mr_slot_kept(slot, row, f);
+    uint64_t all = 0;
+    unsigned char *to;
+    for (uint32_t i = 0; i < n; i++)
+        all += mr_round_up(row_bytes(spec, mr_slot_dims(slot, row + i, f)), MR_ROWS_ALIGNMENT);
+    int rc = mr_rows_take(&slot->rows, all, may_keep, ld, &to);
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t bytes = row_bytes(spec, mr_slot_dims(slot, row + i, f));
+        if (bytes > 0)
+            memcpy(to, kept[i], bytes);
+        kept[i] = to;
+        to += mr_round_up(bytes, MR_ROWS_ALIGNMENT);
+    }
     return 0;
 }
 

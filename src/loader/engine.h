@@ -192,6 +192,10 @@ int mr_collate(struct mr_worker *w, struct mr_slot *slot);
  */
 int mr_collate_keep(struct mr_loader *ld, struct mr_slot *slot, uint64_t row, int f,
                     const void *data, const uint64_t *dim);
+/* The same for rows [row, row + n), which are where the slot says, with dims that are set: copies
+ * them. */
+int mr_collate_keep_rows(struct mr_loader *ld, struct mr_slot *slot, uint64_t row, uint32_t n,
+                         int f);
 /* Copies a tensor of shape dim into one of shape to (>= dim each), the rest filled with element
  * `fill`. */
 void mr_place(const struct mr_spec *spec, const void *in, const uint64_t *dim, void *out,

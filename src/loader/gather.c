@@ -37,11 +37,10 @@ static int find_field(const struct mr_worker *w, struct mr_slot *slot, int f, ui
     for (uint32_t i = 0; i < n; i++)
         memcpy(dim[i], fp->out.dim, (size_t)fp->out.rank * sizeof **dim);
     ld->ds->ops->find(ld->ds, w->state, f, n, index, data, dim);
-    int rc = 0;
-    for (uint32_t i = 0; i < n && !ld->ds->lasting && rc >= 0; i++)
-        rc = dim[i][0] > fp->out.dim[0] ? MR_ELIMIT
-                                        : mr_collate_keep(ld, slot, row + i, f, data[i], dim[i]);
-    return rc;
+    for (uint32_t i = 0; i < n && !ld->ds->lasting; i++)
+        if (dim[i][0] > fp->out.dim[0])
+            return MR_ELIMIT;
+    return ld->ds->lasting ? 0 : mr_collate_keep_rows(ld, slot, row, n, f);
 }
 
 /* Rows [row, row + n) of all fields. */
@@ -71,11 +70,11 @@ uint32_t mr_gather_run(struct mr_worker *w, struct mr_run *run, bool timed)
     if (run->error.code < 0)
         return 0;
     uint64_t begin = timed ? mr_time_ns() : 0;
-    mr_watch_note(&w->watch, run->t, run->row0, MR_TASK_DECODE);
     for (uint32_t i = 0; i < run->n; i++)
         w->order[i] = run->sample[i].index;
     while (made < run->n) {
         const uint64_t *index = w->order + made;
+        mr_watch_note(&w->watch, run->t, run->row0 + made, MR_TASK_DECODE);
         uint32_t n = run->n - made;
         if (ds->ops->hold)
             n = ds->ops->hold(ds, w->state, n, index);

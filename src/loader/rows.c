@@ -1,7 +1,6 @@
 /* Rows that wait for their batch: memory handed out from the front of chunks. */
 #include "loader/rows.h"
 
-#define ROW_ALIGNMENT   16 /* of the largest element */
 #define CHUNK_ALIGNMENT 4096
 
 struct mr_rows_chunk {
@@ -81,7 +80,7 @@ int mr_rows_take(struct mr_rows *rows, uint64_t bytes, int (*may)(void *user, ui
                  void *user, unsigned char **out)
 {
     int rc = 0;
-    bytes = mr_round_up(bytes, ROW_ALIGNMENT);
+    bytes = mr_round_up(bytes, MR_ROWS_ALIGNMENT);
     while (rc == 0) {
         struct mr_rows_chunk *chunk = atomic_load_explicit(&rows->chunk, memory_order_acquire);
         uint64_t at = atomic_fetch_add_explicit(&chunk->used, bytes, memory_order_relaxed);

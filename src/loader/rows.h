@@ -12,6 +12,8 @@
 
 #include "base/base.h"
 
+#define MR_ROWS_ALIGNMENT 16 /* of a row: that of the largest element */
+
 struct mr_rows_chunk;
 
 struct mr_rows {
