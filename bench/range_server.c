@@ -1,8 +1,8 @@
 /*
  * A server of ranges for bench/remote.sh: each answer leaves LATENCY_MS after its request came,
  * however many wait at the same time, and its bytes go from the page cache to the socket by
- * sendfile. GET and HEAD, one Range, keep-alive; nothing else. What is not there is looked for by its
- * last part at the top: so one file has as many URLs as bench/shards.py wants.
+ * sendfile. GET and HEAD, one Range, keep-alive; nothing else. What is not there is looked for by
+ * its last part at the top: so one file has as many URLs as bench/shards.py wants.
  *
  * usage: range_server ROOT LATENCY_MS THREADS
  *        prints "PORT n", serves until its standard input ends

@@ -136,8 +136,8 @@ void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
  * launcher, which is then said. Returns 0 or a negative error; rank may be beyond world. */
 int cli_place(const char *rank_text, const char *world_text, uint32_t *out_rank,
               uint32_t *out_world);
-/* --affinity: an order by blocks with the blocks of each machine, or of each rank, apart. [out] out:
- * the sampler's text, malloc'd; NULL: as it was given. */
+/* --affinity: an order by blocks with the blocks of each machine, or of each rank, apart. [out]
+ * out: the sampler's text, malloc'd; NULL: as it was given. */
 enum { CLI_AFFINITY_NONE, CLI_AFFINITY_NODE, CLI_AFFINITY_RANK };
 extern const char *const cli_affinities[];
 int cli_affinity(int affinity, const char *sampler, uint32_t rank, uint32_t world, char **out);

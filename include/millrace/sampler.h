@@ -145,7 +145,7 @@ struct mr_sampler_opts {
     void (*close)(void *user);
     /*
      * RANDOM, with `block`: the blocks belong to nodes, so that a node's disk cache has them in the
-     * next epoch, and each block is read by one node. Rank r is on node r * nodes / ranks, and takes
+     * next epoch, and each block is read by one node. Rank r is on node r * nodes / ranks, and has
      * the positions p with p % ranks == r, as the loader's ranks do when its world is `ranks`.
      * Every sample is still in each epoch once. nodes == ranks: each rank has blocks of its own.
      * 0 (default), both: every rank reads all blocks. The order depends on both numbers.

@@ -13,8 +13,8 @@ struct mr_host_near {
 };
 /* Of a PCI device, such as "0000:17:00.0". */
 void mr_host_near_find(const char *pci_id, struct mr_host_near *out);
-/* Those of its processors that the calling thread may use. Returns how many, or 0: none, or all that
- * the thread may use are near. */
+/* Those of its processors that the calling thread may use. Returns how many, or 0: none, or all
+ * that the thread may use are near. */
 int mr_host_near_cpus(const struct mr_host_near *near, cpu_set_t *out);
 /* Pages that are not touched yet come from this node, if it has free ones. Returns whether the
  * system takes such wishes: containers often forbid mbind. */

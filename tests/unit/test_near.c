@@ -1,5 +1,5 @@
-/* White-box. Workers run on the processors nearest the GPU, as the kernel's files say, of those that
- * the caller may use; on the fake driver, with files of the test's own. */
+/* White-box. Workers run on the processors nearest the GPU, as the kernel's files say, of those
+ * that the caller may use; on the fake driver, with files of the test's own. */
 #include "device/host.h"
 #include "run_loader.h"
 #include "samples.h"

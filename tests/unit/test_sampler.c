@@ -179,8 +179,8 @@ static void test_blocks_belong_to_nodes(void **state)
 }
 
 /* Within a node the order is one by blocks: a window of its positions has the samples of at most
- * `window` full blocks, besides what was cut. Another epoch has another order, another seed too, but
- * the same homes. */
+ * `window` full blocks, besides what was cut. Another epoch has another order, another seed too,
+ * but the same homes. */
 static void test_orders_of_nodes(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* White-box: the server's requests are counted through the table of files. Tables of shards: the
- * same samples as the archives themselves, from disk and over HTTP, whatever is kept; tables of very
- * many shards; tables that are damaged, or of other archives. */
+ * same samples as the archives themselves, from disk and over HTTP, whatever is kept; tables of
+ * very many shards; tables that are damaged, or of other archives. */
 #include "base/base.h"
 #include "remote.h"
 #include "run_loader.h"

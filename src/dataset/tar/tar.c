@@ -20,6 +20,7 @@ void mr_tar_assign(const struct mr_dataset *ds, const struct mr_tar_index *x,
 {
     const struct mr_tar_state *st = ds->state;
     for (uint32_t m = 0; m < x->n; m++) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): grouping made it */
         uint32_t i = sample_of[m];
         const char *ext = i == MR_TAR_NONE ? NULL : mr_tar_extension(x->names + x->member[m].name);
         for (int f = 0; ext && f < ds->n_fields; f++) {
