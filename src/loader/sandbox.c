@@ -120,13 +120,20 @@ int mr_sandbox_open(struct mr_loader *ld)
     return rc < 0 ? rc : await_ready(b);
 }
 
+/* Never another process with its number, should someone else have waited for it. */
+static int signal_keeper(const struct mr_sandbox *b, int sig)
+{
+    return (int)syscall(SYS_pidfd_send_signal, b->keeper_fd, sig, NULL, 0);
+}
+
 /* It ends its decoders, and waits for them. */
 static void end_keeper(const struct mr_sandbox *b)
 {
     struct pollfd p = {.fd = b->keeper_fd, .events = POLLIN};
-    kill(b->keeper, SIGTERM);
-    if (b->keeper_fd < 0 || poll(&p, 1, END_MS) <= 0)
-        kill(b->keeper, SIGKILL);
+    if (b->keeper_fd < 0)
+        kill(b->keeper, SIGTERM); /* it was just started */
+    else if (signal_keeper(b, SIGTERM) == 0 && poll(&p, 1, END_MS) <= 0)
+        signal_keeper(b, SIGKILL);
     while (waitpid(b->keeper, NULL, 0) < 0 && errno == EINTR)
         continue;
 }

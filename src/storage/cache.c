@@ -142,7 +142,7 @@ static int make_all(struct mr_files *files)
 {
     for (int i = 0; i < files->n; i++) {
         struct mr_file *f = files->file[i];
-        struct mr_file_cache *c;
+        struct mr_file_cache *c = NULL;
         if ((f->kind != MR_FILE_PATH && f->kind != MR_FILE_REMOTE) || f->lazy ||
             atomic_load(&f->cache))
             continue;
