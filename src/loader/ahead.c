@@ -11,14 +11,17 @@
 #include "loader/engine.h"
 
 #define PERIOD_READS  64
-#define LEAST_NS      50   /* for a sample: below it the clock decides */
-#define MARGIN        2    /* latencies vary */
-#define STEP          4    /* growth at once, at most */
-#define REMOTE_STEP   2    /* of remote files, where too much is worse than too little */
-#define WORTHWHILE    1.1  /* growth of the rate by which growing has helped */
-#define SPARE         1.3  /* of what was needed, if a part of the growth was enough */
-#define AS_GOOD       0.97 /* of the rate: fewer reads are enough */
-#define FIRST         2    /* periods, which connections and caches need to get going */
+#define LEAST_NS      50        /* for a sample: below it the clock decides */
+#define MARGIN        2         /* latencies vary */
+#define STEP          4         /* growth at once, at most */
+#define REMOTE_STEP   2         /* of remote files, where too much is worse than too little */
+#define WORTHWHILE    1.1       /* growth of the rate by which growing has helped */
+#define SPARE         1.3       /* of what was needed, if a part of the growth was enough */
+#define AS_GOOD       0.97      /* of the rate: fewer reads are enough */
+#define REMOTE_NS     200000000 /* a period of remote files, at least: their rate varies */
+#define FIRST         1         /* periods, which connections and caches need to get going */
+#define QUEUES        2    /* times the shortest latency: reads wait for each other somewhere */
+#define FORGET        1.02 /* of the shortest latency, a period */
 #define PATIENCE      8
 #define MOST_PATIENCE 256
 
@@ -50,12 +53,13 @@ static uint64_t first_reads(const struct mr_loader *ld)
 
 void mr_ahead_init(struct mr_worker *w)
 {
-    struct mr_files_kinds kinds;
-    mr_files_count(w->ld->ds->files, &kinds);
-    w->ahead.step = kinds.n_remote > 0 ? REMOTE_STEP : STEP;
-    w->ahead.patience = kinds.n_remote > 0 ? FIRST : 0;
+    bool remote = w->ld->sizes.remote;
+    w->ahead.least_ns = remote ? REMOTE_NS : 0;
+    w->ahead.step = remote ? REMOTE_STEP : STEP;
+    w->ahead.patience = remote ? FIRST : 0;
     w->ahead.next_patience = PATIENCE;
     w->ahead.low_ns = UINT64_MAX;
+    w->ahead.best_ns = 1e18;
     atomic_init(&w->ahead.latency_ns, 0);
     set(w, first_reads(w->ld));
 }
@@ -107,6 +111,14 @@ static void judge(struct mr_worker *w, double rate)
         set(w, (uint64_t)needed);
 }
 
+/* Do reads wait for each other? Of a store whose latency varies this is true, too, so that it only
+ * counts once more reads did not help. */
+static bool queues(const struct mr_ahead *a, double rate)
+{
+    return a->least_ns > 0 && a->next_patience > PATIENCE &&
+           (double)a->reads / rate > QUEUES * a->best_ns;
+}
+
 /* Tries more reads, or fewer. */
 static void try(struct mr_worker *w, uint64_t wanted, double rate)
 {
@@ -115,11 +127,14 @@ static void try(struct mr_worker *w, uint64_t wanted, double rate)
     a->fewer = a->fewer && a->reads > least;
     uint64_t reads =
         a->fewer ? MR_MAX(a->reads / 2, least) : MR_MIN(MR_MIN(wanted, a->step * a->reads), most);
-    if (!a->fewer && reads <= a->reads)
+    if (!a->fewer && (reads <= a->reads || queues(a, rate))) {
+        a->fewer = a->reads > least;
         return;
+    }
     a->rate = rate;
     a->reads_before = a->reads;
     a->trial = true;
+    a->settles = a->least_ns > 0 && !a->fewer; /* new connections begin slowly */
     set(w, reads);
 }
 
@@ -129,6 +144,11 @@ static void adapt(struct mr_worker *w, uint64_t now_ns)
     uint64_t wanted = reads_wanted(w, a->low_ns);
     double rate = (double)a->landed / (double)MR_MAX(now_ns - a->since_ns, 1u);
     atomic_store_explicit(&a->latency_ns, a->low_ns, memory_order_relaxed);
+    a->best_ns = MR_MIN(a->best_ns * FORGET, (double)a->low_ns);
+    if (a->settles) {
+        a->settles = false;
+        return;
+    }
     if (a->trial)
         judge(w, rate);
     else if (a->patience > 0)
@@ -144,7 +164,7 @@ void mr_ahead_landed(struct mr_worker *w, uint32_t n, uint64_t low_ns, uint64_t 
     a->landed += n;
     /* What was started before the latest growth has landed, and as much of what came after it. */
     if (a->landed < MR_MAX(PERIOD_READS, 2 * a->reads) ||
-        now_ns - a->since_ns < 3 * mr_counted(&a->latency_ns))
+        now_ns - a->since_ns < MR_MAX(3 * mr_counted(&a->latency_ns), a->least_ns))
         return;
     adapt(w, now_ns);
     begin_period(w, now_ns);

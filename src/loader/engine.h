@@ -84,6 +84,7 @@ struct mr_sizes {
     uint64_t runs_per_worker,
         start_runs;              /* in flight: at most, and before latencies are measured */
     uint32_t depth, start_depth; /* reads in flight, all workers: at most, and at the start */
+    bool remote;                 /* some files are behind a URL */
     /* Of the first sample: bytes and reads; of its extents, files that are read whole (their bytes
      * are known only when they are opened), and their part of sample_bytes. */
     uint64_t sample_bytes, whole_bytes;

@@ -89,7 +89,8 @@ static void plan_ahead(struct mr_loader *ld, const struct mr_files_kinds *kinds)
         start = most = o->read_ahead;
     ld->sizes.runs_per_worker = MR_MAX(1, most / ld->workers.n / ld->sizes.run_rows);
     ld->sizes.start_runs = MR_MAX(1, start / ld->workers.n / ld->sizes.run_rows);
-    uint32_t first = kinds->n_remote > 0 ? REMOTE_DEPTH : files ? FILE_DEPTH : MR_MAX_DEPTH;
+    ld->sizes.remote = kinds->n_remote > 0;
+    uint32_t first = ld->sizes.remote ? REMOTE_DEPTH : files ? FILE_DEPTH : MR_MAX_DEPTH;
     uint32_t bound = MR_MIN(most_descriptors(kinds), files ? MOST_FILE_DEPTH : MR_MAX_DEPTH);
     uint64_t per_sample = (uint64_t)MR_MAX(ld->sizes.sample_reads, 1);
     ld->sizes.depth = o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(bound, most * per_sample);

@@ -34,10 +34,13 @@ struct mr_ahead {
     uint64_t reads;                    /* in flight at most, were there runs and depth for them */
     uint64_t low_ns, landed, since_ns; /* this period's */
     uint64_t busy_ns, samples;         /* made_ns and n_samples when it began */
+    double best_ns;                    /* the shortest latency, slowly forgotten */
     double rate;                       /* reads landed a ns, before the latest trial */
     uint64_t reads_before;             /* that trial */
+    uint64_t least_ns;                 /* of a period */
     uint32_t step;                     /* of growth */
     uint32_t patience, next_patience;  /* periods until the next trial */
+    bool settles;                      /* this period is not judged */
     bool starved, trial, fewer;        /* fewer: the trial, or the next one, is of fewer reads */
 };
 

@@ -82,7 +82,6 @@ static void what_was_set_stays(void **state)
  * samples faster than any link, so that it always waits for reads. */
 struct link {
     struct mr_loader ld;
-    struct mr_dataset ds;
     struct mr_worker worker;
     double now_s, free_s; /* free: when the link has sent all before */
     double begun[IN_FLIGHT], due[IN_FLIGHT];
@@ -93,8 +92,7 @@ static struct link *link_make(void)
 {
     struct link *k = calloc(1, sizeof *k);
     assert_non_null(k);
-    k->ds.files = mr_files_create();
-    k->ld.ds = &k->ds;
+    k->ld.sizes.remote = true;
     k->ld.workers.n = 1;
     k->ld.sizes.run_rows = 1;
     k->ld.sizes.sample_reads = 1;
@@ -128,12 +126,6 @@ static double link_run(struct link *k, double seconds, double rate, double round
     return (double)(k->n_landed - before) / seconds;
 }
 
-static void link_free(struct link *k)
-{
-    mr_files_destroy(k->ds.files);
-    free(k);
-}
-
 /* Links that carry from 25 to 2,500 reads in a round trip: they are full, and never by more reads
  * than a few times what they carry, or what is read ahead at the start. */
 static void it_fills_a_link_and_not_its_queue(void **state)
@@ -153,7 +145,7 @@ static void it_fills_a_link_and_not_its_queue(void **state)
                       100 * rate / links[i].rate);
         assert_true(rate >= 0.95 * links[i].rate);
         assert_true(depth <= MR_MAX(4 * carries, 256));
-        link_free(k);
+        free(k);
     }
 }
 
@@ -170,7 +162,7 @@ static void it_falls_with_the_rate(void **state)
     assert_true(most >= 900);
     assert_true(depth < most / 2);
     assert_true(rate >= 0.95 * 2000);
-    link_free(k);
+    free(k);
 }
 
 int main(void)
