@@ -127,7 +127,7 @@ const struct mr_option train_options[] = {
 
     OPT("comm", 0, MR_OPT_ENUM, comm, ranks_group, .initial = "auto", .choices = train_comms,
         .help = "How ranks that a launcher started train together, if there are several: auto: by "
-                "MPI, or under torchrun by NCCL; mpi; nccl: a GPU for each; none: each on its "
+                "NCCL where each has a GPU of its own, else by MPI; mpi; nccl; none: each on its "
                 "own"),
     OPT("leaves", 0, MR_OPT_UINT, leaves, ranks_group, .initial = "0", .max = 1024, .unit = "parts",
         .help = "Add the gradients of this many parts of a batch up by a fixed tree, a power of "

@@ -124,31 +124,56 @@ static int open_comm(struct train_ranks *r, const struct train_opts *o, const ch
     return CLI_OK;
 }
 
+static bool is_gpu(uint32_t number, int *rc)
+{
+    struct mr_device *device;
+    char uri[32];
+    snprintf(uri, sizeof uri, "cuda:%u", number);
+    *rc = mr_device_open(uri, &device);
+    if (*rc < 0)
+        return false;
+    mr_device_close(device);
+    return true;
+}
+
 /* The GPU of a rank is that of its number on its machine; with fewer GPUs, several share one. A
  * launcher may also have left each rank one GPU to see. */
 static int choose_device(struct train_ranks *r, const char *wanted)
 {
     static const char *const any[] = {"auto", "cuda", "gpu"};
     bool chooses = false;
+    int rc;
     snprintf(r->device, sizeof r->device, "%s", wanted);
     for (size_t i = 0; i < CLI_COUNT(any); i++)
         chooses = chooses || strcmp(wanted, any[i]) == 0;
     if (!chooses || r->place.world < 2)
         return CLI_OK;
     for (uint32_t n = r->place.local_rank + 1; n > 0; n--) {
-        struct mr_device *device;
-        char uri[32];
-        snprintf(uri, sizeof uri, "cuda:%u", n - 1);
-        int rc = mr_device_open(uri, &device);
-        if (rc == MR_ENODEVICE)
-            continue;
-        if (rc < 0)
+        if (is_gpu(n - 1, &rc)) {
+            snprintf(r->device, sizeof r->device, "cuda:%u", r->place.local_rank % n);
+            return CLI_OK;
+        }
+        if (rc != MR_ENODEVICE)
             return cli_error(rc);
-        mr_device_close(device);
-        snprintf(r->device, sizeof r->device, "cuda:%u", r->place.local_rank % n);
-        return CLI_OK;
     }
     return CLI_OK; /* no GPU: opening it says so, and "auto" is cpu */
+}
+
+/* By MPI's launchers: NCCL where each rank has a GPU of its own. If that is so on some machines
+ * only, the ranks' configurations differ, and the error names the engine. */
+static void prefer_nccl(struct train_ranks *r, const struct train_opts *o)
+{
+    const struct mr_place *p = &r->place;
+    int rc;
+    if (o->comm != COMM_AUTO || r->nccl || strncmp(r->device, "cuda", 4) != 0)
+        return;
+    if (mr_comm_find("nccl") < 0)
+        snprintf(r->no_nccl, sizeof r->no_nccl, "%s", mr_last_error());
+    else if (p->local_world == 0 || strchr(o->device, ':') || !is_gpu(p->local_world - 1, &rc))
+        snprintf(r->no_nccl, sizeof r->no_nccl,
+                 "not each rank of this machine has a GPU of its own");
+    else
+        r->nccl = true;
 }
 
 int train_ranks_open(struct train_ranks *r, const struct train_opts *o, const char *dataset)
@@ -171,6 +196,8 @@ int train_ranks_open(struct train_ranks *r, const struct train_opts *o, const ch
                           "mpirun or srun, or train in each alone with --comm none",
                           r->place.rank, r->place.world, r->place.launcher);
     int code = choose_device(r, o->device);
+    if (code == CLI_OK)
+        prefer_nccl(r, o);
     if (code == CLI_OK && r->nccl) {
         rc = mr_device_open(r->device, &r->dev);
         code = rc < 0 ? cli_error(rc) : CLI_OK;
@@ -326,8 +353,9 @@ void train_ranks_print(const struct train *t)
             printf("; gradients of %" PRIu64 " parts of a batch by a fixed tree", t->opts->leaves);
         if (t->opts->shard_optimizer && s.world > 1)
             printf("; %s of the optimizer's state on each", cli_bytes(t->info.optim_bytes, bytes));
-        if (strcmp(s.engine, "mpi") == 0 && strncmp(t->ranks->device, "cuda", 4) == 0)
-            printf("\n  sums go through host memory: --comm nccl is faster if each rank has a GPU");
+        if (t->ranks->no_nccl[0])
+            printf("\n  sums go through host memory, which is slower than NCCL: %s",
+                   t->ranks->no_nccl);
         printf("\n");
     } else if (t->opts->leaves > 1)
         printf("  gradients of %" PRIu64 " parts of a batch by a fixed tree\n", t->opts->leaves);

@@ -72,6 +72,14 @@ static inline void mr_comm_opts_init(struct mr_comm_opts *opts)
 }
 
 /*
+ * Looks for what an engine needs on this machine, without joining the ranks: "nccl" opens NCCL,
+ * which stays open. The others need nothing, or are looked for when they join. Any thread.
+ * Returns 0, MR_EUNSUPPORTED (not found, or too old; the text says where it was looked for),
+ * MR_EOPTION (no such engine), MR_EMISUSE (NULL).
+ */
+MR_API int mr_comm_find(const char *engine);
+
+/*
  * Joins the other ranks and compares `config`. Collective; blocks.
  * opts: used only during this call.
  * [out] out: on success; free it with mr_comm_close().

@@ -39,17 +39,31 @@ void mr_comm_add(void *x, const void *y, uint64_t n, enum mr_dtype dtype, enum m
     mr_sum_kernel[MR_SUM_KERNEL_add].run(&a);
 }
 
+static int find_engine(const char *name, const struct mr_comm_engine **out)
+{
+    for (size_t i = 0; i < MR_COUNT(engines); i++)
+        if (strcmp(engines[i]->name, name) == 0) {
+            *out = engines[i];
+            return 0;
+        }
+    return mr_error_set(MR_EOPTION, "comm: engine %.40s: expected auto, mpi, nccl or alone", name);
+}
+
 static int choose(struct mr_comm *c)
 {
     const char *name = c->opts.engine ? c->opts.engine : "auto";
     if (strcmp(name, "auto") == 0)
         name = c->opts.place.world > 1 ? "mpi" : "alone";
-    for (size_t i = 0; i < MR_COUNT(engines); i++)
-        if (strcmp(engines[i]->name, name) == 0)
-            c->engine = engines[i];
-    return c->engine ? 0
-                     : mr_error_set(MR_EOPTION,
-                                    "comm: engine %.40s: expected auto, mpi, nccl or alone", name);
+    return find_engine(name, &c->engine);
+}
+
+int mr_comm_find(const char *name)
+{
+    const struct mr_comm_engine *engine = NULL;
+    if (!name)
+        return mr_error_null("mr_comm_find", "an engine");
+    int rc = find_engine(name, &engine);
+    return rc < 0 || !engine->find ? rc : engine->find();
 }
 
 static int check(const struct mr_comm_opts *o)

@@ -28,6 +28,12 @@ static int load(struct mr_nccl_table *nccl)
     return 0;
 }
 
+int mr_nccl_find(void)
+{
+    struct mr_nccl_table nccl;
+    return load(&nccl);
+}
+
 static bool has_mpi(const struct mr_place *place)
 {
     const char *const without[] = {"", "torchrun", "env"};
@@ -45,7 +51,6 @@ static int open_control(struct mr_comm *c)
     if (!has_mpi(&c->opts.place))
         return 0;
     opts.engine = "mpi";
-    opts.config = NULL;
     opts.device = NULL;
     int rc = mr_comm_open(&opts, &r->control);
     return rc == MR_EUNSUPPORTED && getenv("NCCL_COMM_ID") ? 0 : rc;

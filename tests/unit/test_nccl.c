@@ -501,8 +501,13 @@ static void what_is_wrong_is_told(void **state)
     if (!strstr(out, "rank 1 has same 0 where rank 0 has 1"))
         fail_msg("%s", out);
     setenv("MILLRACE_NCCL", "/nowhere/libnccl.so", 1);
+    assert_int_equal(mr_comm_find("nccl"), MR_EUNSUPPORTED);
+    assert_non_null(strstr(mr_last_error(), "/nowhere/libnccl.so"));
+    assert_int_equal(mr_comm_find("mpi"), 0);
+    assert_int_equal(mr_comm_find("smoke"), MR_EOPTION);
     assert_int_equal(run(1, 1, -1, "TEST_NONE=1", out, sizeof out), 1);
     setenv("MILLRACE_NCCL", FAKE_NCCL, 1);
+    assert_int_equal(mr_comm_find("nccl"), 0);
     if (!strstr(out, "comm: no NCCL: /nowhere/libnccl.so"))
         fail_msg("%s", out);
 }
