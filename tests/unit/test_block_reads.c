@@ -261,7 +261,8 @@ static void caches_of_nodes_serve_later_epochs(void **state)
         }
         if (nodes > 0)
             assert_true(n[0] <= BLOCKS / 4 + 3);
-        assert_true(n[1] <= n[0] + 1);
+        if (n[1] >= 2 * n[0]) /* without a cache it is three times */
+            fail_msg("%u nodes: %ld requests in one epoch, %ld in three", nodes, n[0], n[1]);
     }
 }
 
