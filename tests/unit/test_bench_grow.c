@@ -36,17 +36,17 @@ static void largest_fills_the_memory(void **state)
 {
     (void)state;
     const uint64_t size[] = {16, 32, 64, 128};
-    for (double net = 0; net < 1e9; net = 10 * net + 1e6)
-        for (double each = 10; each < 1e6; each *= 7) {
-            double need[4], per_sample, free_bytes = 4e9;
-            for (int i = 0; i < 4; i++)
-                need[i] = net + each * (double)size[i];
-            double most = batch_largest(size, need, 3, free_bytes, &per_sample);
-            assert_true(per_sample > 0.99 * each && per_sample < 1.01 * each);
-            assert_true((net + most * each) / free_bytes > 0.899);
-            assert_true((net + most * each) / free_bytes < 0.901);
-            assert_int_equal(batch_fits(size, need, 3, free_bytes), most >= 128);
-        }
+    const double nets[] = {0, 1e6, 1e7, 2e8}, samples[] = {10, 300, 4000, 1e5};
+    for (int k = 0; k < 16; k++) {
+        double need[4], per_sample, free_bytes = 4e9, net = nets[k / 4], each = samples[k % 4];
+        for (int i = 0; i < 4; i++)
+            need[i] = net + each * (double)size[i];
+        double most = batch_largest(size, need, 3, free_bytes, &per_sample);
+        assert_true(per_sample > 0.99 * each && per_sample < 1.01 * each);
+        assert_true((net + most * each) / free_bytes > 0.899);
+        assert_true((net + most * each) / free_bytes < 0.901);
+        assert_int_equal(batch_fits(size, need, 3, free_bytes), most >= 128);
+    }
 }
 
 static void unknown_memory_stops_nothing(void **state)
