@@ -23,7 +23,8 @@ struct opts {
 static const struct mr_option options[] = {
     OPT("optimizers", MR_OPT_STRING, optimizers, .meta = "LIST",
         .initial = "sgd:lr=0.0101|sgd:lr=0.009|momentum:lr=0.005|nesterov:lr=0.005|adagrad:lr=1|"
-                   "adadelta:lr=1|rmsprop:lr=0.05|adam:lr=0.3|nadam:lr=0.3",
+                   "adadelta:lr=1|rmsprop:lr=0.05|adam:lr=0.3|amsgrad:lr=0.3|adamax:lr=0.3|"
+                   "nadam:lr=0.3|radam:lr=0.02|lion:lr=0.03",
         .help = "Optimizers, separated by |; one may be listed several times"),
     OPT("iterations", MR_OPT_UINT, iterations, .key = 'n', .initial = "2000", .min = 1,
         .max = SURFACE_MOST_STEPS, .unit = "steps", .help = "Steps per optimizer, at most"),
@@ -168,7 +169,7 @@ static const struct cli_note json_notes[] = {
 };
 
 static const struct cli_note examples[] = {
-    {"millrace bench surface", "nine optimizers, surface.html"},
+    {"millrace bench surface", "all of them, surface.html"},
     {"millrace bench surface --optimizers 'sgd:lr=0.001|sgd:lr=0.0099|sgd:lr=0.0101'",
      "rates too small, just right and too large"},
     {NULL, NULL},

@@ -69,6 +69,8 @@ static int walk(struct mr_optim *optim, struct surface_path *p, uint64_t steps, 
         p->diverged = !(j < HOPELESS);
         note(p, step, at, tolerance);
     }
+    if (p->settled + SURFACE_STAY > p->steps) /* passing through is not arriving */
+        p->settled = 0;
     return 0;
 }
 

@@ -19,7 +19,12 @@
 #define SURFACE_FLOOR(tolerance) ((tolerance) / 100)
 
 /* Samples: 64, then one for each 8% more steps; SURFACE_MOST_STEPS take 219. */
-enum { SURFACE_DRAWN = 400, SURFACE_SAMPLES = 256, SURFACE_MOST_STEPS = 10000000 };
+enum {
+    SURFACE_STAY = 20,
+    SURFACE_DRAWN = 400,
+    SURFACE_SAMPLES = 256,
+    SURFACE_MOST_STEPS = 10000000
+};
 
 /* What one optimizer did. */
 struct surface_path {
@@ -29,7 +34,8 @@ struct surface_path {
     double step[SURFACE_SAMPLES], j[SURFACE_SAMPLES]; /* thinned; 0: left out of the chart */
     int n_samples;
     uint64_t steps;            /* done */
-    uint64_t settled;          /* from this step on J stays below the tolerance; 0: it does not */
+    uint64_t settled;          /* from this step on J stays below the tolerance, for SURFACE_STAY
+                                * steps or more; 0: it does not */
     uint64_t crossings;        /* of x = 0, while J was not below the tolerance */
     double first_dx, first_dy; /* the first step's lengths */
     double last_j;
