@@ -127,8 +127,8 @@ static bool on_by_default(const struct mr_option *option)
     return option->type == MR_OPT_FLAG && option->initial && strcmp(option->initial, "0") != 0;
 }
 
-/* "Samples in a batch (1..65536 samples; default 64)", "Its time (1ms..1h; default 5s; a bare number
- * is s)" */
+/* "Samples in a batch (1..65536 samples; default 64)",
+ * "Its duration (1ms..1h; default 5s; a bare number is s)" */
 static void describe(const struct mr_option *option, char *buf, size_t cap)
 {
     char range[128], initial[256] = "", bare[64] = "";
