@@ -5,11 +5,12 @@
 
 The set is generated: a float32 list of --floats, an int64 label and a short string a row. "words"
 has two strings a row, "dictionary" the same two as dictionaries. Producers: table:
-`table.take(indices)` batch by batch; lists: that and `to_pylist()` of the strings, since our batches
-have lists of str; parquet: `ParquetFile.read_row_group()` one after the other with its own threads;
-datasets: `iter(batch_size)` in the format "numpy". Ours: the first epoch of a new loader, opening
-included. The page cache is warm. Prints medians of the rounds, with the least and the most, and the
-ratio of the medians; then the CPU time of the process for each row, all threads, and its ratio.
+`table.take(indices)` batch by batch; lists: that and `to_pylist()` of the strings, since our
+batches have lists of str; parquet: `ParquetFile.read_row_group()` one after the other with its
+own threads; datasets: `iter(batch_size)` in the format "numpy". Ours: the first epoch of a new
+loader, opening included. The page cache is warm. Prints medians of the rounds, with the least and
+the most, and the ratio of the medians; then the CPU time of the process for each row, all
+threads, and its ratio.
 """
 
 from __future__ import annotations
