@@ -155,8 +155,10 @@ struct work {
 static int begin(struct mr_comm *c, const struct work *w, struct mr_stream *stream)
 {
     const struct mr_comm_parts *p = w->parts;
-    if (!p)
+    if (w->message)
         return transfer(c, w->message, stream);
+    if (!p)
+        return 0;
     if (!w->sums)
         return share_parts(c, w->data, p, stream);
     return p->order == MR_SUM_TREE ? by_halves(c, w->data, p, stream) : fast(c, w->data, p, stream);

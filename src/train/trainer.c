@@ -336,6 +336,23 @@ fail:
     return rc;
 }
 
+/* After MR_EPEER messages may still be on their way to parameters, norms, activations and copies
+ * (comm.h). */
+static bool is_in_use(const struct mr_trainer *t)
+{
+    return mr_train_collection_of(t).comm && mr_comm_check(t->opts.comm) == MR_EPEER;
+}
+
+static void destroy_nets(struct mr_trainer *t)
+{
+    mr_train_pipeline_destroy(t);
+    for (uint32_t s = 0; s < t->n_stages; s++) {
+        mr_optim_destroy(t->stage[s].optim);
+        mr_net_destroy(t->stage[s].net);
+    }
+    mr_train_copies_free(t);
+}
+
 void mr_trainer_destroy(struct mr_trainer *t)
 {
     if (!t)
@@ -347,16 +364,13 @@ void mr_trainer_destroy(struct mr_trainer *t)
     mr_budget_destroy(t->budget);
     for (uint32_t i = 0; i < t->n_graphs; i++)
         mr_graph_destroy(t->graph[i].graph);
-    mr_train_pipeline_destroy(t);
-    for (uint32_t s = 0; s < t->n_stages; s++) {
-        mr_optim_destroy(t->stage[s].optim);
-        mr_net_destroy(t->stage[s].net);
-    }
     mr_schedule_destroy(t->schedule);
+    if (is_in_use(t)) /* the memory stays */
+        t->n_stages = 0;
+    else
+        destroy_nets(t);
     mr_train_leaves_destroy(t);
     mr_train_shard_close(t->shard);
-    if (!t->opts.comm || mr_comm_check(t->opts.comm) != MR_EPEER) /* else they may be in use */
-        mr_train_copies_free(t);
     if (t->sampler)
         mr_sampler_destroy(t->sampler);
     if (t->chain)
