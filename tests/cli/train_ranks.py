@@ -72,6 +72,14 @@ def run(mpi, world, *args, want=0):
     return done
 
 
+def loads(text):
+    """The object that --json prints, and nothing else."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise AssertionError(text) from error
+
+
 def tensors(path):
     """A hash of a checkpoint's tensors: parameters, running statistics, the optimizer's state."""
     with open(path, "rb") as file:
@@ -121,7 +129,7 @@ def same_bits(found):
             if mpi is None or mpi in found:
                 args = ["-m", model, "-b", "64", "--leaves", "4", "--max-steps", str(steps),
                         "--clip-norm", "1", "-c", "x.st", "-f", "--json", *more]
-                out = json.loads(run(mpi, world, *args).stdout)
+                out = loads(run(mpi, world, *args).stdout)
                 assert out["world"] == world and out["leaves"] == 4, out
                 epochs = [*out["epochs"], out["unfinished_epoch"] or {}]
                 for epoch in epochs:
@@ -145,9 +153,9 @@ def sharded(found):
         for mpi in found:
             args = ["-m", "mlp:300s,30s", "-b", "64", "--leaves", "4", "-e", "2", "-c", "s.st", "-f",
                     "--clip-norm", "0.1", "-o", "adamw", "--schedule", "warmup:3,cosine:10", "--json"]
-            want = json.loads(run(None, 1, *args).stdout)
+            want = loads(run(None, 1, *args).stdout)
             bits = tensors("s.st")
-            out = json.loads(run(mpi, world, *args, "--shard-optimizer").stdout)
+            out = loads(run(mpi, world, *args, "--shard-optimizer").stdout)
             assert tensors("s.st") == bits and out["test_accuracy"] == want["test_accuracy"]
             whole[world] = out["optimizer_bytes"]
     assert whole[1] > 1.9 * whole[2] > 3.6 * whole[4], whole  # parts are whole units of 4,096
@@ -168,7 +176,7 @@ def sharded(found):
     run(found[0], 4, *args, "--leaves", "4", "--shard-optimizer")
     assert tensors("s.st") == bits
     for more in ([], ["--wire", "bf16"]):
-        out = json.loads(run(found[-1], 3, *args, "--shard-optimizer", *more).stdout)
+        out = loads(run(found[-1], 3, *args, "--shard-optimizer", *more).stdout)
         share = out["epochs"][1]["accuracy"] * SAMPLES
         assert abs(share - round(share)) < 1e-6 and out["epochs"][1]["loss"] < 3, out
 
@@ -204,7 +212,7 @@ def sharded_skip(mpi):
     for world, more in ((1, []), (2, ["--shard-optimizer"]), (4, ["--shard-optimizer"])):
         start = [*LAUNCHERS[mpi], "-n", str(world)] if world > 1 else []
         done = finish([*start, *words, *more])
-        assert done.returncode == 0 and json.loads(done.stdout)["steps_skipped"] == 3, done
+        assert done.returncode == 0 and loads(done.stdout)["steps_skipped"] == 3, done
         seen.add(tensors("n.st"))
     assert len(seen) == 1, seen
 
@@ -223,10 +231,10 @@ def stages(found):
         ("resnet20", "2", "4", "auto", "auto", ["--pipeline", "gpipe", "-o", "nadam:accumulate=2"]),
     ):
         args = ["-m", model, "-b", "64", "--max-steps", steps, "-c", "g.st", "-f", "--json", *more]
-        want = json.loads(run(None, 1, *args, "--leaves", micro).stdout)
+        want = loads(run(None, 1, *args, "--leaves", micro).stdout)
         bits = tensors("g.st")
         for world, split in ((2, two), (3, three)):
-            out = json.loads(run(found[world % len(found)], world, *args, "--split-ranks",
+            out = loads(run(found[world % len(found)], world, *args, "--split-ranks",
                                  "--micro-batches", micro, "--split", split).stdout)
             assert tensors("g.st") == bits and history(out) == history(want), (model, world, out)
             assert out["parameters"] == want["parameters"] and len(out["stages"]) == world, out
@@ -267,7 +275,7 @@ def stages_with_a_bad_loss(mpi):
 
 def exact_remainders(mpi):
     """Each sample once, in training and tests: the accuracies are whole numbers of samples."""
-    out = json.loads(run(mpi, 3, "-m", "softmax", "-b", "30", "-e", "2", "--json").stdout)
+    out = loads(run(mpi, 3, "-m", "softmax", "-b", "30", "-e", "2", "--json").stdout)
     assert out["world"] == 3 and out["engine"] == "mpi" and out["comm"]["sums"] > 14, out
     for epoch in out["epochs"]:
         for share, n in ((epoch["accuracy"], SAMPLES), (epoch["test_accuracy"], TESTS)):
