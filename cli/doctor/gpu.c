@@ -88,7 +88,7 @@ static void host_row(const struct doctor_gpu *gpu, struct cli_table *t)
         cli_table_row(
             t,
             "  workers\tup to %d of a loader run on the processors of that node (of %d that "
-            "this process may use); --no-near-device lets them run anywhere",
+            "this process may use); --near-workers 0 lets them run anywhere",
             gpu->near, gpu->of);
     else if (gpu->near == gpu->of)
         cli_table_row(t, "  workers\trun anywhere: all %d processors of this process are near",

@@ -192,11 +192,12 @@ struct mr_loader_opts {
      * in these options. Contents and order of batches do not depend on it. Not with in_order = 0
      * and unordered iterable sets. */
     int tune;
-    /* 1 (default): on a host with several memory nodes, workers run on the processors of the GPU's
-     * node, of those that the thread that opens the loader may use; workers beyond their number run
-     * anywhere. Nothing happens if there is one node, or none of its processors may be used. Slots
-     * are on that node in either case (docs/data.md, `pinned`). */
-    int near_device;
+    /* On a host with several memory nodes, so many workers at most, and no more than there are such
+     * processors, run on the processors of the GPU's node, of those that the thread that opens the
+     * loader may use; other workers run anywhere. 0: all do. Default: 512, all. Nothing happens if
+     * there is one node, or none of its processors may be used. Slots are on that node in either
+     * case (docs/data.md, `pinned`). */
+    uint64_t near_workers;
     /* 1: samples are decoded in processes, one for each worker, that can open no files and no
      * connections (seccomp): for data from sources that you do not trust. A decoder that crashes
      * makes a bad sample. Batches are the same. The processes are forked by mr_loader_open(). Not

@@ -103,9 +103,6 @@ struct mr_dataset_ops {
     /* Required unless get() is set. Returns the number of extents, >= 1, or 0 for get(). */
     int (*locate)(const struct mr_dataset *ds, uint64_t index,
                   struct mr_extent out[MR_MAX_EXTENTS]);
-    /* The sample will be located soon: a data set that reads something for that can begin. Does not
-     * block. Optional. */
-    void (*expect)(const struct mr_dataset *ds, uint64_t index);
     /* Required if an extent can have field < 0. in: the bytes of every extent, in the order of
      * locate(). For an extent with field >= 0 it sets the field's data, unless its bytes are NULL.
      */
@@ -149,6 +146,9 @@ struct mr_dataset_ops {
     /* Iterable data sets: how items come. Then decode() makes a sample of one item, in[0]; locate()
      * and get() are NULL. */
     const struct mr_iterable_ops *iterable;
+    /* The sample will be located soon: a data set that reads something for that can begin. Does not
+     * block. Optional. */
+    void (*expect)(const struct mr_dataset *ds, uint64_t index);
 };
 
 #define MR_MAX_HIDDEN 8 /* options of one format that may contain URLs */

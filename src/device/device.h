@@ -127,9 +127,6 @@ struct mr_device_ops {
     /* n > 0 copies, each of > 0 bytes. NULL: copies are enqueued one by one. */
     int (*copy_batch)(struct mr_stream *stream, const struct mr_copy *copies, uint64_t n);
 
-    /* The part of the host that is nearest. NULL: there is none. */
-    const struct mr_host_near *(*near)(const struct mr_device *dev);
-
     /* mr_device_processes */
     int (*processes)(struct mr_device *dev, struct mr_device_process *out, int max);
 
@@ -181,6 +178,9 @@ struct mr_device_ops {
     int (*jpeg_decode)(struct mr_jpeg_unit *unit, struct mr_stream *stream, struct mr_jpeg *picture,
                        uint32_t n);
     size_t jpeg_size; /* of unit->state */
+
+    /* The part of the host that is nearest. NULL: there is none. */
+    const struct mr_host_near *(*near)(const struct mr_device *dev);
 };
 
 struct mr_pool;

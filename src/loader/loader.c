@@ -153,10 +153,11 @@ static void find_near(struct mr_loader *ld)
 {
     struct mr_workers *w = &ld->workers;
     const struct mr_device *dev = ld->device;
-    if (!ld->opts.near_device || !dev->ops->near)
+    if (ld->opts.near_workers == 0 || !dev->ops->near)
         return;
     const struct mr_host_near *near = dev->ops->near(dev);
-    w->n_near = (uint32_t)mr_host_near_cpus(near, &w->near);
+    uint64_t n = (uint64_t)mr_host_near_cpus(near, &w->near);
+    w->n_near = (uint32_t)MR_MIN(n, ld->opts.near_workers);
     if (w->n_near > 0)
         mr_log(MR_LOG_INFO, "%u of %u workers run on processors %.200s, of memory node %d, near %s",
                MR_MIN(w->n_near, w->n), w->n, near->cpus, near->node, ld->device_info.name);

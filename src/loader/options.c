@@ -106,9 +106,10 @@ static const struct mr_option table[] = {
 
     OPT("pin", 0, FLAG, pin, device, .initial = "1",
         .help = "Use page-locked memory for batches; without it copies are slower"),
-    OPT("near-device", 0, FLAG, near_device, device, .initial = "1",
-        .help = "On a host with several memory nodes, run workers on the processors nearest the "
-                "GPU, as far as there are enough of them"),
+    OPT("near-workers", 0, UINT, near_workers, device, .initial = "512", .max = 512,
+        .unit = "threads",
+        .help = "On a host with several memory nodes: the most workers that run on the processors "
+                "nearest the GPU, if there are so many; 0: all run anywhere"),
     OPT("on-host", 0, FLAG, on_host, device,
         .help = "Leave batches in page-locked host memory, for programs that copy themselves"),
     OPT("shared", 0, FLAG, shared, device,

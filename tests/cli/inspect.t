@@ -112,3 +112,21 @@ $ env RANK=0 WORLD_SIZE=4 millrace inspect q/t.csv -n 0 | head -n 1; env RANK=3 
 millrace inspect: rank 0 of 4, from env; the others print nothing
 csv: t.csv: 1 picture (left out: text in column 'a?[2Jg?e')
 millrace inspect: rank 3 of 4, from env: only rank 0 reads and prints
+# A table of shards: the samples of the archives, from the table's folder or another one; refusals.
+$ millrace synth npy x.npy --n 50 --shape 8 -q >/dev/null && millrace pack x.npy set --shard-size 8KiB -q >/dev/null; millrace inspect set --shard-table set/all.shards | sed 's/[0-9]* shards/N shards/'
+set/all.shards: N shards, 50 samples
+$ for d in set set/all.shards; do millrace feed tar:$d -s --digest -q --json | grep -o '"digest": "[0-9a-f]*"'; done | uniq | wc -l
+1
+$ millrace inspect set --shard-table set/all.shards
+millrace inspect: set/all.shards: exists; --force replaces it
+[1]
+$ mkdir other; millrace inspect set --shard-table other/x.shards --force 2>&1 | sed 's|/.*/work/|/|g'
+millrace inspect: set/other/, which names in the table are relative to: write the table into a folder above, or give base=
+$ millrace inspect set --shard-table other/x.shards --base set -q --json | grep samples; millrace inspect tar:other/x.shards,base=set --json | grep '"samples": 50'
+  "samples": 50
+  "samples": 50,
+$ millrace inspect set --base set
+millrace inspect: --base: of a table of shards only: give --shard-table FILE, too
+[2]
+$ head -c 100 set/all.shards >cut.shards; millrace inspect cut.shards 2>&1 | sed 's/[0-9][0-9]* bytes/N bytes/'
+millrace inspect: cut.shards: the head promises N bytes, the file has 100

@@ -105,7 +105,7 @@ static int note(void *user, const struct mr_sample_context *context, void *const
     return 0;
 }
 
-static uint32_t run(uint32_t workers, int near_device)
+static uint32_t run(uint32_t workers, uint64_t near_workers)
 {
     struct mr_callback_opts o;
     struct run_config c = run_config(NULL);
@@ -119,7 +119,8 @@ static uint32_t run(uint32_t workers, int near_device)
     atomic_store(&workers_seen, 0);
     c.device = "cuda:0";
     c.opts.workers = workers;
-    c.opts.near_device = near_device;
+    if (near_workers == 0) /* else by default */
+        c.opts.near_workers = 0;
     c.opts.batch_size = 20;
     struct run r = run_loader(&c);
     assert_int_equal(r.rc, 0);

@@ -10,8 +10,8 @@
  *
  * The file: a head, groups of MR_TAR_TABLE_GROUP shards, and the top, which has the first sample
  * and the offset of each group. A process keeps the top (16 bytes a group) and the latest groups;
- * the rest is in the page cache, once a machine. Files are read, not mapped: one that is cut off is an
- * error then, not a SIGBUS. Head, top and each group have a checksum.
+ * the rest is in the page cache, once a machine. Files are read, not mapped: one that is cut off is
+ * an error then, not a SIGBUS. Head, top and each group have a checksum.
  */
 #ifndef MR_DATASET_TAR_TABLE_H
 #define MR_DATASET_TAR_TABLE_H
