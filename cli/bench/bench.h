@@ -42,7 +42,10 @@ enum bench_loader_column {
     LOADER_MEMCPY,
     LOADER_OF_MEMCPY,
     LOADER_TO_MEMORY,
+    LOADER_GATHER,
+    LOADER_OF_GATHER,
     LOADER_CPU,
+    LOADER_GATHER_CPU,
     LOADER_HEAP,
     LOADER_FIRST_BATCH,
     LOADER_GZ_FIRST_BATCH,
@@ -73,6 +76,19 @@ int bench_ours(const struct bench_set *set, const struct bench_opts *opts, doubl
  */
 int bench_memcpy(uint64_t src_bytes, uint64_t dst_bytes, uint64_t piece, uint32_t threads,
                  double seconds, double *out_bytes_per_s);
+
+enum { BENCH_GATHERS = 4 }; /* plain, with prefetch, in huge pages, both */
+
+struct bench_gathered {
+    double bytes_per_s, cpu_ns_per_row;
+};
+
+/*
+ * Gathers n rows in random order into a ring, by each of the loops in turn, in `threads` threads
+ * (at most n), for `seconds` together. [out] out: of each loop. Returns 0 or the error.
+ */
+int bench_gather(uint64_t n, uint64_t row_bytes, uint32_t threads, double seconds,
+                 struct bench_gathered out[BENCH_GATHERS]);
 
 /* Cases of bench loader that measure a start: to the first batch of MNIST's files, and of a state
  * of 10^9 samples. [out] out: by column. */

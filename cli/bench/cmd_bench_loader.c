@@ -84,6 +84,21 @@ static uint64_t copied_bytes(const struct bench_set *set, uint64_t workers, cons
     return (uint64_t)most;
 }
 
+/* Of the loops that gather rows, the one with the highest rate. */
+static int best_gather(const struct bench_set *set, uint64_t bytes, uint32_t threads,
+                       double seconds, double *rate, double *cpu_ns)
+{
+    struct bench_gathered loops[BENCH_GATHERS];
+    int rc = bench_gather(bytes / row_bytes(set), row_bytes(set), threads, seconds, loops);
+    *rate = 0;
+    for (int k = 0; k < BENCH_GATHERS && rc == 0; k++)
+        if (loops[k].bytes_per_s > *rate) {
+            *rate = loops[k].bytes_per_s;
+            *cpu_ns = loops[k].cpu_ns_per_row;
+        }
+    return rc;
+}
+
 /* Ours and memcpy in turn. The copy's source is as large as an epoch delivered, its pieces a batch;
  * its destination is once as small as the loader's ring (the stricter limit), once as large as the
  * source. */
@@ -91,9 +106,11 @@ static uint64_t copied_bytes(const struct bench_set *set, uint64_t workers, cons
 static int measure(const struct bench_set *set, const struct bench_opts *o, const char *name,
                    double *out)
 {
-    double v[5][BENCH_MAX_ROUNDS], seconds = (double)o->time_ns * 1e-9;
+    double v[7][BENCH_MAX_ROUNDS], seconds = (double)o->time_ns * 1e-9;
     uint64_t epoch = name ? copied_bytes(set, o->loader.workers, name) : 0,
              piece = row_bytes(set) * set->batch_size;
+    /* A chain computes: what it makes is not a gathered row. */
+    bool gathers = epoch && !set->chain;
     int rc = 0;
     for (uint64_t r = 0; r < o->rounds && rc == 0; r++) {
         struct bench_ours ours;
@@ -110,6 +127,8 @@ static int measure(const struct bench_set *set, const struct bench_opts *o, cons
             rc = bench_memcpy(epoch, 4u << 20, piece, ours.workers, seconds / 2, &v[3][r]);
         if (epoch && rc == 0)
             rc = bench_memcpy(epoch, epoch, piece, ours.workers, seconds / 2, &v[4][r]);
+        if (gathers && rc == 0)
+            rc = best_gather(set, epoch, ours.workers, seconds, &v[5][r], &v[6][r]);
     }
     if (rc < 0)
         return rc;
@@ -120,6 +139,11 @@ static int measure(const struct bench_set *set, const struct bench_opts *o, cons
         out[LOADER_MEMCPY] = bench_median(v[3], o->rounds);
         out[LOADER_TO_MEMORY] = bench_median(v[4], o->rounds);
         out[LOADER_OF_MEMCPY] = out[LOADER_OURS] / out[LOADER_MEMCPY];
+    }
+    if (gathers) {
+        out[LOADER_GATHER] = bench_median(v[5], o->rounds);
+        out[LOADER_OF_GATHER] = out[LOADER_OURS] / out[LOADER_GATHER];
+        out[LOADER_GATHER_CPU] = bench_median(v[6], o->rounds);
     }
     return 0;
 }
@@ -208,6 +232,9 @@ static const struct bench_column columns[LOADER_N_COLUMNS] = {
     [LOADER_MEMCPY] = {">memcpy", "memcpy_bytes_per_s", BENCH_RATE},
     [LOADER_OF_MEMCPY] = {">of memcpy", .format = BENCH_SHARE},
     [LOADER_TO_MEMORY] = {">memcpy to memory", "memcpy_to_memory_bytes_per_s", BENCH_RATE},
+    [LOADER_GATHER] = {">best gather", "gather_bytes_per_s", BENCH_RATE},
+    [LOADER_OF_GATHER] = {">of it", .format = BENCH_SHARE},
+    [LOADER_GATHER_CPU] = {">gather's CPU ns/row", "gather_cpu_ns_per_row"},
     [LOADER_CPU] = {">CPU ns/sample", "cpu_ns_per_sample"},
     [LOADER_HEAP] = {">heap growth B/sample", "heap_growth_bytes_per_sample", .digits = 3},
     [LOADER_FIRST_BATCH] = {.key = "first_batch_ms"},
@@ -253,10 +280,11 @@ static int measure_case(struct bench *b, struct bench_row *row, double *v)
 static void above(const struct bench *b)
 {
     const struct bench_opts *o = b->values;
-    printf("medians of %" PRIu64
-           " round%s; memcpy in as many threads, of an epoch's bytes into a ring like the "
-           "loader's, or to memory as large\n",
-           o->rounds, cli_s(o->rounds));
+    printf(
+        "medians of %" PRIu64
+        " round%s; memcpy in as many threads, of an epoch's bytes into a ring like the "
+        "loader's, or to memory as large; gather: the best plain loop over rows in random order\n",
+        o->rounds, cli_s(o->rounds));
 }
 
 static void below(const struct bench *b)
@@ -302,6 +330,9 @@ static const struct cli_note json_notes[] = {
                            "(at most a quarter of the memory that is "
                            "free), into a ring of 4 MiB"},
     {"memcpy_to_memory_bytes_per_s", "the same into memory as large as the source"},
+    {"gather_bytes_per_s, gather_cpu_ns_per_row",
+     "the best of four plain loops that copy rows in random order into such a ring: as they are, "
+     "with rows prefetched two ahead, in huge pages, both; of sets without a chain"},
     {"first_batch_ms, gz_first_batch_ms, inflate_ms",
      "from opening; inflating the .gz files alone"},
     {"cpu_ns_per_sample, heap_growth_bytes_per_sample",
@@ -321,11 +352,13 @@ const struct cli_command cli_bench_loader = {
     .name = "bench loader",
     .summary = "Measure the loader beside the limit that memcpy sets",
     .synopsis = "[options]",
-    .text = "Measures how fast the loader delivers samples when nothing uses them: from sets in "
-            "memory, from MNIST's files, and from a set with 2 ms of latency per sample. A plain "
-            "memcpy of as many bytes, by as many threads, alternates with it in the same run and "
-            "is the limit. Also measures the time to the first batch, and what a set of 10^9 "
-            "samples costs.",
+    .text =
+        "Measures how fast the loader delivers samples when nothing uses them: from sets in "
+        "memory, from MNIST's files, and from a set with 2 ms of latency per sample. A plain "
+        "memcpy of as many bytes, by as many threads, alternates with it in the same run and "
+        "is the limit, and for rows that are delivered unchanged the best loop that gathers them "
+        "in random order. Also measures the time to the first batch, and what a set of 10^9 "
+        "samples costs.",
     .options = options,
     .options_bytes = sizeof(struct bench_opts),
     .json = json_notes,
