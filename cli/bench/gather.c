@@ -72,7 +72,7 @@ static void *gather(void *arg)
 /* A shuffled list of the rows, each once. */
 static uint32_t *order_create(uint64_t n)
 {
-    uint32_t *order = malloc(n * sizeof *order);
+    uint32_t *order = calloc(n, sizeof *order);
     uint64_t draw = 1;
     for (uint64_t i = 0; order && i < n; i++) {
         draw = draw * 6364136223846793005u + 1442695040888963407u;
