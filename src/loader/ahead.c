@@ -21,6 +21,7 @@
 #define REMOTE_NS     200000000 /* a period of remote files, at least: their rate varies */
 #define FIRST         1         /* periods, which connections and caches need to get going */
 #define QUEUES        2    /* times the shortest latency: reads wait for each other somewhere */
+#define MOST_QUEUES   32   /* periods, after which more reads are tried all the same */
 #define FORGET        1.02 /* of the shortest latency, a period */
 #define PATIENCE      8
 #define MOST_PATIENCE 256
@@ -111,12 +112,14 @@ static void judge(struct mr_worker *w, double rate)
         set(w, (uint64_t)needed);
 }
 
-/* Do reads wait for each other? Of a store whose latency varies this is true, too, so that it only
- * counts once more reads did not help. */
-static bool queues(const struct mr_ahead *a, double rate)
+/* Do reads wait for each other? Of a store whose latency varies this is true, too, so that it counts
+ * only once more reads did not help, and not for ever. */
+static bool queues(struct mr_ahead *a, double rate)
 {
-    return a->least_ns > 0 && a->next_patience > PATIENCE &&
-           (double)a->reads / rate > QUEUES * a->best_ns;
+    bool slow = a->least_ns > 0 && a->next_patience > PATIENCE &&
+                (double)a->reads / rate > QUEUES * a->best_ns;
+    a->n_queues = slow ? a->n_queues + 1 : 0;
+    return slow && a->n_queues % MOST_QUEUES != 0;
 }
 
 /* Tries more reads, or fewer. */

@@ -40,6 +40,7 @@ struct mr_ahead {
     uint64_t least_ns;                 /* of a period */
     uint32_t step;                     /* of growth */
     uint32_t patience, next_patience;  /* periods until the next trial */
+    uint32_t n_queues;                 /* periods in which reads waited for each other */
     bool settles;                      /* this period is not judged */
     bool starved, trial, fewer;        /* fewer: the trial, or the next one, is of fewer reads */
 };
