@@ -16,8 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SPINS    300
-#define MOST_FDS 65536 /* closed one by one on old kernels */
+#define SPINS     300
+#define MAX_EARLY 4
+#define MOST_FDS  65536 /* closed one by one on old kernels */
 
 /* ---- what is inherited and not wanted ---- */
 
@@ -231,6 +232,7 @@ _Noreturn static void run_decoder(const struct mr_loader *ld, const struct mr_sa
     rc = mr_seccomp_enter(&d.call->refused);
     if (rc < 0)
         fail(b, rc);
+    atomic_store(&b->board->ready[id], true);
     atomic_fetch_add(&b->board->n_ready, 1);
     mr_futex_wake(&b->board->n_ready, 1);
     munmap(b->board, sizeof *b->board);
@@ -243,11 +245,13 @@ struct keeper {
     const struct mr_loader *ld;
     const struct mr_sandbox *b;
     int pid[MR_MAX_WORKERS];
+    int n_early[MR_MAX_WORKERS]; /* ends in a row before they were ready */
 };
 
 static void start(struct keeper *k, uint32_t i)
 {
     int keeper = getpid();
+    atomic_store(&k->b->board->ready[i], false);
     k->pid[i] = fork();
     if (k->pid[i] == 0)
         run_decoder(k->ld, k->b, i, keeper);
@@ -279,6 +283,12 @@ static void bury_all(struct keeper *k)
             if (atomic_load(&k->b->board->failed) < 0)
                 _exit(1);
             note_death(k->b, i, status);
+            k->n_early[i] = atomic_load(&k->b->board->ready[i]) ? 0 : k->n_early[i] + 1;
+            if (k->n_early[i] == MAX_EARLY)
+                fail(k->b, mr_error_set(MR_EUNSUPPORTED,
+                                        "sandbox: its decoders end before they "
+                                        "decode anything, the last by signal %d",
+                                        WIFSIGNALED(status) ? WTERMSIG(status) : 0));
             start(k, i);
         }
 }

@@ -46,6 +46,7 @@ struct mr_sandbox_call {
 struct mr_sandbox_board {
     _Atomic uint32_t n_ready; /* decoders behind the filter */
     _Atomic int32_t failed;   /* why one did not get there */
+    _Atomic bool ready[MR_MAX_WORKERS];
     char text[MR_ERROR_BYTES];
     _Atomic int32_t status[MR_MAX_WORKERS]; /* how each worker's latest one ended, as by waitpid */
 };

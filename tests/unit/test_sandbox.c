@@ -399,6 +399,7 @@ static void processes_end_with_their_opener(void **state)
     assert_int_equal(pipe(ready), 0);
     int child = fork();
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         struct run_config c = sandboxed();
         struct mr_loader *ld = NULL;
         int rc = mr_loader_open(open_hostile(), NULL, NULL, NULL, &c.opts, &ld);
