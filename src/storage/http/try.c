@@ -153,7 +153,17 @@ static void set_limits(CURL *easy, const struct mr_remote_opts *opts)
     mr_curl.easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     mr_curl.easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES);
     mr_curl.easy_setopt(easy, CURLOPT_USERAGENT, "millrace");
-    mr_curl.easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
+}
+
+/* A segment of the path is "." or "..": libcurl would resolve it, and get another object. */
+static bool has_dot_segment(const char *url)
+{
+    for (const char *at = strstr(url, "/."); at; at = strstr(at + 1, "/.")) {
+        const char *end = at + (at[2] == '.' ? 3 : 2);
+        if (*end == '/' || *end == '?' || *end == 0)
+            return true;
+    }
+    return false;
 }
 
 static void set_callbacks(struct mr_http_job *job)
@@ -177,6 +187,9 @@ static int set_target(struct mr_http_job *job)
     const char *url = job->target.url ? job->target.url : job->request->url;
     CURLcode rc = mr_curl.easy_setopt(job->easy, CURLOPT_URL, url);
     set_protocols(job->easy, url);
+    /* With signatures libcurl 8.14 refuses to leave a path as it is. */
+    mr_curl.easy_setopt(job->easy, CURLOPT_PATH_AS_IS,
+                        !job->target.sigv4[0] || has_dot_segment(url) ? 1L : 0L);
     mr_curl.easy_setopt(job->easy, CURLOPT_FOLLOWLOCATION, job->target.url ? 0L : 1L);
     if (rc != CURLE_OK)
         goto fail;
