@@ -291,7 +291,12 @@ static int death_error(const struct mr_worker *w, const struct mr_run_sample *s,
     int refused = atomic_load(&call->refused) - 1, sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     const char *file = name_of(w->ld, s), *name = mr_libc_signal_name(sig);
     unsigned long long index = s->index;
-    if (sig == SIGSYS && refused >= 0)
+    if (sig == SIGSYS && refused < 0) /* while it blocked all signals, as fork() does */
+        return mr_error_set(MR_EFORMAT,
+                            "%s: sample %llu: its decoder tried what the sandbox forbids and was "
+                            "killed (SIGSYS)",
+                            file, index);
+    if (sig == SIGSYS)
         return mr_error_set(MR_EFORMAT,
                             "%s: sample %llu: its decoder tried what the sandbox forbids and was "
                             "killed: system call %d (%s)",

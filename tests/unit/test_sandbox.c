@@ -253,7 +253,7 @@ static void the_same_samples(void **state)
 /* What the report of a bad sample says. */
 static const char *const words[N_DEEDS][2] = {
     [OPEN] = {"forbids", "(openat)"},      [SOCKET] = {"forbids", "(socket)"},
-    [WRITE] = {"forbids", "(write)"},      [FORK] = {"forbids", "(clone)"},
+    [WRITE] = {"forbids", "(write)"},      [FORK] = {"forbids", "was killed"},
     [EXEC_MEMORY] = {"forbids", "(mmap)"}, [KILL_KEEPER] = {"forbids", "system call"},
     [PTRACE] = {"forbids", "system call"}, [CRASH] = {"signal 11", "SIGSEGV"},
     [ABORT] = {"signal 6", "SIGABRT"},     [LEAVE] = {"ended with", "status 7"},
