@@ -12,7 +12,7 @@ import tempfile
 
 PROGRAM = os.path.abspath(sys.argv[1])
 LAUNCHERS = {
-    "openmpi": ["mpirun.openmpi", "-q", "--oversubscribe", "--bind-to", "none"],
+    "openmpi": ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none"],
     "mpich": ["mpiexec.mpich"],
 }
 LIMIT = 60  # seconds: for what hangs
@@ -20,7 +20,9 @@ LIMIT = 60  # seconds: for what hangs
 for name in list(os.environ):  # nor is this test a rank of something
     if name.startswith(("OMPI_", "PMI", "SLURM_", "TORCHELASTIC_", "RANK", "WORLD_SIZE")):
         del os.environ[name]
-os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", LC_ALL="C")
+# Quiet: mpirun -q, which Open MPI 5 does not know.
+os.environ.update(OMPI_MCA_orte_execute_quiet="1", OMPI_ALLOW_RUN_AS_ROOT="1",
+                  OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", LC_ALL="C")
 
 
 def run(words, want=0, **env):

@@ -23,7 +23,9 @@ exec "$PROGRAM" profile -q -t cuda,nvtx,millrace -o "$1/run" -- "$PROGRAM" feed 
 for name in list(os.environ):  # nor is this test a rank of something
     if name.startswith(("OMPI_", "PMI", "SLURM_", "TORCHELASTIC_", "RANK", "WORLD_SIZE")):
         del os.environ[name]
-os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", LC_ALL="C",
+# Quiet: mpirun -q, which Open MPI 5 does not know.
+os.environ.update(OMPI_MCA_orte_execute_quiet="1", OMPI_ALLOW_RUN_AS_ROOT="1",
+                  OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", LC_ALL="C",
                   PROGRAM=PROGRAM)
 
 
@@ -33,7 +35,7 @@ def launcher():
     if path is None:
         return None
     version = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-    more = ["-q", "--oversubscribe", "--bind-to", "none"] if "Open MPI" in version.stdout else []
+    more = ["--oversubscribe", "--bind-to", "none"] if "Open MPI" in version.stdout else []
     return [path, *more, "-n", "2"]
 
 

@@ -188,7 +188,7 @@ def a_batch_script_is_no_rank():
     script = ["#!/bin/sh", "env | grep -c '^SLURM_PROCID=0' > procid",
               " ".join(feed()) + " > batch.json"]
     if shutil.which("mpirun.openmpi"):
-        script.append("mpirun.openmpi -q --oversubscribe --bind-to none -n 2 "
+        script.append("mpirun.openmpi --oversubscribe --bind-to none -n 2 "
                       + " ".join(train("mpirun.st")) + " > mpirun.json")
     with open("job.sh", "w") as file:
         file.write("\n".join([*script, "touch over"]) + "\n")

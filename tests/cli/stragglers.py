@@ -14,14 +14,16 @@ import tempfile
 
 PROGRAM = os.path.abspath(sys.argv[1])
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-RUN = ["mpirun.openmpi", "-q", "--oversubscribe", "--bind-to", "none", "-n", "4", PROGRAM, "train",
+RUN = ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", "4", PROGRAM, "train",
        "synthetic:n=1e5,shape=16,classes=4", "--classes", "4", "--test", "none", "--model",
        "mlp:8r,4s", "-b", "32", "--workers", "1", "--threads", "1", "-d", "cpu", "--seed", "1"]
 
 for name in list(os.environ):  # nor is this test a rank of something
     if name.startswith(("OMPI_", "PMI", "SLURM_", "TORCHELASTIC_", "RANK", "WORLD_SIZE")):
         del os.environ[name]
-os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", LC_ALL="C")
+# Quiet: mpirun -q, which Open MPI 5 does not know.
+os.environ.update(OMPI_MCA_orte_execute_quiet="1", OMPI_ALLOW_RUN_AS_ROOT="1",
+                  OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", LC_ALL="C")
 
 
 def millrace(*words, want=0):

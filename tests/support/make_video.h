@@ -51,7 +51,10 @@ static inline void test_video_write(const struct test_video *v)
     c->height = v->height;
     c->time_base = (AVRational){1, 25};
     c->framerate = (AVRational){25, 1};
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* since libavcodec 61.13 */
     c->pix_fmt = codec->pix_fmts ? codec->pix_fmts[0] : AV_PIX_FMT_YUV420P;
+#pragma GCC diagnostic pop
     c->gop_size = v->gop;
     c->max_b_frames = v->b_frames;
     c->flags |= AV_CODEC_FLAG_QSCALE |
