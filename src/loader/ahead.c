@@ -112,8 +112,8 @@ static void judge(struct mr_worker *w, double rate)
         set(w, (uint64_t)needed);
 }
 
-/* Do reads wait for each other? Of a store whose latency varies this is true, too, so that it counts
- * only once more reads did not help, and not for ever. */
+/* Do reads wait for each other? Of a store whose latency varies this is true, too, so that it
+ * counts only once more reads did not help, and not for ever. */
 static bool queues(struct mr_ahead *a, double rate)
 {
     bool slow = a->least_ns > 0 && a->next_patience > PATIENCE &&
