@@ -7,7 +7,7 @@
 #   all   the whole libraries with the unit tests; default
 #   -d    where the root is made (default: a new folder under /tmp); a root that is there already is used again
 #   -K    keep the root afterwards
-#   e.g. scripts/arm64.sh core        scripts/arm64.sh -d /var/tmp/arm64 -K all -R 'test_(loader|shm)'
+#   e.g. scripts/arm64.sh core        scripts/arm64.sh -d /var/tmp/arm64 -K all -R 'test_(loader|state)'
 # JOBS: at a time; default: all processors.
 set -eu
 arguments=("$@")
@@ -117,7 +117,11 @@ echo "arm64: $what: built in $((SECONDS - start)) s"
 
 start=$SECONDS
 rc=0
-in_tree ctest --test-dir "$build" -L "$label" -j "$jobs" --output-on-failure --no-tests=error "$@" >"$log" 2>&1 || rc=$?
+# Not test_shm: qemu-user makes /proc/self/stat up, and gives a forked child its parent's start time, while others see the
+# true one. By that time the library tells a process from a later one with its number: it takes the child for dead.
+# Not test_sandbox: qemu-user takes no system call filter.
+in_tree ctest --test-dir "$build" -L "$label" -j "$jobs" --output-on-failure --no-tests=error -E 'test_(shm|sandbox)$' \
+    "$@" >"$log" 2>&1 || rc=$?
 sed -n '/tests passed/,$p' "$log"
 echo "arm64: $what: tests: exit $rc after $((SECONDS - start)) s"
 exit $rc
