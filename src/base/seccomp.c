@@ -76,8 +76,8 @@ int mr_seccomp_enter(_Atomic int32_t *refused)
         /* what the C library asks for by itself */
         ALLOW_CALL(clock_gettime), ALLOW_CALL(gettimeofday), ALLOW_CALL(getpid), ALLOW_CALL(gettid),
         ALLOW_CALL(getcpu), ALLOW_CALL(sched_getaffinity), ALLOW_CALL(getrandom),
-        ALLOW_CALL(sysinfo), ALLOW_CALL(sigaltstack), ALLOW_CALL(rt_sigprocmask),
-        ALLOW_CALL(rt_sigreturn),
+        ALLOW_CALL(sysinfo), ALLOW_CALL(sigaltstack), ALLOW_CALL(rt_sigaction),
+        ALLOW_CALL(rt_sigprocmask), ALLOW_CALL(rt_sigreturn),
         /* the end: exit, and abort(), which signals this process */
         ALLOW_CALL(exit), ALLOW_CALL(exit_group), IF_EQUAL(SYS_tgkill, 0, 4), LOAD(args[0]),
         IF_EQUAL(getpid(), 1, 0), REFUSE, ALLOW, REFUSE};
