@@ -5,7 +5,7 @@ before.sqlite
 $ millrace analyze before.sqlite
 data-bound: the GPU waited .* (re)
 ...
-pageable_copies: 29 of 29 copies of more than 64 KiB use pageable memory .* (re)
+pageable_copies: 2[89] of 2[89] copies of more than 64 KiB use pageable memory .* (re)
   saves .* (re)
   why       exposed time .* (re)
             of the simulated device\), for each copy, .* (re)
