@@ -1,5 +1,5 @@
 """Reads from nginx, a server that others wrote: connections are kept and few, by HTTP/1.1 and by HTTP/2 over TLS, also when
-the server ends them after some requests. The digest is the local file's.
+the server ends them after some requests, and through a proxy. The digest is the local file's.
 
 usage: nginx.py PROGRAM
 Skips without nginx; the part over TLS without openssl or nginx's module for HTTP/2.
@@ -10,9 +10,11 @@ import json
 import os
 import shutil
 import socket
+import socketserver
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 PROGRAM = os.path.abspath(sys.argv[1])
@@ -43,6 +45,7 @@ TLS = """
   server {{ listen 127.0.0.1:{h2} ssl http2; }}
   server {{ listen 127.0.0.1:{h2ends} ssl http2; keepalive_requests {after}; }}
   server {{ listen 127.0.0.1:{h1} ssl; }}
+  server {{ listen 127.0.0.1:{h2proxy} ssl http2; }}
 """
 
 
@@ -76,7 +79,7 @@ def make_certificate(folder):
 
 @contextlib.contextmanager
 def server(folder, tls, ports):
-    names = dict(zip(("http", "ends", "h2", "h2ends", "h1"), ports), dir=folder, after=ENDS_AFTER)
+    names = dict(zip(("http", "ends", "h2", "h2ends", "h1", "h2proxy"), ports), dir=folder, after=ENDS_AFTER)
     text = CONFIG.format(tls=TLS.format(**names) if tls else "", **names)
     with open(folder + "/nginx.conf", "w") as f:
         f.write(text)
@@ -94,6 +97,46 @@ def server(folder, tls, ports):
     finally:
         process.terminate()
         process.wait()
+
+
+class Proxy(socketserver.BaseRequestHandler):
+    """CONNECT, and then bytes both ways."""
+
+    def handle(self):
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += self.request.recv(4096)
+        verb, place = head.split()[:2]
+        assert verb == b"CONNECT", head
+        host, port = place.decode().split(":")
+        with socket.create_connection((host, int(port))) as there:
+            self.request.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            back = threading.Thread(target=self.copy, args=(there, self.request))
+            back.start()
+            self.copy(self.request, there)
+            back.join()
+
+    @staticmethod
+    def copy(a, b):
+        with contextlib.suppress(OSError):
+            while data := a.recv(65536):
+                b.sendall(data)
+        for s in (a, b):
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_RDWR)
+
+
+class Proxies(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+@contextlib.contextmanager
+def proxy():
+    with Proxies(("127.0.0.1", 0), Proxy) as p:
+        threading.Thread(target=p.serve_forever, daemon=True).start()
+        yield "http://127.0.0.1:%d" % p.server_address[1]
+        p.shutdown()
 
 
 def feed(place, folder, **more):
@@ -142,7 +185,7 @@ def main():
         run(PROGRAM, "pack", f"npy:{folder}/x.npy", folder + "/shards", "--shard-size", "1GiB", "-q")
         for name in os.listdir(folder + "/shards"):
             os.rename(f"{folder}/shards/{name}", folder + "/" + name.replace("shard-000000", "x"))
-        ports, tls = free_ports(5), make_certificate(folder)
+        ports, tls = free_ports(6), make_certificate(folder)
         local = feed(folder, folder)
         with server(folder, tls, ports):
             check("kept", folder, "http://127.0.0.1", ports[0], local, "HTTP/1.1", 1, DEPTH + 2)
@@ -160,6 +203,9 @@ def main():
                   "HTTP/2.0", ended // 2, 3 * ended + 3 * DEPTH // STREAMS, **own)
             check("HTTP/1.1 over TLS", folder, "https://127.0.0.1", ports[4], local, "HTTP/1.1", 1,
                   DEPTH + 2, SSL_CERT_FILE=own["CURL_CA_BUNDLE"])
+            with proxy() as place:
+                check("HTTP/2 through a proxy", folder, "https://127.0.0.1", ports[5], local,
+                      "HTTP/2.0", 1, 3 * DEPTH // STREAMS, https_proxy=place, **own)
             refused(ports[2])
 
 

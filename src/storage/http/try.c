@@ -153,6 +153,8 @@ static void set_limits(CURL *easy, const struct mr_remote_opts *opts)
     mr_curl.easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     mr_curl.easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES);
     mr_curl.easy_setopt(easy, CURLOPT_USERAGENT, "millrace");
+    /* A proxy's answer to CONNECT says nothing of the server. */
+    mr_curl.easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
 }
 
 /* A segment of the path is "." or "..": libcurl would resolve it, and get another object. */
