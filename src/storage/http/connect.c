@@ -21,12 +21,19 @@ static bool is_tls(const struct mr_http_job *job)
     return strncmp(url, "https:", 6) == 0;
 }
 
+/* Connections that are made. One whose first request was cancelled may live on, by HTTP/2. */
+static uint32_t n_up(const struct mr_http_thread *t)
+{
+    return t->n_sockets - MR_MIN(t->n_opening, t->n_sockets);
+}
+
 uint32_t mr_http_may_be_active(const struct mr_http_thread *t, const struct mr_http_job *first)
 {
     int is = atomic_load_explicit(&t->client->multiplexes, memory_order_relaxed);
     if (is == MR_HTTP_SINGLE || !is_tls(first))
         return t->client->max_active;
-    return MR_MIN(MR_MAX(t->n_up * (MR_HTTP_STREAMS + 1), 1u), t->client->max_active);
+    uint32_t most = is == MR_HTTP_UNKNOWN ? 1 : MR_MAX(n_up(t) * (MR_HTTP_STREAMS + 1), 1u);
+    return MR_MIN(most, t->client->max_active);
 }
 
 static void learn(struct mr_http_thread *t, enum mr_http_multiplexes is)
@@ -34,36 +41,44 @@ static void learn(struct mr_http_thread *t, enum mr_http_multiplexes is)
     atomic_store_explicit(&t->client->multiplexes, is, memory_order_relaxed);
 }
 
+static void opening_ends(struct mr_http_job *job)
+{
+    job->thread->n_opening -= job->opening;
+    job->opening = false;
+}
+
 void mr_http_answered(struct mr_http_job *job)
 {
-    struct mr_http_thread *t = job->thread;
-    long version = 0, connects = 0;
+    long version = 0;
     mr_curl.easy_getinfo(job->easy, CURLINFO_HTTP_VERSION, &version);
-    mr_curl.easy_getinfo(job->easy, CURLINFO_NUM_CONNECTS, &connects);
-    if (connects > 0)
-        t->n_up = MR_MIN(t->n_up + 1, t->n_sockets);
-    learn(t, version == CURL_HTTP_VERSION_2_0 ? MR_HTTP_MULTIPLEXES : MR_HTTP_SINGLE);
+    opening_ends(job);
+    learn(job->thread, version == CURL_HTTP_VERSION_2_0 ? MR_HTTP_MULTIPLEXES : MR_HTTP_SINGLE);
 }
 
 /* Requests to a server that is down are not to wait for each other. */
-void mr_http_broke(struct mr_http_thread *t)
+void mr_http_ended(struct mr_http_job *job, bool cancelled)
 {
-    learn(t, MR_HTTP_SINGLE);
+    if (!job->answered && !cancelled && n_up(job->thread) == 0)
+        learn(job->thread, MR_HTTP_SINGLE);
+    opening_ends(job);
 }
 
-curl_socket_t mr_http_socket_open(void *thread, curlsocktype purpose, struct curl_sockaddr *address)
+curl_socket_t mr_http_socket_open(void *user, curlsocktype purpose, struct curl_sockaddr *address)
 {
-    struct mr_http_thread *t = thread;
+    struct mr_http_job *job = user;
     (void)purpose;
     int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-    t->n_sockets += fd >= 0;
-    return fd >= 0 ? fd : CURL_SOCKET_BAD;
+    if (fd < 0)
+        return CURL_SOCKET_BAD;
+    job->thread->n_sockets++;
+    job->thread->n_opening += !job->opening; /* a host with two addresses may get two sockets */
+    job->opening = true;
+    return fd;
 }
 
 int mr_http_socket_close(void *thread, curl_socket_t fd)
 {
     struct mr_http_thread *t = thread;
     t->n_sockets--;
-    t->n_up = MR_MIN(t->n_up, t->n_sockets);
     return close(fd);
 }

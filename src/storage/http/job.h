@@ -23,6 +23,7 @@ struct mr_http_job {
     CURL *easy;
     struct curl_slist *headers;
     bool answered;     /* a line of a head has come */
+    bool opening;      /* it has opened a socket, and no answer has come by it */
     bool judged;       /* the head was checked, so the body can be stored */
     uint64_t got;      /* bytes in the buffer, of earlier tries too */
     uint64_t capacity; /* of the buffer */
@@ -59,7 +60,7 @@ struct mr_http_thread {
     uint64_t waiting_ns,
         curl_ns; /* when the first of the waiting is due, when libcurl wants to be called */
     uint32_t n_active;
-    uint32_t n_sockets, n_up; /* open ones; of these, those by which an answer has come */
+    uint32_t n_sockets, n_opening; /* open ones; active jobs whose own is not known to be up */
     CURL *spare[MR_HTTP_ACTIVE];
     uint32_t n_spare;
 };
@@ -92,10 +93,9 @@ struct mr_http {
 /* How many requests may be under way in the thread now. first: the next one to begin. */
 uint32_t mr_http_may_be_active(const struct mr_http_thread *t, const struct mr_http_job *first);
 void mr_http_answered(struct mr_http_job *job); /* the first line of a try's answer has come */
-void mr_http_broke(struct mr_http_thread *t);   /* a try has ended without an answer */
+void mr_http_ended(struct mr_http_job *job, bool cancelled); /* a try has, with or without one */
 /* libcurl's callbacks: they open and close a socket, and count it. */
-curl_socket_t mr_http_socket_open(void *thread, curlsocktype purpose,
-                                  struct curl_sockaddr *address);
+curl_socket_t mr_http_socket_open(void *job, curlsocktype purpose, struct curl_sockaddr *address);
 int mr_http_socket_close(void *thread, curl_socket_t fd);
 
 /* ---- loop.c ---- */

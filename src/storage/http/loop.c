@@ -207,8 +207,7 @@ static bool complete(const struct mr_http_job *job)
 static void try_end(struct mr_http_thread *t, struct mr_http_job *job, CURLcode curl)
 {
     int code = 0;
-    if (!job->answered && t->n_up == 0)
-        mr_http_broke(t);
+    mr_http_ended(job, false);
     enum mr_http_verdict verdict = mr_http_verdict(job, curl, &code);
     mr_curl.multi_remove_handle(t->multi, job->easy);
     give_easy(t, job);
@@ -282,6 +281,7 @@ static void end_stopped(struct mr_http_thread *t)
         next = job->next;
         if (!stopped(job))
             continue;
+        mr_http_ended(job, true);
         mr_curl.multi_remove_handle(t->multi, job->easy);
         give_easy(t, job);
         unlink_active(t, job);

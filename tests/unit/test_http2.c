@@ -1,0 +1,125 @@
+/* White-box. Requests to a server that speaks HTTP/2 do not wait for each other. */
+#include "remote.h"
+
+#include "storage/http/http.h"
+
+struct ask {
+    struct mr_http_request request;
+    char url[128];
+    uint8_t got[10];
+    _Atomic bool stop, ended;
+};
+
+static struct mr_http *client;
+
+static void on_end(struct mr_http_request *request)
+{
+    struct ask *a = request->user;
+    atomic_store(&a->ended, true);
+}
+
+static void ask_for(struct ask *a, int port, const char *path)
+{
+    *a = (struct ask){.request = {.want = sizeof a->got, .done = on_end, .user = a}};
+    snprintf(a->url, sizeof a->url, "https://127.0.0.1:%d/%s", port, path);
+    a->request.url = a->url;
+    a->request.to = a->got;
+    a->request.limit = sizeof a->got;
+    a->request.stop = &a->stop;
+    mr_http_start(client, &a->request);
+}
+
+static int result_of(struct ask *a)
+{
+    while (!atomic_load(&a->ended))
+        usleep(2000);
+    if (a->request.error)
+        mr_error_put(a->request.error);
+    free(a->request.error);
+    a->request.error = NULL;
+    return a->request.status;
+}
+
+static void cancel(struct ask *a)
+{
+    atomic_store(&a->stop, true);
+    mr_http_kick(client);
+    assert_int_equal(result_of(a), MR_ECANCELLED);
+}
+
+/* Starts a request that the server keeps until the file "go" is there, and waits until it has it. */
+static void ask_and_hold(struct ask *a, const char *path)
+{
+    unlink(test_path("came"));
+    ask_for(a, server.port, path);
+    while (access(test_path("came"), F_OK))
+        usleep(2000);
+}
+
+static int client_setup(void **state)
+{
+    (void)state;
+    struct mr_remote_opts opts;
+    mr_remote_opts_init(&opts);
+    opts.retries = 0;
+    opts.connect_timeout_ms = opts.stall_timeout_ms = 20000;
+    test_works(mr_remote_opts_set(&opts));
+    unlink(test_path("go"));
+    test_works(mr_http_open(&client));
+    return 0;
+}
+
+static int client_teardown(void **state)
+{
+    (void)state;
+    mr_http_close(client);
+    return 0;
+}
+
+/* The request that opened the connection never got an answer; the connection lives on. */
+static void a_cancelled_first_request_leaves_later_ones_parallel(void **state)
+{
+    (void)state;
+    struct ask first, second, held, other;
+    ask_and_hold(&first, "held/small.bin");
+    cancel(&first);
+    ask_for(&second, server.port, "ok/small.bin");
+    test_works(result_of(&second));
+    ask_and_hold(&held, "held/big.bin");
+    ask_for(&other, server.port, "ok/big.bin");
+    test_works(result_of(&other));
+    assert_false(atomic_load(&held.ended));
+    test_write("go", "", 0);
+    test_works(result_of(&held));
+    assert_memory_equal(held.got, big, sizeof held.got);
+}
+
+static int setup(void **state)
+{
+    if (test_dir_make(state))
+        return -1;
+    test_random_bytes(5000, big, sizeof big);
+    test_write("big.bin", big, sizeof big);
+    test_write("small.bin", big, 1000);
+    setenv("CURL_CA_BUNDLE", test_path("cert.pem"), 1);
+    if (mr_http_open(&client) == 0) {
+        mr_http_close(client);
+        if (server_start(&server, "python3", TEST_SUPPORT "/http2_server.py", test_dir))
+            return 0;
+    }
+    print_message("SKIP HTTP/2: no libcurl, nginx with HTTP/2, or openssl\n");
+    return 1;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_cancelled_first_request_leaves_later_ones_parallel,
+                                        client_setup, client_teardown),
+    };
+    void *state = NULL;
+    int skip = setup(&state);
+    int rc = skip ? 77 : cmocka_run_group_tests(tests, NULL, NULL);
+    remote_teardown(&state);
+    return skip < 0 ? 1 : rc;
+}
