@@ -1,7 +1,10 @@
 /* White-box. Requests to a server that speaks HTTP/2 do not wait for each other. */
 #include "remote.h"
 
-#include "storage/http/http.h"
+#include "storage/http/job.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 struct ask {
     struct mr_http_request request;
@@ -94,6 +97,76 @@ static void a_cancelled_first_request_leaves_later_ones_parallel(void **state)
     assert_memory_equal(held.got, big, sizeof held.got);
 }
 
+/* It takes connections and says nothing. */
+static int silent_server(int *port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0 && bind(fd, (void *)&at, bytes) == 0 && listen(fd, 64) == 0);
+    assert_int_equal(getsockname(fd, (void *)&at, &bytes), 0);
+    *port = ntohs(at.sin_port);
+    return fd;
+}
+
+static uint32_t server_of(const char *url)
+{
+    struct mr_http_request request = {.url = url};
+    return mr_http_server_of(&(struct mr_http_job){.request = &request});
+}
+
+/* They share what is known of a server only if their names have the same hash, one in 32. */
+static void a_server_that_is_down_blocks_no_other(void **state)
+{
+    (void)state;
+    enum { SILENT = 4 };
+    struct ask silent[SILENT], other;
+    int fd[SILENT], port, n = 0;
+    char url[64];
+    snprintf(url, sizeof url, "https://127.0.0.1:%d/", server.port);
+    uint32_t is = server_of(url);
+    for (int i = 0; i < SILENT; i++) {
+        fd[i] = silent_server(&port);
+        snprintf(url, sizeof url, "https://127.0.0.1:%d/", port);
+        if (server_of(url) != is)
+            ask_for(&silent[n++], port, "x");
+    }
+    assert_true(n > 0);
+    ask_for(&other, server.port, "ok/small.bin");
+    test_works(result_of(&other));
+    for (int i = 0; i < n; i++)
+        assert_false(atomic_load(&silent[i].ended));
+    for (int i = 0; i < n; i++)
+        cancel(&silent[i]);
+    for (int i = 0; i < SILENT; i++)
+        close(fd[i]);
+}
+
+/* Whatever the path, query and fragment. */
+static void a_server_is_a_scheme_host_and_port(void **state)
+{
+    (void)state;
+    static const char *const same[] = {"https://a.example:1/x/y?z", "https://a.example:1?http://b/",
+                                       "https://a.example:1#/", "https://a.example:1"};
+    uint32_t is = server_of("https://a.example:1/x"), n = 0;
+    for (size_t i = 0; i < MR_COUNT(same); i++)
+        assert_int_equal(server_of(same[i]), is);
+    struct mr_http_request s3 = {.url = "s3://bucket/key"};
+    struct mr_http_job job = {.request = &s3,
+                              .target.url = (char *)"https://a.example:1/bucket/key"};
+    assert_int_equal(mr_http_server_of(&job), is);
+    bool seen[MR_HTTP_SERVERS] = {false};
+    for (int port = 1; port <= 1000; port++) {
+        char url[64];
+        snprintf(url, sizeof url, "https://a.example:%d/x", port);
+        is = server_of(url);
+        assert_true(is < MR_HTTP_SERVERS);
+        n += !seen[is];
+        seen[is] = true;
+    }
+    assert_int_equal(n, MR_HTTP_SERVERS);
+}
+
 static int setup(void **state)
 {
     if (test_dir_make(state))
@@ -116,6 +189,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_cancelled_first_request_leaves_later_ones_parallel,
                                         client_setup, client_teardown),
+        cmocka_unit_test_setup_teardown(a_server_that_is_down_blocks_no_other, client_setup,
+                                        client_teardown),
+        cmocka_unit_test(a_server_is_a_scheme_host_and_port),
     };
     void *state = NULL;
     int skip = setup(&state);

@@ -15,6 +15,7 @@ struct mr_http_job {
     struct mr_http_thread *thread;
     struct mr_http_job *next,
         *before; /* in the list that it is in: coming, ready, waiting or, with before, active */
+    struct mr_http_server *server;
     uint64_t id, due_ns; /* due: when the next try may begin */
     uint32_t tries;      /* begun */
     uint64_t told_ns;    /* of Retry-After, since bytes last came */
@@ -45,6 +46,16 @@ struct mr_http_list {
     struct mr_http_job *first, *last;
 };
 
+#define MR_HTTP_SERVERS 32
+
+/* What a thread has to do with one server; servers whose names have the same hash share it. */
+struct mr_http_server {
+    struct mr_http_list ready; /* jobs that wait until they may be active */
+    uint32_t n_active;
+    uint32_t n_sockets, n_opening; /* open ones; active jobs whose own is not known to be up */
+    _Atomic int *multiplexes;      /* the client's */
+};
+
 struct mr_http_thread {
     struct mr_http *client;
     pthread_t thread;
@@ -55,12 +66,13 @@ struct mr_http_thread {
     pthread_mutex_t lock; /* guards coming; taken alone */
     struct mr_http_list coming;
     /* the thread's own */
-    struct mr_http_list ready, waiting; /* for a free connection, for the time of their next try */
+    struct mr_http_list waiting; /* for the time of their next try */
+    struct mr_http_server server[MR_HTTP_SERVERS];
+    uint32_t next_server; /* whose turn it is to begin a request */
     struct mr_http_job *active;
     uint64_t waiting_ns,
         curl_ns; /* when the first of the waiting is due, when libcurl wants to be called */
     uint32_t n_active;
-    uint32_t n_sockets, n_opening; /* open ones; active jobs whose own is not known to be up */
     CURL *spare[MR_HTTP_ACTIVE];
     uint32_t n_spare;
 };
@@ -81,7 +93,7 @@ struct mr_http {
     struct mr_remote_opts opts;
     uint32_t max_active; /* of a thread */
     _Atomic uint64_t next_id;
-    _Atomic int multiplexes; /* enum mr_http_multiplexes: of the latest answer */
+    _Atomic int multiplexes[MR_HTTP_SERVERS]; /* enum mr_http_multiplexes: of the latest answer */
     /* guards starting of threads; a thread's lock may not be taken under it */
     pthread_mutex_t lock;
     _Atomic uint32_t n_threads;
@@ -90,13 +102,14 @@ struct mr_http {
 
 /* ---- connect.c ---- */
 
-/* How many requests may be under way in the thread now. first: the next one to begin. */
-uint32_t mr_http_may_be_active(const struct mr_http_thread *t, const struct mr_http_job *first);
+uint32_t mr_http_server_of(const struct mr_http_job *job); /* its index, by the URL's host */
+/* How many requests to the server may be under way now. Some are ready. */
+uint32_t mr_http_may_be_active(const struct mr_http_server *s);
 void mr_http_answered(struct mr_http_job *job); /* the first line of a try's answer has come */
 void mr_http_ended(struct mr_http_job *job, bool cancelled); /* a try has, with or without one */
 /* libcurl's callbacks: they open and close a socket, and count it. */
 curl_socket_t mr_http_socket_open(void *job, curlsocktype purpose, struct curl_sockaddr *address);
-int mr_http_socket_close(void *thread, curl_socket_t fd);
+int mr_http_socket_close(void *server, curl_socket_t fd);
 
 /* ---- loop.c ---- */
 

@@ -44,6 +44,7 @@ static void link_active(struct mr_http_thread *t, struct mr_http_job *job)
         t->active->before = job;
     t->active = job;
     t->n_active++;
+    job->server->n_active++;
 }
 
 static void unlink_active(struct mr_http_thread *t, struct mr_http_job *job)
@@ -55,6 +56,7 @@ static void unlink_active(struct mr_http_thread *t, struct mr_http_job *job)
     if (job->next)
         job->next->before = job->before;
     t->n_active--;
+    job->server->n_active--;
 }
 
 /* ---- the end of a job ---- */
@@ -234,7 +236,7 @@ static void take_coming(struct mr_http_thread *t)
     pthread_mutex_unlock(&t->lock);
     for (struct mr_http_job *next; job; job = next) {
         next = job->next;
-        put(&t->ready, job);
+        put(&job->server->ready, job);
     }
 }
 
@@ -247,18 +249,28 @@ static void take_waiting(struct mr_http_thread *t)
     t->waiting_ns = NEVER;
     for (struct mr_http_job *job = take_all(&t->waiting), *next; job; job = next) {
         next = job->next;
-        put(job->due_ns <= now ? &t->ready : &t->waiting, job);
+        put(job->due_ns <= now ? &job->server->ready : &t->waiting, job);
         if (job->due_ns > now)
             t->waiting_ns = MR_MIN(t->waiting_ns, job->due_ns);
     }
 }
 
+static bool begin_one(struct mr_http_thread *t, struct mr_http_server *s)
+{
+    struct mr_http_job *job = s->ready.first;
+    if (!job || s->n_active >= mr_http_may_be_active(s))
+        return false;
+    s->ready.first = job->next;
+    try_begin(t, job);
+    return true;
+}
+
+/* Servers take turns. */
 static void begin_ready(struct mr_http_thread *t)
 {
-    while (t->ready.first && t->n_active < mr_http_may_be_active(t, t->ready.first)) {
-        struct mr_http_job *job = t->ready.first;
-        t->ready.first = job->next;
-        try_begin(t, job);
+    for (uint32_t idle = 0; idle < MR_HTTP_SERVERS && t->n_active < t->client->max_active;) {
+        idle = begin_one(t, &t->server[t->next_server]) ? 0 : idle + 1;
+        t->next_server = (t->next_server + 1) % MR_HTTP_SERVERS;
     }
 }
 
@@ -275,7 +287,8 @@ static void end_stopped_in(struct mr_http_list *l)
 
 static void end_stopped(struct mr_http_thread *t)
 {
-    end_stopped_in(&t->ready);
+    for (uint32_t i = 0; i < MR_HTTP_SERVERS; i++)
+        end_stopped_in(&t->server[i].ready);
     end_stopped_in(&t->waiting);
     for (struct mr_http_job *job = t->active, *next; job; job = next) {
         next = job->next;
@@ -416,6 +429,8 @@ int mr_http_thread_open(struct mr_http *client, struct mr_http_thread *t)
     t->client = client;
     t->epoll = t->wakeup = -1;
     t->waiting_ns = t->curl_ns = NEVER;
+    for (uint32_t i = 0; i < MR_HTTP_SERVERS; i++)
+        t->server[i].multiplexes = &client->multiplexes[i];
     pthread_mutex_init(&t->lock, NULL);
     t->multi = mr_curl.multi_init();
     int rc = t->multi ? thread_open_fds(t) : mr_error_nomem("libcurl", 0);
@@ -449,6 +464,7 @@ void mr_http_thread_close(struct mr_http_thread *t)
 void mr_http_thread_add(struct mr_http_thread *t, struct mr_http_job *job)
 {
     job->thread = t;
+    job->server = &t->server[mr_http_server_of(job)];
     atomic_fetch_add(&t->n_jobs, 1);
     pthread_mutex_lock(&t->lock);
     bool first = !t->coming.first; /* else it was already woken and takes all jobs */

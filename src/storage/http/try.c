@@ -179,7 +179,7 @@ static void set_callbacks(struct mr_http_job *job)
     mr_curl.easy_setopt(job->easy, CURLOPT_OPENSOCKETFUNCTION, mr_http_socket_open);
     mr_curl.easy_setopt(job->easy, CURLOPT_OPENSOCKETDATA, (void *)job);
     mr_curl.easy_setopt(job->easy, CURLOPT_CLOSESOCKETFUNCTION, mr_http_socket_close);
-    mr_curl.easy_setopt(job->easy, CURLOPT_CLOSESOCKETDATA, (void *)job->thread);
+    mr_curl.easy_setopt(job->easy, CURLOPT_CLOSESOCKETDATA, (void *)job->server);
 }
 
 /* Keys and the session's token must not follow a redirect to another host. */
