@@ -62,10 +62,11 @@ static int weights_open(struct training *g)
 {
     struct weights *w = &g->w;
     w->n = mr_net_n_params(mr_trainer_get_net(g->t.trainer));
-    w->before = malloc(w->n * sizeof *w->before);
-    w->now = malloc(w->n * sizeof *w->now);
+    w->before = calloc(w->n, sizeof *w->before);
+    w->now = calloc(w->n, sizeof *w->now);
     if (!w->before || !w->now)
-        return -ENOMEM;
+        return mr_error_set(
+            -ENOMEM, "bench optimizers: no memory for two copies of %" PRIu64 " parameters", w->n);
     return mr_stream_create(g->b->data.pipe.dev, "weights", &w->stream);
 }
 
@@ -76,16 +77,12 @@ static void weights_close(struct weights *w)
     free(w->now);
 }
 
-/* The trainer is waited for by asking for its sums. */
+/* After all steps are done. */
 static int weights_read(struct training *g, float *to)
 {
-    struct mr_train_sums unused = {.size = sizeof unused};
     void *params;
-    int rc = mr_trainer_sums(g->t.trainer, &unused);
-    if (rc < 0)
-        return rc;
     mr_net_flat(mr_trainer_get_net(g->t.trainer), &params, NULL, NULL);
-    rc = mr_copy_async(g->w.stream, to, MR_PAGEABLE, params, MR_DEVICE, g->w.n * sizeof *to);
+    int rc = mr_copy_async(g->w.stream, to, MR_PAGEABLE, params, MR_DEVICE, g->w.n * sizeof *to);
     return rc < 0 ? rc : mr_stream_synchronize(g->w.stream);
 }
 
@@ -111,13 +108,35 @@ static bool ends_part(uint64_t step, uint64_t iterations, uint64_t n)
     return step * n / iterations > (step - 1) * n / iterations;
 }
 
+static void add_time(struct training *g, uint64_t since_ns)
+{
+    g->run->seconds += (double)(mr_time_ns() - since_ns) * 1e-9;
+}
+
+/* Asking for the sums waits for the steps under way; that time is theirs. */
+static int finish_steps(struct training *g)
+{
+    struct mr_train_sums unused = {.size = sizeof unused};
+    uint64_t start = mr_time_ns();
+    int rc = mr_trainer_sums(g->t.trainer, &unused);
+    add_time(g, start);
+    return rc;
+}
+
+/* Keeps the parameters as they are before the next step. */
+static int weights_keep(struct training *g)
+{
+    int rc = finish_steps(g);
+    return rc < 0 ? rc : weights_read(g, g->w.before);
+}
+
 /* Returns 1, 0 at the end of the data, or an error. */
 static int step(struct training *g)
 {
     uint64_t next = g->t.info.step + 1, iterations = g->b->iterations;
     bool point = ends_part(next, iterations, OPTIM_POINTS);
     bool test = ends_part(next, iterations, g->b->opts->tests);
-    int last, rc = point ? weights_read(g, g->w.before) : 0;
+    int last, rc = point ? weights_keep(g) : 0;
     if (rc < 0)
         return rc;
     uint64_t start = mr_time_ns();
@@ -129,7 +148,7 @@ static int step(struct training *g)
         rc = loss_point(g);
     else if (test) /* or its time would be that of enqueueing */
         rc = mr_trainer_sums(g->t.trainer, &(struct mr_train_sums){.size = sizeof g->sums});
-    g->run->seconds += (double)(mr_time_ns() - start) * 1e-9;
+    add_time(g, start);
     g->run->steps = g->t.info.step;
     if (rc >= 0 && point)
         rc = weights_compare(g);
