@@ -29,7 +29,8 @@ static const struct mr_option options[] = {
         .help = "Runs of each, with seeds from --seed on: mean and standard deviation"),
     OPT("lr-sweep", MR_OPT_STRING, sweep, .meta = "LIST",
         .help = "Before that, try each optimizer's learning rate times these numbers, such as "
-                "0.1,0.3,1,3,10, and use the best"),
+                "0.1,0.3,1,3,10, and use the best: one run of each, with a seed that is not "
+                "reported, chosen by the test set"),
     OPT("target-acc", MR_OPT_PERCENT, target, .initial = "90%", .min = 0, .max = 1, .meta = "P%",
         .help = "Test accuracy that steps and seconds are reported to"),
     OPT("tests", MR_OPT_UINT, tests, .initial = "10", .min = 1, .max = OPTIM_MAX_TESTS,
@@ -224,14 +225,17 @@ static int run(void *values, int n_args, char **args)
 
 static const struct cli_note json_notes[] = {
     {"device, iterations", "what was used; steps per run"},
+    {"sweep_seed", "of the runs that chose the learning rates, which are not reported; with "
+                   "--lr-sweep"},
     {"runs", "of each: model, optimizer, schedule, lr, seed, steps (done), loss (means of 40 "
              "nearly equal parts), step_rms (by how much the last step of each part changed a "
              "parameter, root mean square), test_accuracy and test_seconds (of each test), "
              "last_loss, seconds (tests left out), failed (its loss became infinite)"},
-    {"results", "of each net and optimizer over the seeds: net, by, lr, means and standard "
-                "deviations, steps_to_target and seconds_to_target (medians; null: not reached), "
-                "best, sweep_lr and sweep_score (test accuracy, or the negated loss without "
-                "tests; null: failed)"},
+    {"results",
+     "of each net and optimizer over the seeds: net, by, lr, means and standard "
+     "deviations, steps_to_target and seconds_to_target (medians; null: at least half never did), "
+     "best, sweep_lr and sweep_score (test accuracy, or the negated loss without "
+     "tests; null: failed)"},
     {"config", "every option as it stands"},
     {NULL, NULL},
 };
@@ -257,7 +261,8 @@ const struct cli_command cli_bench_optimizers = {
     .text = "Trains each net with each optimizer, from the same parameters and in the same order. "
             "Plots training loss, test accuracy and the size of a step over the steps, with a "
             "table of the final values, and of the steps and seconds to an accuracy. An optimizer "
-            "is called best only if it is ahead by more than the spread over the seeds. If a run's "
+            "is called best only if it is ahead by more than the spread over at least five seeds. "
+            "If a run's "
             "loss becomes infinite, that is reported and the others continue.",
     .options = options,
     .options_bytes = sizeof(struct optim_opts),

@@ -2,9 +2,9 @@
  * What the files of `millrace bench optimizers` share.
  *
  * Each net is trained by each optimizer, once for each seed. With a sweep, an optimizer's learning
- * rate is the best of several, by one run of each with the first seed. cmd_bench_optimizers.c has
- * the options, optimizers_run.c trains, optimizers_sum.c compares, optimizers_show.c prints and
- * optimizers_page.c draws.
+ * rate is the best of several on the test set, by one run of each with a seed of its own.
+ * cmd_bench_optimizers.c has the options, optimizers_run.c trains, optimizers_sum.c compares,
+ * optimizers_show.c prints and optimizers_page.c draws.
  */
 #ifndef CLI_BENCH_OPTIMIZERS_H
 #define CLI_BENCH_OPTIMIZERS_H
@@ -17,6 +17,7 @@ enum {
     OPTIM_POINTS = 40,
     OPTIM_MAX_TESTS = 100,
     OPTIM_MAX_SEEDS = 20,
+    OPTIM_MARK_SEEDS = 5, /* fewer say too little of the spread to call one the best */
     OPTIM_MAX_RATES = 16
 };
 
@@ -60,7 +61,7 @@ struct optim_curve {
     /* optimizers_sum.c: over the seeds. */
     struct optim_spread loss, test_loss, accuracy;
     double ms_a_step;
-    double steps_to_target, seconds_to_target; /* medians; infinite: not reached */
+    double steps_to_target, seconds_to_target; /* medians; infinite: at least half missed */
     const char *mark;                          /* "<- best", "<- as good"; "" */
     double mean_step[OPTIM_POINTS], mean_loss[OPTIM_POINTS], mean_move[OPTIM_POINTS];
     double mean_test_step[OPTIM_MAX_TESTS], mean_accuracy[OPTIM_MAX_TESTS];
@@ -88,6 +89,7 @@ struct optim_bench {
 
 /* Runs all. Returns 0 or the error. */
 int optim_run_all(struct optim_bench *b);
+uint64_t optim_sweep_seed(const struct optim_opts *o); /* none of those that are reported */
 
 /* The value that runs are compared by, higher is better: test accuracy, without tests the negated
  * last loss. NaN: the run failed or was cut short. */

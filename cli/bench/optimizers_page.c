@@ -20,8 +20,8 @@ static const char style[] =
 static const char how_to_read[] =
     "<p>Last loss: the mean training loss of the last fortieth of the steps. Effective step: the "
     "root of the mean square by which one step changes a parameter. Steps and seconds are those "
-    "after which a test first found the accuracy, tests left out; medians over the seeds; -: not "
-    "by all of them.</p>\n";
+    "after which a test first found the accuracy, tests left out; medians over the seeds; -: at "
+    "least half of them never did.</p>\n";
 
 static void put_row(FILE *out, const struct optim_curve *c, bool tests)
 {
@@ -68,12 +68,20 @@ static char *html_below(const struct optim_bench *b)
     fputs(style, out);
     fputs(how_to_read, out);
     if (b->opts->seeds > 1)
-        fprintf(out,
-                "<p>+-: standard deviation over %" PRIu64 " seeds. Best is marked only if it is "
-                "ahead of all others by more than both deviations together.</p>\n",
-                b->opts->seeds);
+        fprintf(out, "<p>+-: standard deviation over %" PRIu64 " seeds.</p>\n", b->opts->seeds);
+    if (b->opts->seeds >= OPTIM_MARK_SEEDS)
+        fputs("<p>Best is marked only if it is ahead of all others by more than both deviations "
+              "together.</p>\n",
+              out);
     else
-        fputs("<p>One seed: differences may be chance, so none is marked best.</p>\n", out);
+        fprintf(out,
+                "<p>Less than %d seeds: differences may be chance, so none is marked best.</p>\n",
+                OPTIM_MARK_SEEDS);
+    if (b->n_factors)
+        fprintf(out,
+                "<p>Each learning rate was chosen by the %s, in one run with seed %" PRIu64
+                ", which is not among those reported.</p>\n",
+                b->data.test ? "test set" : "training loss", optim_sweep_seed(b->opts));
     for (int i = 0; i < b->n_nets; i++)
         put_table(out, b, &b->net[i]);
     if (fclose(out) == 0)

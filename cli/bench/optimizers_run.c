@@ -208,11 +208,18 @@ static int one(struct optim_bench *b, const char *model, const struct optim_curv
 
 /* ---- a sweep over learning rates ---- */
 
+/* The test set chooses the rate, so the runs that it chose by are not reported. The same for any
+ * --seeds. */
+uint64_t optim_sweep_seed(const struct optim_opts *o)
+{
+    return o->seed + OPTIM_MAX_SEEDS;
+}
+
 static int sweep(struct optim_bench *b, const char *model, struct optim_curve *c)
 {
     int best = -1;
     for (int k = 0; k < b->n_factors && !cli_interrupted(); k++) {
-        struct optim_run run = {.seed = b->opts->seed};
+        struct optim_run run = {.seed = optim_sweep_seed(b->opts)};
         c->rate[k] = c->given_lr * b->factor[k];
         int rc = one(b, model, c, c->rate[k], &run);
         if (rc < 0)

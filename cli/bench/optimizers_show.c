@@ -83,16 +83,22 @@ void optim_print(const struct optim_bench *b)
         print_net(b, &b->net[i]);
     for (int i = 0; i < b->n_nets && b->n_factors; i++)
         print_sweep(b, &b->net[i], &ends);
+    if (b->n_factors)
+        printf("\n*: chosen by the %s, in one run with seed %" PRIu64 ", which is not among the "
+               "runs above\n",
+               b->data.test ? "test set" : "training loss", optim_sweep_seed(o));
     if (ends)
         printf("\n!: the best rate is the sweep's first or last: a wider --lr-sweep may find a "
                "better one\n");
     if (o->seeds > 1)
-        printf("\n+-: standard deviation over %" PRIu64 " seeds; best: ahead of all others by more "
-               "than both deviations\n",
-               o->seeds);
+        printf("\n+-: standard deviation over %" PRIu64 " seeds\n", o->seeds);
+    if (o->seeds >= OPTIM_MARK_SEEDS)
+        printf("best: ahead of all others by more than both deviations\n");
     else
-        printf("\none seed: differences may be chance, so none is marked best; --seeds 5 measures "
-               "the spread\n");
+        printf(
+            "\nless than %d seeds: differences may be chance, so none is marked best; --seeds %d "
+            "measures the spread\n",
+            OPTIM_MARK_SEEDS, OPTIM_MARK_SEEDS);
 }
 
 /* ---- JSON ---- */
@@ -162,6 +168,8 @@ int optim_print_json(const struct optim_bench *b, const struct mr_option *option
         return CLI_FAILED;
     mr_json_string(json, "device", b->data.pipe.info.name);
     mr_json_uint(json, "iterations", b->iterations);
+    if (b->n_factors)
+        mr_json_uint(json, "sweep_seed", optim_sweep_seed(b->opts));
     mr_json_array(json, "runs");
     for (int i = 0; i < b->n_nets; i++)
         for (int k = 0; k < b->net[i].n; k++)

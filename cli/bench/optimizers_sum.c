@@ -116,6 +116,8 @@ static void sum_points(struct optim_curve *c)
 static struct optim_spread score_of(const struct optim_curve *c)
 {
     double v[OPTIM_MAX_SEEDS];
+    if (c->n_runs < OPTIM_MARK_SEEDS)
+        return (struct optim_spread){NAN, NAN};
     for (int r = 0; r < c->n_runs; r++) {
         v[r] = optim_score(&c->run[r]);
         if (isnan(v[r]))
@@ -125,7 +127,8 @@ static struct optim_spread score_of(const struct optim_curve *c)
 }
 
 /* The best is that whose mean is further ahead of every other one's than both standard deviations
- * together. Else it and those within are as good. With one seed nothing is known of the spread. */
+ * together. Else it and those within are as good. Of two that are equal, one would be called best
+ * in 21% of cases by two seeds, in 8% by three, in 2% by five. */
 static void mark_best(struct optim_net *net)
 {
     struct optim_spread score[OPTIM_MAX];

@@ -292,13 +292,13 @@ $ millrace bench optimizers d --models softmax --optimizers 'sgd:lr=1e-3|sgd:lr=
 # Huge losses keep the table's columns; they, and a run alone, are not the best.
 $ millrace bench optimizers d --models softmax --optimizers 'sgd:lr=1e20' -n 40 --plot o.html >o.txt; millrace bench optimizers d --models softmax --optimizers adam:lr=1e-3 -n 40 --plot o.html >>o.txt; awk '/^  / && (length > 110 || /best/)' o.txt; grep -c 'e+' o.txt
 1
-# Best is what is ahead by more than the spread over the seeds; one seed has none.
-$ for s in 1 3; do millrace bench optimizers d --models softmax --optimizers 'adam:lr=1e-9|adam:lr=3e-3' -n 80 --seeds $s --plot o.html | awk '/^  adam/ {print $1, /<- best/}'; done
+# Best is what is ahead by more than the spread over at least five seeds.
+$ for s in 4 5; do millrace bench optimizers d --models softmax --optimizers 'adam:lr=1e-9|adam:lr=3e-3' -n 80 --seeds $s --plot o.html | awk '/^  adam/ {print $1, /<- best/}'; done
 adam:lr=1e-9 0
 adam:lr=3e-3 0
 adam:lr=1e-9 0
 adam:lr=3e-3 1
-$ millrace bench optimizers d --models softmax --optimizers 'adam:lr=3e-3|adam:lr=3e-3' -n 40 --seeds 2 --plot o.html | grep -c -e '<- best'
+$ millrace bench optimizers d --models softmax --optimizers 'adam:lr=3e-3|adam:lr=3e-3' -n 40 --seeds 5 --plot o.html | grep -c -e '<- best'
 0
 [1]
 # A sweep's best rate is used; rates that fail are none. At its ends there may be a better one.
