@@ -68,6 +68,7 @@ struct sizes {
     double rates[MAX_SIZES], need[MAX_SIZES]; /* need: bytes of the memory that batches fill */
     double free_bytes;                        /* of that memory, before; 0: unknown */
     struct batch_substitute sub;
+    char no_sub[256]; /* why it was not measured; "": it was, or there is none */
     char data[256], to_target[32];
     struct bench_column columns[N_COLUMNS];
 };
@@ -244,7 +245,8 @@ static int measure_size(struct bench *b, double batch, int i, double *v)
     return rc;
 }
 
-/* The largest batch's update from batches of the knee's size, at their memory. */
+/* An update by as many samples as the largest batch has, from batches of the knee's size, at their
+ * memory. */
 static int measure_substitute(struct bench *b)
 {
     const struct opts *o = b->values;
@@ -256,8 +258,11 @@ static int measure_substitute(struct bench *b)
     double lr, seconds;
     char text[256];
     uint64_t samples = 0;
-    snprintf(text, sizeof text, "%s%saccumulate=%" PRIu64, o->optimizer,
-             strchr(o->optimizer, ':') ? "," : ":", sub->steps);
+    int n = snprintf(text, sizeof text, "%s%saccumulate=%" PRIu64, o->optimizer,
+                     strchr(o->optimizer, ':') ? "," : ":", sub->steps);
+    if (n >= (int)sizeof text)
+        return mr_error_set(MR_ELIMIT, "--optimizer: longer than %zu characters",
+                            sizeof text - sizeof ",accumulate=1000000");
     int rc = set_options(&opts, o, (double)sub->of, &lr);
     opts.loader.batch_size = sub->batch;
     if (rc == 0)
@@ -280,7 +285,7 @@ static int measure_substitute(struct bench *b)
     return rc < 0 ? rc : 0;
 }
 
-/* The last row stands for the substitute, and is no size's. */
+/* The last row stands for the substitute, and is no size's. What was measured stays if it fails. */
 static int measure_rest(struct bench *b, int n)
 {
     const struct opts *o = b->values;
@@ -292,7 +297,9 @@ static int measure_rest(struct bench *b, int n)
         return 0;
     s->sub = (struct batch_substitute){
         .of = s->size[n - 1], .batch = s->size[knee], .steps = s->size[n - 1] / s->size[knee]};
-    return measure_substitute(b);
+    if (measure_substitute(b) < 0)
+        snprintf(s->no_sub, sizeof s->no_sub, "%s", mr_last_error());
+    return 0;
 }
 
 static int measure(struct bench *b, struct bench_row *row, double *v)
@@ -388,10 +395,12 @@ static void say_memory(struct bench *b, const struct sizes *s)
         add_text(b,
                  ". Instead of a batch of %" PRIu64 ": batches of %" PRIu64
                  " with accumulate=%" PRIu64
-                 ", the same update at %s samples/s and %s instead of %s",
+                 ", an update by as many samples, at %s samples/s and %s instead of %s",
                  s->sub.of, s->sub.batch, s->sub.steps, cli_count(s->sub.rate, rate),
                  cli_bytes((uint64_t)s->sub.bytes, bytes),
                  cli_bytes((uint64_t)b->rows[s->n - 1].v[NET], whole));
+    else if (s->no_sub[0])
+        add_text(b, ". Accumulation was not measured: %s", s->no_sub);
 }
 
 /* At the end of the list the rate may still grow, so that is no knee. */
@@ -451,6 +460,8 @@ static void json(const struct bench *b, struct mr_json *json)
         mr_json_double(json, "bytes_per_sample", per_sample);
         mr_json_double(json, "largest_that_fits", floor(fits));
     }
+    if (s->no_sub[0])
+        mr_json_string(json, "substitute_error", s->no_sub);
     if (s->sub.rate <= 0)
         return;
     mr_json_object(json, "substitute");
@@ -521,8 +532,10 @@ static const struct cli_note json_notes[] = {
     {"bytes_per_sample, largest_that_fits",
      "how memory grows with the batch, and the size at which it would be full: a straight line "
      "through the last two sizes; left out if unknown"},
-    {"substitute", "the largest batch's update from batches of the knee's size: of, batch_size, "
-                   "accumulate, samples_per_s, net_bytes; left out without a knee"},
+    {"substitute", "an update by as many samples as the largest batch has, from batches of the "
+                   "knee's size: of, batch_size, accumulate, samples_per_s, net_bytes; left out "
+                   "without a knee"},
+    {"substitute_error", "why it could not be measured; left out if it was"},
     {"config", "every option as it stands"},
     {NULL, NULL},
 };

@@ -371,6 +371,10 @@ $ millrace synth digits few -n 100 --n-test 20 -q >/dev/null; millrace bench bat
 $ millrace bench batch-size d --model softmax -e 1 --json > b.json; python3 -c 'import json; d = json.load(open("b.json")); n = [s["batch_size"] for s in d["sizes"]]; print(n == [16 << i for i in range(len(n))], n[-1] <= 3003, len(n) == 8 or "5%" in d["ended"], d["knee"] != n[-1], d["largest_that_fits"] > n[-1]); s = d.get("substitute"); print((s is None) == (d["knee"] is None), not s or (s["batch_size"], s["of"], s["batch_size"] * s["accumulate"], s["net_bytes"] < d["sizes"][-1]["net_bytes"]) == (d["knee"], n[-1], n[-1], True))'
 True True True True True
 True True
+# A substitute that cannot be measured costs no row. (All sizes divide the last, so any knee has one.)
+$ o=adam:eps=0.00000001$(printf %0230d 0); millrace bench batch-size d --model softmax -e 1 -o $o --sizes 250,300,375,500,600,750,1000,1500,3000 --json > b.json; echo $?; python3 -c 'import json; d = json.load(open("b.json")); e = d.get("substitute_error"); print(len(d["sizes"]), "substitute" in d, (e is None) == (d["knee"] is None), not e or "longer than" in e)'
+0
+9 False True True
 $ millrace synth digits few -n 10 --n-test 20 -q >/dev/null; millrace bench batch-size few --model softmax; rm -r few
 millrace bench batch-size: few has 10 samples: expected 16 or more
 $ millrace bench batch-size d --sizes 64,32
