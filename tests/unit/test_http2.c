@@ -83,7 +83,7 @@ static int client_teardown(void **state)
 static void a_cancelled_first_request_leaves_later_ones_parallel(void **state)
 {
     (void)state;
-    struct ask first, second, held, other;
+    static struct ask first, second, held, other; /* of the I/O thread, too, when a check fails */
     ask_and_hold(&first, "held/small.bin");
     cancel(&first);
     ask_for(&second, server.port, "ok/small.bin");
@@ -120,7 +120,7 @@ static void a_server_that_is_down_blocks_no_other(void **state)
 {
     (void)state;
     enum { SILENT = 4 };
-    struct ask silent[SILENT], other;
+    static struct ask silent[SILENT], other;
     int fd[SILENT], port, n = 0;
     char url[64];
     snprintf(url, sizeof url, "https://127.0.0.1:%d/", server.port);
