@@ -50,7 +50,7 @@ static void cancel(struct ask *a)
     assert_int_equal(result_of(a), MR_ECANCELLED);
 }
 
-/* Starts a request that the server keeps until the file "go" is there, and waits until it has it. */
+/* Starts a request that the server keeps until the file "go" is there. Returns once it has it. */
 static void ask_and_hold(struct ask *a, const char *path)
 {
     unlink(test_path("came"));
