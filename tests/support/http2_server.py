@@ -3,6 +3,8 @@
 
 usage: http2_server.py ROOT      writes ROOT/cert.pem, prints "PORT n", serves until its standard input ends
 
+ROOT/proxy holds the URL of a proxy for https.
+
 Ends at once without nginx, its module for HTTP/2, or openssl."""
 import contextlib
 import os
@@ -12,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from connect_proxy import proxy
 
 CONFIG = """
 daemon off; worker_processes 1; pid {dir}/pid; error_log {dir}/error.log warn;
@@ -71,8 +75,11 @@ def main():
         os.chmod(folder, 0o755)  # nginx's workers are another user's if root starts them
         process, port = start(nginx, root, folder, behind)
         if process.poll() is None:
-            print(f"PORT {port}", flush=True)
-            sys.stdin.read()
+            with proxy() as place:
+                with open(root + "/proxy", "w") as f:
+                    f.write(place)
+                print(f"PORT {port}", flush=True)
+                sys.stdin.read()
             process.terminate()
             process.wait()
     faults.stdin.close()

@@ -1,5 +1,5 @@
-/* White-box: what bench optimizers makes of its runs. Steps are those of a device that is not there,
- * which takes one second for each once it is waited for; so is the clock. */
+/* White-box: what bench optimizers makes of its runs. The device and the clock are fakes: a step
+ * takes one second once it is waited for. */
 #include "bench/bench.h"
 #include "bench/optimizers.h"
 #include "unit.h"

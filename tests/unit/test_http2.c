@@ -167,6 +167,24 @@ static void a_server_is_a_scheme_host_and_port(void **state)
     assert_int_equal(n, MR_HTTP_SERVERS);
 }
 
+/* A proxy's answer to CONNECT is by HTTP/1.1. One request at a time: libcurl 7.88 fails at more. */
+static void a_proxy_does_not_hide_http2(void **state)
+{
+    static struct ask one;
+    char place[128] = "";
+    FILE *f = fopen(test_path("proxy"), "r");
+    assert_true(f && fgets(place, sizeof place, f));
+    fclose(f);
+    client_teardown(state);
+    setenv("https_proxy", place, 1);
+    client_setup(state);
+    client->http2 = true;
+    ask_for(&one, server.port, "ok/small.bin");
+    test_works(result_of(&one));
+    unsetenv("https_proxy");
+    assert_int_equal(atomic_load(&client->multiplexes[server_of(one.url)]), MR_HTTP_MULTIPLEXES);
+}
+
 static int setup(void **state)
 {
     if (test_dir_make(state))
@@ -175,6 +193,9 @@ static int setup(void **state)
     test_write("big.bin", big, sizeof big);
     test_write("small.bin", big, 1000);
     setenv("CURL_CA_BUNDLE", test_path("cert.pem"), 1);
+    static const char *const proxies[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
+    for (size_t i = 0; i < MR_COUNT(proxies); i++)
+        unsetenv(proxies[i]);
     if (mr_http_open(&client) == 0) {
         mr_http_close(client);
         if (server_start(&server, "python3", TEST_SUPPORT "/http2_server.py", test_dir))
@@ -191,6 +212,7 @@ int main(void)
                                         client_setup, client_teardown),
         cmocka_unit_test_setup_teardown(a_server_that_is_down_blocks_no_other, client_setup,
                                         client_teardown),
+        cmocka_unit_test_setup_teardown(a_proxy_does_not_hide_http2, client_setup, client_teardown),
         cmocka_unit_test(a_server_is_a_scheme_host_and_port),
     };
     void *state = NULL;

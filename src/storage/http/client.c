@@ -50,6 +50,20 @@ static int find_certificates(struct mr_http *client)
     return 0;
 }
 
+/* By HTTP/2, libcurl 7.87 and 7.88 send on connections that a proxy has not made yet, and fail:
+ * "no filter connected". */
+static bool may_use_http2(void)
+{
+    static const char *const names[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
+    unsigned version = mr_curl.version_info(CURLVERSION_NOW)->version_num;
+    bool proxy = false;
+    for (size_t i = 0; i < MR_COUNT(names); i++) {
+        const char *text = getenv(names[i]);
+        proxy |= text && text[0];
+    }
+    return !proxy || version < 0x075700 || version >= 0x080000;
+}
+
 static int client_create(struct mr_http **out)
 {
     int rc = mr_curl_load();
@@ -60,6 +74,7 @@ static int client_create(struct mr_http **out)
         return mr_error_nomem("HTTP client", sizeof *client);
     client->pid = getpid();
     client->max_active = most_active();
+    client->http2 = may_use_http2();
     pthread_mutex_init(&client->lock, NULL);
     rc = mr_remote_opts_now(&client->opts, client->dir, sizeof client->dir);
     if (rc < 0)

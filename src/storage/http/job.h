@@ -92,6 +92,7 @@ struct mr_http {
     char *ca_file; /* certificates to trust, by CURL_CA_BUNDLE or SSL_CERT_FILE; NULL: libcurl's */
     struct mr_remote_opts opts;
     uint32_t max_active; /* of a thread */
+    bool http2;          /* may be used */
     _Atomic uint64_t next_id;
     _Atomic int multiplexes[MR_HTTP_SERVERS]; /* enum mr_http_multiplexes: of the latest answer */
     /* guards starting of threads; a thread's lock may not be taken under it */

@@ -221,6 +221,8 @@ int mr_http_try(struct mr_http_job *job, const struct mr_remote_opts *opts)
     job->headers = NULL;
     mr_curl.easy_reset(job->easy);
     set_limits(job->easy, opts);
+    if (!job->thread->client->http2)
+        mr_curl.easy_setopt(job->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     if (job->thread->client->ca_file)
         mr_curl.easy_setopt(job->easy, CURLOPT_CAINFO, job->thread->client->ca_file);
     set_callbacks(job);
