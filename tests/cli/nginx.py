@@ -17,7 +17,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from connect_proxy import proxy  # pylint: disable=wrong-import-position
+from connect_proxy import proxy  # noqa: E402  # it is in support
 
 PROGRAM = os.path.abspath(sys.argv[1])
 for name in list(os.environ):  # what this machine's user trusts, and goes by
