@@ -15,9 +15,8 @@
 #define IN_BYTES (1088ull << 20) /* address space for a sample's stored bytes */
 #define LARGE    (32ull << 20)   /* memory of a sample that is not kept for the next one */
 #define TRIES    2               /* decoders that may end during a sample before it is bad */
-#define SPINS    300
-#define LOOK_NS  100000000  /* while waiting: is the keeper alive? */
-#define STOP_NS  1000000000 /* of a sample that nobody waits for any more */
+#define LOOK_NS  100000000       /* while waiting: is the keeper alive? */
+#define STOP_NS  1000000000      /* of a sample that nobody waits for any more */
 #define END_MS   5000
 #define PIXELS   100000000ull
 
@@ -207,17 +206,13 @@ static int put_request(struct mr_worker *w, const struct mr_run_sample *s, uint6
     return 0;
 }
 
-static void set_state(struct mr_sandbox_call *call, uint32_t state)
-{
-    atomic_store(&call->state, state);
-    mr_futex_wake(&call->state, 1);
-}
-
-/* The decoder wants bytes of a file. It could change what it asks for meanwhile: a copy is used. */
+/* The decoder wants bytes of a file. It could change what it asks for meanwhile: a copy is used. If
+ * it ends during the read, the keeper has set MR_SANDBOX_DIED, which stays. */
 static void read_for_it(struct mr_worker *w, struct mr_sandbox_call *call)
 {
     struct mr_sandbox *b = w->ld->sandbox;
     struct mr_file_request request;
+    uint32_t reading = MR_SANDBOX_READING;
     memcpy(&request, &call->request, sizeof request);
     b->large[w->id] |= request.bytes > LARGE;
     int rc =
@@ -225,7 +220,8 @@ static void read_for_it(struct mr_worker *w, struct mr_sandbox_call *call)
     if (rc < 0)
         snprintf(call->text, sizeof call->text, "%s", mr_last_error());
     call->request_rc = rc;
-    set_state(call, MR_SANDBOX_READ);
+    if (atomic_compare_exchange_strong(&call->state, &reading, MR_SANDBOX_READ))
+        mr_futex_wake(&call->state, 1);
 }
 
 static bool is_awaited(uint32_t state)
@@ -238,7 +234,7 @@ static int await(const struct mr_worker *w, struct mr_sandbox_call *call)
 {
     uint64_t stopped_ns = 0;
     uint32_t state = atomic_load(&call->state);
-    for (int i = 0; i < SPINS && is_awaited(state); i++)
+    for (int i = 0; i < MR_SANDBOX_SPINS && is_awaited(state); i++)
         state = atomic_load_explicit(&call->state, memory_order_acquire);
     for (; is_awaited(state); state = atomic_load(&call->state)) {
         if (mr_futex_wait(&call->state, state, LOOK_NS) != -ETIMEDOUT)
@@ -259,7 +255,7 @@ static int await(const struct mr_worker *w, struct mr_sandbox_call *call)
 static int ask(struct mr_worker *w, struct mr_sandbox_call *call)
 {
     int state;
-    set_state(call, MR_SANDBOX_ASKED);
+    mr_sandbox_set_state(call, MR_SANDBOX_ASKED);
     while ((state = await(w, call)) == MR_SANDBOX_READING)
         read_for_it(w, call);
     if (state < 0 || state == MR_SANDBOX_ANSWERED || state == MR_SANDBOX_DIED)

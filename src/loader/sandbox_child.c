@@ -16,7 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SPINS     300
 #define MAX_EARLY 4
 #define MOST_FDS  65536 /* closed one by one on old kernels */
 
@@ -77,16 +76,10 @@ struct decoder {
     struct mr_decoder *codec; /* NULL: none is needed */
 };
 
-static void set_state(struct mr_sandbox_call *call, uint32_t state)
-{
-    atomic_store(&call->state, state);
-    mr_futex_wake(&call->state, 1);
-}
-
 static void await(struct mr_sandbox_call *call, uint32_t wanted)
 {
     uint32_t state = atomic_load(&call->state);
-    for (int i = 0; i < SPINS && state != wanted; i++)
+    for (int i = 0; i < MR_SANDBOX_SPINS && state != wanted; i++)
         state = atomic_load_explicit(&call->state, memory_order_acquire);
     for (; state != wanted; state = atomic_load(&call->state))
         mr_futex_wait(&call->state, state, MR_NO_TIMEOUT);
@@ -102,7 +95,7 @@ static int ask_for_bytes(void *user, const struct mr_file_request *request, void
         call->request = *request;
         call->request.offset += done;
         call->request.bytes = n;
-        set_state(call, MR_SANDBOX_READING);
+        mr_sandbox_set_state(call, MR_SANDBOX_READING);
         await(call, MR_SANDBOX_READ);
         if (call->request_rc < 0)
             return mr_error_set(call->request_rc, "%s", call->text);
@@ -197,7 +190,7 @@ _Noreturn static void serve(const struct decoder *d)
         if (rc < 0)
             snprintf(d->call->text, sizeof d->call->text, "%s",
                      mr_error_count() != errors ? mr_last_error() : mr_strerror(rc));
-        set_state(d->call, MR_SANDBOX_ANSWERED);
+        mr_sandbox_set_state(d->call, MR_SANDBOX_ANSWERED);
     }
 }
 

@@ -6,6 +6,8 @@
 #include "loader/engine.h"
 #include "loader/sandbox.h"
 
+#define MR_SANDBOX_SPINS 300 /* looks at the state before a thread or a decoder sleeps */
+
 enum mr_sandbox_state {
     MR_SANDBOX_IDLE,
     MR_SANDBOX_ASKED,    /* the thread wants a sample */
@@ -65,6 +67,12 @@ struct mr_sandbox {
 static inline struct mr_sandbox_call *mr_sandbox_call_of(const struct mr_sandbox *b, uint32_t i)
 {
     return (struct mr_sandbox_call *)(void *)(b->memory + i * b->bytes);
+}
+
+static inline void mr_sandbox_set_state(struct mr_sandbox_call *call, uint32_t state)
+{
+    atomic_store(&call->state, state);
+    mr_futex_wake(&call->state, 1);
 }
 
 /* What the keeper does; does not return. parent: a process. */

@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -40,7 +41,8 @@ enum deed {
     ABORT,
     LEAVE,
     FAIL,
-    N_DEEDS
+    N_DEEDS,
+    READ = N_DEEDS, /* not bad: asks the opener for bytes */
 };
 static enum deed deed;
 static uint64_t nap_ns;
@@ -52,8 +54,9 @@ static void crash(void)
     *gone = 1;
 }
 
-static void do_deed(void)
+static void do_deed(struct mr_files *files)
 {
+    uint8_t bytes[BYTES];
     switch (deed) {
     case OPEN:
         close(open("/etc/passwd", O_RDONLY));
@@ -83,6 +86,9 @@ static void do_deed(void)
         abort();
     case LEAVE:
         _exit(7);
+    case READ:
+        test_works(mr_files_read(files, 0, 0, bytes, sizeof bytes));
+        return;
     default:
         return;
     }
@@ -92,11 +98,10 @@ static int hostile_decode(const struct mr_dataset *ds, uint64_t index, const str
                           struct mr_sample *out)
 {
     struct timespec t = {0, (long)nap_ns};
-    (void)ds;
     if (nap_ns)
         nanosleep(&t, NULL);
     if (IS_DUE(index))
-        do_deed();
+        do_deed(ds->files);
     if (IS_DUE(index) && deed == FAIL)
         return mr_error_set(MR_EFORMAT, "sample %llu: \x1b[2J is damaged",
                             (unsigned long long)index);
@@ -358,6 +363,39 @@ static void decoders_that_are_killed_are_replaced(void **state)
     mr_loader_close(ld);
     mr_dataset_close(ds);
     nap_ns = 0;
+}
+
+/* What a decoder asks for is read by this function, in the opener: the first time it kills the
+ * decoder, and returns when the keeper has started another. */
+static int kill_the_asker(void *user, const struct mr_file_request *request, void *out)
+{
+    int *kills = user, keeper = keeper_of(getpid()), pid[8];
+    memset(out, 0, request->bytes);
+    if ((*kills)++ > 0)
+        return 0;
+    assert_int_equal(decoders_of(keeper, pid, 8), 1);
+    int killed = pid[0];
+    assert_int_equal(kill(killed, SIGKILL), 0);
+    while (decoders_of(keeper, pid, 8) != 1 || pid[0] == killed)
+        sched_yield();
+    return 0;
+}
+
+static void a_decoder_may_end_while_its_bytes_are_read(void **state)
+{
+    (void)state;
+    struct run_config c = sandboxed();
+    int kills = 0;
+    deed = READ;
+    c.opts.workers = 1;
+    c.ds = open_hostile();
+    mr_files_ask(c.ds->files, kill_the_asker, &kills);
+    struct run run = run_loader(&c);
+    assert_int_equal(run.rc, 0);
+    assert_int_equal(run.n, N);
+    assert_int_equal(kills, N_DUE + 1);
+    run_free(&run);
+    mr_dataset_close(c.ds);
 }
 
 /* Without the keeper nothing can be decoded: the run ends, even if bad samples are skipped. */
@@ -645,6 +683,7 @@ int main(void)
         cmocka_unit_test(misdeeds_are_bad_samples),
         cmocka_unit_test(a_misdeed_fails_the_run),
         cmocka_unit_test(decoders_that_are_killed_are_replaced),
+        cmocka_unit_test(a_decoder_may_end_while_its_bytes_are_read),
         cmocka_unit_test(a_killed_keeper_ends_the_run),
         cmocka_unit_test(processes_end_with_their_opener),
         cmocka_unit_test(closes_while_a_decoder_works),
