@@ -82,16 +82,21 @@ static bool keeper_ended(const struct mr_sandbox *b)
     return poll(&p, 1, 0) != 0 && (p.revents & POLLIN);
 }
 
+/* The keeper has ended: it may have said why. Otherwise rc and text say so. */
+static int gone_error(const struct mr_sandbox *b, int rc, const char *text)
+{
+    int failed = atomic_load(&b->board->failed);
+    return failed < 0 ? mr_error_set(rc == MR_SANDBOX_GONE ? rc : failed, "%s", b->board->text)
+                      : mr_error_set(rc, "%s", text);
+}
+
 /* Until all decoders are behind their filters, or one has failed. */
 static int await_ready(const struct mr_sandbox *b)
 {
     for (uint32_t n; (n = atomic_load(&b->board->n_ready)) < b->n;) {
-        if (keeper_ended(b)) {
-            int failed = atomic_load(&b->board->failed);
-            return failed < 0 ? mr_error_set(failed, "%s", b->board->text)
-                              : mr_error_set(MR_EUNSUPPORTED, "sandbox: its processes ended before "
-                                                              "they decoded anything");
-        }
+        if (keeper_ended(b))
+            return gone_error(b, MR_EUNSUPPORTED,
+                              "sandbox: its processes ended before they decoded anything");
         mr_futex_wait(&b->board->n_ready, n, LOOK_NS / 10);
     }
     return 0;
@@ -229,35 +234,55 @@ static bool is_awaited(uint32_t state)
     return state == MR_SANDBOX_ASKED || state == MR_SANDBOX_READ;
 }
 
-/* Waits for what the decoder does next. Returns its state or an error. */
-static int await(const struct mr_worker *w, struct mr_sandbox_call *call)
+struct watch {
+    uint64_t looked_ns, stopped_ns; /* 0: the loader does not close */
+};
+
+/* Ten times a second, whatever the decoder does: is the keeper alive, and the answer wanted? */
+static int look(const struct mr_worker *w, struct watch *watch)
 {
-    uint64_t stopped_ns = 0;
+    uint64_t now = mr_time_ns();
+    if (now - watch->looked_ns < LOOK_NS)
+        return 0;
+    watch->looked_ns = now;
+    if (keeper_ended(w->ld->sandbox))
+        return gone_error(w->ld->sandbox, MR_SANDBOX_GONE,
+                          "sandbox: its processes were killed, perhaps out of memory");
+    if (!atomic_load_explicit(&w->ld->ring.stop, memory_order_relaxed))
+        return 0;
+    watch->stopped_ns = watch->stopped_ns ? watch->stopped_ns : now;
+    return now - watch->stopped_ns > STOP_NS
+               ? mr_error_set(MR_ECANCELLED, "sandbox: the loader closes")
+               : 0;
+}
+
+/* Waits for what the decoder does next. Returns its state or an error. */
+static int await(const struct mr_worker *w, struct mr_sandbox_call *call, struct watch *watch)
+{
     uint32_t state = atomic_load(&call->state);
     for (int i = 0; i < MR_SANDBOX_SPINS && is_awaited(state); i++)
         state = atomic_load_explicit(&call->state, memory_order_acquire);
     for (; is_awaited(state); state = atomic_load(&call->state)) {
-        if (mr_futex_wait(&call->state, state, LOOK_NS) != -ETIMEDOUT)
-            continue;
-        if (keeper_ended(w->ld->sandbox))
-            return mr_error_set(MR_SANDBOX_GONE, "sandbox: its processes were killed, perhaps out "
-                                                 "of memory");
-        if (!atomic_load_explicit(&w->ld->ring.stop, memory_order_relaxed))
-            continue;
-        stopped_ns = stopped_ns ? stopped_ns : mr_time_ns();
-        if (mr_time_ns() - stopped_ns > STOP_NS)
-            return mr_error_set(MR_ECANCELLED, "sandbox: the loader closes");
+        mr_futex_wait(&call->state, state, LOOK_NS);
+        int rc = look(w, watch);
+        if (rc < 0)
+            return rc;
     }
-    return (int)state;
+    return state <= MR_SANDBOX_DIED ? (int)state : MR_SANDBOX_IDLE;
 }
 
 /* Has the sample of the request made. Returns MR_SANDBOX_ANSWERED, MR_SANDBOX_DIED or an error. */
 static int ask(struct mr_worker *w, struct mr_sandbox_call *call)
 {
+    struct watch watch = {mr_time_ns(), 0};
     int state;
     mr_sandbox_set_state(call, MR_SANDBOX_ASKED);
-    while ((state = await(w, call)) == MR_SANDBOX_READING)
+    while ((state = await(w, call, &watch)) == MR_SANDBOX_READING) {
+        int rc = look(w, &watch);
+        if (rc < 0)
+            return rc;
         read_for_it(w, call);
+    }
     if (state < 0 || state == MR_SANDBOX_ANSWERED || state == MR_SANDBOX_DIED)
         return state;
     return mr_error_set(MR_EFORMAT, "sandbox: the decoder damaged what it shares");

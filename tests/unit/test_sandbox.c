@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -43,6 +44,7 @@ enum deed {
     FAIL,
     N_DEEDS,
     READ = N_DEEDS, /* not bad: asks the opener for bytes */
+    READ_ON,        /* again and again */
 };
 static enum deed deed;
 static uint64_t nap_ns;
@@ -86,6 +88,10 @@ static void do_deed(struct mr_files *files)
         abort();
     case LEAVE:
         _exit(7);
+    case READ_ON:
+        while (mr_files_read(files, 0, 0, bytes, sizeof bytes) == 0)
+            continue;
+        return;
     case READ:
         test_works(mr_files_read(files, 0, 0, bytes, sizeof bytes));
         return;
@@ -474,6 +480,31 @@ static void closes_while_a_decoder_works(void **state)
     nap_ns = 0;
 }
 
+static int note_read(void *user, const struct mr_file_request *request, void *out)
+{
+    memset(out, 0, request->bytes);
+    atomic_store((atomic_int *)user, 1);
+    return 0;
+}
+
+/* And although a decoder asks for bytes without end. */
+static void closes_while_a_decoder_reads_on(void **state)
+{
+    (void)state;
+    struct run_config c = sandboxed();
+    struct mr_loader *ld = NULL;
+    atomic_int reads = 0;
+    deed = READ_ON;
+    struct mr_dataset *ds = open_hostile();
+    mr_files_ask(ds->files, note_read, &reads);
+    test_works(mr_loader_open(ds, NULL, NULL, NULL, &c.opts, &ld));
+    while (!atomic_load(&reads))
+        sched_yield();
+    mr_loader_close(ld);
+    mr_dataset_close(ds);
+    assert_int_equal(keeper_of(getpid()), 0);
+}
+
 static int callback_get(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
 {
     (void)user;
@@ -687,6 +718,7 @@ int main(void)
         cmocka_unit_test(a_killed_keeper_ends_the_run),
         cmocka_unit_test(processes_end_with_their_opener),
         cmocka_unit_test(closes_while_a_decoder_works),
+        cmocka_unit_test(closes_while_a_decoder_reads_on),
         cmocka_unit_test(refuses_what_it_cannot_confine),
         cmocka_unit_test(pictures_are_the_same),
         cmocka_unit_test(pictures_are_checked),
