@@ -61,8 +61,8 @@ MR_API int mr_host_memory_query(struct mr_host_memory_info *out);
 /*
  * Interrupts calls that have no handle to cancel: mr_dataset_open() and the other constructors,
  * which may list, index and unpack for minutes, and mr_dataset_read(). While the request stands
- * they return MR_ECANCELLED soon, in every thread of the process. Loaders are not affected; use
- * mr_loader_cancel().
+ * they return MR_ECANCELLED soon, in every thread of the process. mr_loader_open() does so while it
+ * starts a sandbox's processes. Loaders that are open are not affected; use mr_loader_cancel().
  * on: 1: request it; 0: withdraw the request. Async-signal-safe.
  */
 MR_API void mr_interrupt(int on);

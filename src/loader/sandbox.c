@@ -11,14 +11,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGE     4096
-#define IN_BYTES (1088ull << 20) /* address space for a sample's stored bytes */
-#define LARGE    (32ull << 20)   /* memory of a sample that is not kept for the next one */
-#define TRIES    2               /* decoders that may end during a sample before it is bad */
-#define LOOK_NS  100000000       /* while waiting: is the keeper alive? */
-#define STOP_NS  1000000000      /* of a sample that nobody waits for any more */
-#define END_MS   5000
-#define PIXELS   100000000ull
+#define PAGE           4096
+#define IN_BYTES       (1088ull << 20) /* address space for a sample's stored bytes */
+#define LARGE          (32ull << 20)   /* memory of a sample that is not kept for the next one */
+#define TRIES          2               /* decoders that may end during a sample before it is bad */
+#define LOOK_NS        100000000       /* while waiting: is the keeper alive? */
+#define STOP_NS        1000000000      /* of a sample that nobody waits for any more */
+#define END_MS         5000
+#define SLOW_START     1
+#define MOST_STARTS    6
+#define FIRST_START_NS 2000000000u /* without any progress; twice as long each time */
+#define PIXELS         100000000ull
 
 static const char who[] = "sandbox";
 
@@ -63,7 +66,6 @@ static void *map(uint64_t bytes)
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* glibc and musl make malloc usable in the child of a process with threads. */
 static int start_keeper(const struct mr_loader *ld, struct mr_sandbox *b)
 {
     int parent = getpid();
@@ -90,16 +92,75 @@ static int gone_error(const struct mr_sandbox *b, int rc, const char *text)
                       : mr_error_set(rc, "%s", text);
 }
 
-/* Until all decoders are behind their filters, or one has failed. */
-static int await_ready(const struct mr_sandbox *b)
+/* Until all decoders are behind their filters, or one has failed. Returns 0, SLOW_START: none got
+ * there within limit_ns; or an error. */
+static int await_ready(const struct mr_sandbox *b, uint64_t limit_ns)
 {
-    for (uint32_t n; (n = atomic_load(&b->board->n_ready)) < b->n;) {
+    uint64_t since = mr_time_ns();
+    for (uint32_t n, seen = 0; (n = atomic_load(&b->board->n_ready)) < b->n;) {
+        int rc = mr_interrupt_check("sandbox");
+        if (rc < 0)
+            return rc;
         if (keeper_ended(b))
             return gone_error(b, MR_EUNSUPPORTED,
                               "sandbox: its processes ended before they decoded anything");
+        if (n != seen)
+            since = mr_time_ns();
+        seen = n;
+        if (mr_time_ns() - since > limit_ns)
+            return SLOW_START;
         mr_futex_wait(&b->board->n_ready, n, LOOK_NS / 10);
     }
     return 0;
+}
+
+/* Never another process with its number, should someone else have waited for it. */
+static int signal_keeper(const struct mr_sandbox *b, int sig)
+{
+    return (int)syscall(SYS_pidfd_send_signal, b->keeper_fd, sig, NULL, 0);
+}
+
+/* It ends its decoders, and waits for them. */
+static void end_keeper(struct mr_sandbox *b)
+{
+    struct pollfd p = {.fd = b->keeper_fd, .events = POLLIN};
+    if (b->keeper <= 0)
+        return;
+    if (b->keeper_fd < 0)
+        kill(b->keeper, SIGTERM); /* it was just started */
+    else if (signal_keeper(b, SIGTERM) == 0 && poll(&p, 1, END_MS) <= 0)
+        signal_keeper(b, SIGKILL);
+    while (waitpid(b->keeper, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    if (b->keeper_fd >= 0)
+        close(b->keeper_fd);
+    b->keeper = b->keeper_fd = -1;
+}
+
+/*
+ * A fork has a copy of each lock, and no thread that will release those which other threads held at
+ * that moment. glibc and musl look after those of malloc and stdio, but not of time zones and of
+ * other libraries. Decoders take such locks before they say that they are ready; all of them have
+ * the locks of one fork. So those that get ready will not hang later, and another fork is the cure
+ * for the others.
+ */
+static int start(const struct mr_loader *ld, struct mr_sandbox *b)
+{
+    uint64_t limit_ns = FIRST_START_NS;
+    for (int i = 0; i < MOST_STARTS; i++, limit_ns *= 2) {
+        atomic_store(&b->board->n_ready, 0);
+        int rc = start_keeper(ld, b);
+        mr_interruptible_begin();
+        rc = rc < 0 ? rc : await_ready(b, limit_ns);
+        mr_interruptible_end();
+        if (rc <= 0)
+            return rc;
+        end_keeper(b);
+    }
+    return mr_error_set(-ETIMEDOUT,
+                        "sandbox: its processes did not start: %d tries, the last one "
+                        "for %d s. Open the loader before other threads start",
+                        MOST_STARTS, (int)(limit_ns / 2000000000));
 }
 
 int mr_sandbox_open(struct mr_loader *ld)
@@ -120,26 +181,7 @@ int mr_sandbox_open(struct mr_loader *ld)
     if (!b->large || !b->board || !b->memory)
         return mr_error_set(-ENOMEM, "sandbox: no address space for %u times %llu bytes", b->n,
                             (unsigned long long)b->bytes);
-    rc = start_keeper(ld, b);
-    return rc < 0 ? rc : await_ready(b);
-}
-
-/* Never another process with its number, should someone else have waited for it. */
-static int signal_keeper(const struct mr_sandbox *b, int sig)
-{
-    return (int)syscall(SYS_pidfd_send_signal, b->keeper_fd, sig, NULL, 0);
-}
-
-/* It ends its decoders, and waits for them. */
-static void end_keeper(const struct mr_sandbox *b)
-{
-    struct pollfd p = {.fd = b->keeper_fd, .events = POLLIN};
-    if (b->keeper_fd < 0)
-        kill(b->keeper, SIGTERM); /* it was just started */
-    else if (signal_keeper(b, SIGTERM) == 0 && poll(&p, 1, END_MS) <= 0)
-        signal_keeper(b, SIGKILL);
-    while (waitpid(b->keeper, NULL, 0) < 0 && errno == EINTR)
-        continue;
+    return start(ld, b);
 }
 
 void mr_sandbox_close(struct mr_loader *ld)
@@ -147,10 +189,7 @@ void mr_sandbox_close(struct mr_loader *ld)
     struct mr_sandbox *b = ld->sandbox;
     if (!b)
         return;
-    if (b->keeper > 0)
-        end_keeper(b);
-    if (b->keeper_fd >= 0)
-        close(b->keeper_fd);
+    end_keeper(b);
     if (b->memory)
         munmap(b->memory, b->bytes * b->n);
     if (b->board)

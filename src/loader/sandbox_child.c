@@ -19,6 +19,13 @@
 #define MAX_EARLY 4
 #define MOST_FDS  65536 /* closed one by one on old kernels */
 
+_Noreturn static void fail(const struct mr_sandbox *b, int rc)
+{
+    snprintf(b->board->text, sizeof b->board->text, "%s", mr_last_error());
+    atomic_store(&b->board->failed, rc);
+    _exit(1);
+}
+
 /* ---- what is inherited and not wanted ---- */
 
 static void close_all(void)
@@ -194,13 +201,6 @@ _Noreturn static void serve(const struct decoder *d)
     }
 }
 
-_Noreturn static void fail(const struct mr_sandbox *b, int rc)
-{
-    snprintf(b->board->text, sizeof b->board->text, "%s", mr_last_error());
-    atomic_store(&b->board->failed, rc);
-    _exit(1);
-}
-
 /* The board is dropped last, since it says how the start went. */
 _Noreturn static void run_decoder(const struct mr_loader *ld, const struct mr_sandbox *b,
                                   uint32_t id, int keeper)
@@ -213,7 +213,8 @@ _Noreturn static void run_decoder(const struct mr_loader *ld, const struct mr_sa
         _exit(1);
     close_all();
     setrlimit(RLIMIT_CORE, &none);
-    tzset(); /* else libavformat, which converts times, makes the C library open /etc/localtime */
+    tzset(); /* else libavformat, which converts times, makes the C library open /etc/localtime. It
+              * takes a lock, see start() of the opener. */
     int rc = mr_dataset_decodes(ld->ds) ? mr_decoder_create(&d.codec) : 0;
     if (rc < 0)
         fail(b, rc);
@@ -275,6 +276,12 @@ static void bury_all(struct keeper *k)
                 continue;
             if (atomic_load(&k->b->board->failed) < 0)
                 _exit(1);
+            if (atomic_load(&k->b->board->n_ready) < k->b->n)
+                fail(k->b,
+                     mr_error_set(MR_EUNSUPPORTED,
+                                  "sandbox: a process ended before it was ready: %s %d",
+                                  WIFSIGNALED(status) ? "signal" : "status",
+                                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status)));
             note_death(k->b, i, status);
             k->n_early[i] = atomic_load(&k->b->board->ready[i]) ? 0 : k->n_early[i] + 1;
             if (k->n_early[i] == MAX_EARLY)

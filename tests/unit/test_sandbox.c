@@ -10,6 +10,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -505,6 +507,77 @@ static void closes_while_a_decoder_reads_on(void **state)
     assert_int_equal(keeper_of(getpid()), 0);
 }
 
+/* ---- processes that do not start ---- */
+
+/* A fork may have a copy of a lock that another thread held. This stands for it: children of this
+ * generation stop, or end, before they do anything. */
+static int stops_at, ends_at; /* generation; 0: none */
+static int generation;
+static int stops; /* forks that are still to stop */
+
+static void in_child(void)
+{
+    generation++;
+    while (generation == stops_at && stops > 0)
+        pause();
+    if (generation == ends_at)
+        _exit(9);
+}
+
+static void in_parent(void)
+{
+    stops -= stops > 0;
+}
+
+/* The next fork may be luckier. */
+static void starts_again(void **state)
+{
+    (void)state;
+    struct run_config c = sandboxed();
+    deed = NOTHING;
+    c.ds = open_hostile();
+    stops_at = 1;
+    stops = 1;
+    struct run run = run_loader(&c);
+    assert_int_equal(run.rc, 0);
+    assert_int_equal(run.n, N);
+    run_free(&run);
+    mr_dataset_close(c.ds);
+    stops_at = 0;
+    assert_int_equal(keeper_of(getpid()), 0);
+}
+
+static void opening_can_be_interrupted(void **state)
+{
+    (void)state;
+    struct run_config c = sandboxed();
+    struct mr_loader *ld = NULL;
+    deed = NOTHING;
+    struct mr_dataset *ds = open_hostile();
+    stops_at = 1;
+    stops = INT_MAX;
+    mr_interrupt(1);
+    int rc = mr_loader_open(ds, NULL, NULL, NULL, &c.opts, &ld);
+    test_fails(rc, MR_ECANCELLED, "interrupted");
+    mr_interrupt(0);
+    mr_dataset_close(ds);
+    stops_at = stops = 0;
+    assert_int_equal(keeper_of(getpid()), 0);
+}
+
+static void decoders_that_end_at_once_fail_the_open(void **state)
+{
+    (void)state;
+    struct run_config c = sandboxed();
+    struct mr_loader *ld = NULL;
+    deed = NOTHING;
+    struct mr_dataset *ds = open_hostile();
+    ends_at = 2;
+    test_fails(mr_loader_open(ds, NULL, NULL, NULL, &c.opts, &ld), MR_EUNSUPPORTED, "status 9");
+    ends_at = 0;
+    mr_dataset_close(ds);
+}
+
 static int callback_get(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
 {
     (void)user;
@@ -719,10 +792,15 @@ int main(void)
         cmocka_unit_test(processes_end_with_their_opener),
         cmocka_unit_test(closes_while_a_decoder_works),
         cmocka_unit_test(closes_while_a_decoder_reads_on),
+        cmocka_unit_test(starts_again),
+        cmocka_unit_test(opening_can_be_interrupted),
+        cmocka_unit_test(decoders_that_end_at_once_fail_the_open),
         cmocka_unit_test(refuses_what_it_cannot_confine),
         cmocka_unit_test(pictures_are_the_same),
         cmocka_unit_test(pictures_are_checked),
         cmocka_unit_test(requests_are_checked),
     };
+    if (pthread_atfork(NULL, in_parent, in_child) != 0)
+        return 1;
     return cmocka_run_group_tests(tests, test_dir_make, test_dir_drop);
 }
