@@ -19,8 +19,8 @@
 #define STOP_NS        1000000000      /* of a sample that nobody waits for any more */
 #define END_MS         5000
 #define SLOW_START     1
-#define MOST_STARTS    6
-#define FIRST_START_NS 2000000000u /* without any progress; twice as long each time */
+#define MOST_STARTS    7
+#define FIRST_START_NS 500000000u /* without any progress; twice as long each time */
 #define PIXELS         100000000ull
 
 static const char who[] = "sandbox";

@@ -3,6 +3,10 @@
 #include "loader/sandbox_private.h"
 
 #include <errno.h>
+#include <limits.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -201,6 +205,19 @@ _Noreturn static void serve(const struct decoder *d)
     }
 }
 
+/* glibc would open a file below /proc before it gives back the top of a heap of a thread other than
+ * main (the one that opened the loader may be), and one below /sys before it makes another heap.
+ * The first setting ends the growth of the threshold for mmap(), so it is set to what it would grow
+ * to. musl has no such settings, and opens nothing. */
+static void keep_heap(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_TRIM_THRESHOLD, INT_MAX);
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_ARENA_MAX, 1);
+#endif
+}
+
 /* The board is dropped last, since it says how the start went. */
 _Noreturn static void run_decoder(const struct mr_loader *ld, const struct mr_sandbox *b,
                                   uint32_t id, int keeper)
@@ -213,6 +230,7 @@ _Noreturn static void run_decoder(const struct mr_loader *ld, const struct mr_sa
         _exit(1);
     close_all();
     setrlimit(RLIMIT_CORE, &none);
+    keep_heap();
     tzset(); /* else libavformat, which converts times, makes the C library open /etc/localtime. It
               * takes a lock, see start() of the opener. */
     int rc = mr_dataset_decodes(ld->ds) ? mr_decoder_create(&d.codec) : 0;

@@ -47,6 +47,7 @@ enum deed {
     N_DEEDS,
     READ = N_DEEDS, /* not bad: asks the opener for bytes */
     READ_ON,        /* again and again */
+    ALLOCATE,       /* not bad either */
 };
 static enum deed deed;
 static uint64_t nap_ns;
@@ -56,6 +57,16 @@ static void crash(void)
     volatile char *gone = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     munmap((void *)gone, 4096);
     *gone = 1;
+}
+
+/* Makes the heap larger by far, and smaller. */
+static void allocate(void)
+{
+    void *volatile p[64];
+    for (int i = 0; i < 64; i++)
+        p[i] = memset(malloc(100000), 1, 100000);
+    for (int i = 63; i >= 0; i--)
+        free(p[i]);
 }
 
 static void do_deed(struct mr_files *files)
@@ -90,6 +101,9 @@ static void do_deed(struct mr_files *files)
         abort();
     case LEAVE:
         _exit(7);
+    case ALLOCATE:
+        allocate();
+        return;
     case READ_ON:
         while (mr_files_read(files, 0, 0, bytes, sizeof bytes) == 0)
             continue;
@@ -507,6 +521,54 @@ static void closes_while_a_decoder_reads_on(void **state)
     assert_int_equal(keeper_of(getpid()), 0);
 }
 
+static void *run_on_a_thread(void *run)
+{
+    struct run_config c = sandboxed();
+    free(malloc(10)); /* this thread has its heap */
+    deed = ALLOCATE;
+    c.opts.workers = 1;
+    c.ds = open_hostile();
+    *(struct run *)run = run_loader(&c);
+    mr_dataset_close(c.ds);
+    return NULL;
+}
+
+static void *convert_times(void *stop)
+{
+    while (!atomic_load((atomic_int *)stop)) {
+        time_t now = time(NULL);
+        struct tm tm;
+        struct timespec t = {0, 100000};
+        localtime_r(&now, &tm);
+        free(malloc(1000));
+        nanosleep(&t, NULL);
+    }
+    return NULL;
+}
+
+/* Which thread opens a loader makes no difference, nor what others do. */
+static void opens_on_any_thread(void **state)
+{
+    (void)state;
+    struct run run;
+    pthread_t opener, other[2];
+    atomic_int stop = 0;
+    for (int others = 0; others <= 2; others += 2) {
+        for (int i = 0; i < others; i++)
+            assert_int_equal(pthread_create(&other[i], NULL, convert_times, &stop), 0);
+        assert_int_equal(pthread_create(&opener, NULL, run_on_a_thread, &run), 0);
+        pthread_join(opener, NULL);
+        atomic_store(&stop, 1);
+        for (int i = 0; i < others; i++)
+            pthread_join(other[i], NULL);
+        assert_string_equal(run.error, "");
+        assert_int_equal(run.rc, 0);
+        assert_int_equal(run.n, N);
+        run_free(&run);
+        atomic_store(&stop, 0);
+    }
+}
+
 /* ---- processes that do not start ---- */
 
 /* A fork may have a copy of a lock that another thread held. This stands for it: children of this
@@ -792,6 +854,7 @@ int main(void)
         cmocka_unit_test(processes_end_with_their_opener),
         cmocka_unit_test(closes_while_a_decoder_works),
         cmocka_unit_test(closes_while_a_decoder_reads_on),
+        cmocka_unit_test(opens_on_any_thread),
         cmocka_unit_test(starts_again),
         cmocka_unit_test(opening_can_be_interrupted),
         cmocka_unit_test(decoders_that_end_at_once_fail_the_open),
