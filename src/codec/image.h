@@ -41,12 +41,14 @@ enum mr_alpha {
     MR_ALPHA_WHITE, /* blend over white */
 };
 
+#define MR_IMAGE_PIXELS 100000000ull
+
 struct mr_image_opts {
     int channels; /* 3: RGB, 1: gray (ITU-R 601 luma), 4: RGBA (255 if the picture has no alpha) */
     int alpha;    /* enum mr_alpha, used for 1 and 3 channels */
     bool ignore_orientation;
     bool exact; /* never decode at a smaller scale: the pixels are those of a full decode */
-    uint64_t max_pixels; /* of the whole picture; 0: 100,000,000 */
+    uint64_t max_pixels; /* of the whole picture; 0: MR_IMAGE_PIXELS */
 };
 
 /*

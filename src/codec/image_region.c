@@ -3,13 +3,12 @@
 
 #include <math.h>
 
-#define MAX_PIXELS 100000000
 /* radius of the widest filter, bicubic, in pixels of output or source, whichever are larger */
-#define SUPPORT    2
+#define SUPPORT 2
 
 int mr_image_check_size(const struct mr_image_call *call, uint32_t width, uint32_t height)
 {
-    uint64_t most = call->opts->max_pixels ? call->opts->max_pixels : MAX_PIXELS;
+    uint64_t most = call->opts->max_pixels ? call->opts->max_pixels : MR_IMAGE_PIXELS;
     if ((uint64_t)width * height <= most)
         return 0;
     return mr_error_set(

@@ -183,7 +183,8 @@ struct mr_dataset {
     uint64_t item_bytes;        /* of an item; 0: they vary */
     _Atomic bool in_use;        /* a loader reads it */
     bool was_read;              /* by a loader, at least in part */
-    struct mr_image_opts image; /* how pictures are decoded */
+    struct mr_image_opts image; /* how pictures are decoded; of parts: the smallest max_pixels */
+    uint64_t most_pixels;       /* of mixtures: the largest max_pixels of a part; 0: as image's */
     struct mr_files *files;
     bool part;      /* part of a mixture, which owns `files` */
     int first_file; /* files from this id on have their fronts hashed into the fingerprint */

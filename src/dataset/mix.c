@@ -310,6 +310,15 @@ static int join_classes(struct mr_dataset *ds)
     return 0;
 }
 
+/* A part decodes by its own limit. Others need one for all: a bound, or a limit that none exceeds. */
+static void join_limit(struct mr_dataset *ds, const struct mr_dataset *part)
+{
+    uint64_t least = part->image.max_pixels ? part->image.max_pixels : MR_IMAGE_PIXELS;
+    uint64_t most = part->most_pixels ? part->most_pixels : least;
+    ds->image.max_pixels = ds->image.max_pixels ? MR_MIN(ds->image.max_pixels, least) : least;
+    ds->most_pixels = MR_MAX(ds->most_pixels, most);
+}
+
 static int join(struct mr_dataset *ds)
 {
     struct state *st = ds->state;
@@ -325,6 +334,7 @@ static int join(struct mr_dataset *ds)
         int rc = join_fields(ds, p->ds, k + 1);
         if (rc < 0)
             return rc;
+        join_limit(ds, p->ds);
         ds->wants_decoder |= mr_dataset_decodes(p->ds);
         ds->draws |= p->ds->draws;
         ds->foreign |= !mr_dataset_isolates(p->ds);

@@ -149,6 +149,7 @@ static void copy_description(struct mr_dataset *ds, const struct mr_dataset *of)
     ds->wants_decoder = of->wants_decoder;
     ds->draws = of->draws;
     ds->image = of->image;
+    ds->most_pixels = of->most_pixels;
     ds->class = of->class;
     ds->n_classes = of->n_classes;
     ds->more_extents = of->more_extents + 1;

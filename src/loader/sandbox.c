@@ -21,7 +21,6 @@
 #define SLOW_START     1
 #define MOST_STARTS    7
 #define FIRST_START_NS 500000000u /* without any progress; twice as long each time */
-#define PIXELS         100000000ull
 
 static const char who[] = "sandbox";
 
@@ -37,6 +36,17 @@ static int check(const struct mr_loader *ld)
     return 0;
 }
 
+/* How a picture of any part may be decoded. */
+static struct mr_image_opts image_of(const struct mr_dataset *ds)
+{
+    struct mr_image_opts image = ds->image;
+    if (ds->most_pixels)
+        image.max_pixels = ds->most_pixels;
+    if (!image.max_pixels)
+        image.max_pixels = MR_IMAGE_PIXELS;
+    return image;
+}
+
 /* Only address space: what no sample needs is never touched. */
 static int lay_out(const struct mr_loader *ld, struct mr_sandbox *b)
 {
@@ -48,8 +58,7 @@ static int lay_out(const struct mr_loader *ld, struct mr_sandbox *b)
             at += mr_round_up(ld->layout.decoded[f].bytes + 1, MR_CACHE_LINE);
     }
     if (ds->picture >= 0)
-        b->pixels_bytes =
-            (ds->image.max_pixels ? ds->image.max_pixels : PIXELS) * (uint64_t)ds->image.channels;
+        b->pixels_bytes = image_of(ds).max_pixels * (uint64_t)ds->image.channels;
     b->in_bytes = IN_BYTES;
     b->fields_at = mr_round_up(sizeof(struct mr_sandbox_call), PAGE);
     b->pixels_at = mr_round_up(b->fields_at + at, PAGE);
@@ -402,7 +411,8 @@ static int take_picture(const struct mr_worker *w, const struct mr_run_sample *s
     struct mr_picture *p = &out->picture;
     memcpy(p, &call->picture, sizeof *p);
     p->data = (const unsigned char *)call + b->pixels_at;
-    int rc = mr_picture_check(&ds->image, name_of(w->ld, s), out->choose, out->choose_user, p,
+    const struct mr_image_opts image = image_of(ds);
+    int rc = mr_picture_check(&image, name_of(w->ld, s), out->choose, out->choose_user, p,
                               b->pixels_bytes);
     if (rc == 0 && !out->choose && (p->height > spec->dim[0] || p->width > spec->dim[1]))
         rc =

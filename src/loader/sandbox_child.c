@@ -162,7 +162,9 @@ static int answer_picture(const struct decoder *d, const struct mr_picture *p)
     unsigned char *to = (unsigned char *)call + d->b->pixels_at;
     uint64_t row = (uint64_t)p->width * p->channels;
     if (p->height * row > d->b->pixels_bytes)
-        return mr_error_set(MR_ELIMIT, "sandbox: a picture of %u x %u pixels", p->height, p->width);
+        return mr_error_set(MR_ELIMIT,
+                            "sandbox: a picture of %u x %u pixels: expected at most %llu bytes",
+                            p->height, p->width, (unsigned long long)d->b->pixels_bytes);
     for (uint32_t y = 0; y < p->height; y++)
         memcpy(to + y * row, p->data + y * p->stride, row);
     call->picture = *p;

@@ -747,6 +747,29 @@ static void pictures_are_the_same(void **state)
     run_free(&got);
 }
 
+/* Each part of a mixture has a limit of its own. */
+static void mixtures_have_limits(void **state)
+{
+    (void)state;
+    const char *folder = write_pictures();
+    char uri[900];
+    snprintf(uri, sizeof uri,
+             "mix:1*[folder:%s,labels=none,max-pixels=7000],1*[folder:%s,labels=none]", folder,
+             folder);
+    struct run_config c = run_config(uri);
+    c.chain = "resize(24,24)";
+    c.opts.bad = MR_BAD_SKIP;
+    struct run want = run_loader(&c);
+    assert_int_equal(want.rc, 0);
+    assert_true(want.n > 24 && want.n < 48); /* some of the first part are too large */
+    c.opts.sandbox = 1;
+    struct run got = run_loader(&c);
+    assert_int_equal(got.rc, 0);
+    assert_same_rows(&want, &got);
+    run_free(&want);
+    run_free(&got);
+}
+
 /* ---- pictures of a decoder that lies ---- */
 
 static struct mr_window chosen;
@@ -860,6 +883,7 @@ int main(void)
         cmocka_unit_test(decoders_that_end_at_once_fail_the_open),
         cmocka_unit_test(refuses_what_it_cannot_confine),
         cmocka_unit_test(pictures_are_the_same),
+        cmocka_unit_test(mixtures_have_limits),
         cmocka_unit_test(pictures_are_checked),
         cmocka_unit_test(requests_are_checked),
     };

@@ -5,13 +5,12 @@
 #include <string.h>
 
 /* height and width of the spec while the pictures' sizes are unknown */
-#define GUESS          16384
+#define GUESS        16384
 
 /* Upper bound of file bytes per pixel: 16-bit RGBA that does not compress; files have at most this
  * and some metadata. */
-#define PIXEL_BYTES    8
-#define BESIDE_BYTES   (64ull << 20)
-#define DEFAULT_PIXELS 100000000ull
+#define PIXEL_BYTES  8
+#define BESIDE_BYTES (64ull << 20)
 
 const char *const mr_picture_colors[] = {"rgb", "gray", "rgba", NULL};
 const char *const mr_picture_alphas[] = {"drop", "black", "white", NULL};
@@ -28,7 +27,7 @@ void mr_picture_declare(struct mr_dataset *ds, int f, const struct mr_picture_op
                                        .ignore_orientation = opts->ignore_orientation,
                                        .exact = opts->exact,
                                        .max_pixels = opts->max_pixels};
-    uint64_t pixels = opts->max_pixels ? opts->max_pixels : DEFAULT_PIXELS;
+    uint64_t pixels = opts->max_pixels ? opts->max_pixels : MR_IMAGE_PIXELS;
     if (ds->files) /* a single picture in memory has no file table */
         mr_files_limit_whole(ds->files,
                              MR_MIN(pixels, MR_WHOLE_LIMIT) * PIXEL_BYTES + BESIDE_BYTES);
