@@ -201,8 +201,10 @@ MR_API int mr_trainer_unfinished(struct mr_trainer *t, int test, struct mr_train
  * (there is no test set), MR_EFORMAT, MR_EDEVICE, MR_EPEER, or an error of the loader. */
 MR_API int mr_trainer_test(struct mr_trainer *t, struct mr_train_sums *out);
 
-/* Writes a checkpoint. The file is replaced as a whole or not at all. With shard_optimizer it is
- * collective. Returns 0, -errno, MR_EFORMAT, MR_EMISUSE, MR_EDEVICE, MR_EPEER, MR_ELIMIT,
+/* Writes a checkpoint. The file is replaced as a whole or not at all. With shard_optimizer and
+ * split_ranks it is collective: rank 0 writes, and if it fails to write the file, it alone returns
+ * the error; others have returned 0, or do so. Returns 0, -errno, MR_EFORMAT, MR_EMISUSE,
+ * MR_EDEVICE, MR_EPEER, MR_ECANCELLED (another rank had no memory: nothing was moved), MR_ELIMIT,
  * -ENOMEM. */
 MR_API int mr_trainer_save(struct mr_trainer *t, const char *path);
 

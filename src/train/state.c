@@ -55,9 +55,8 @@ static int add_tensors(struct mr_checkpoint *c, const struct mr_trainer *t, char
     return 0;
 }
 
-/* Parameters and running statistics of a stage that is another rank. */
-static int receive_stage(struct mr_comm *comm, struct mr_net *plan, uint32_t rank, char **params,
-                         char **buffers)
+/* For the parameters and running statistics of a stage that is another rank. */
+static int make_stage(struct mr_net *plan, char **params, char **buffers)
 {
     uint64_t n_buffers;
     mr_net_buffers(plan, NULL, &n_buffers);
@@ -67,11 +66,17 @@ static int receive_stage(struct mr_comm *comm, struct mr_net *plan, uint32_t ran
         *to[i] = malloc(MR_MAX(bytes[i], 1));
         if (!*to[i])
             return mr_error_set(-ENOMEM, "checkpoint: no memory for %" PRIu64 " bytes", bytes[i]);
-        int rc = mr_comm_recv(comm, *to[i], bytes[i], rank, NULL);
-        if (rc < 0)
-            return rc;
     }
     return 0;
+}
+
+static int receive_stage(struct mr_comm *comm, struct mr_net *plan, uint32_t rank, char *params,
+                         char *buffers)
+{
+    uint64_t n_buffers;
+    mr_net_buffers(plan, NULL, &n_buffers);
+    int rc = mr_comm_recv(comm, params, mr_net_n_params(plan) * sizeof(float), rank, NULL);
+    return rc < 0 ? rc : mr_comm_recv(comm, buffers, n_buffers * sizeof(float), rank, NULL);
 }
 
 static int send_stage(struct mr_trainer *t, struct mr_comm *comm)
@@ -88,17 +93,21 @@ static int send_stage(struct mr_trainer *t, struct mr_comm *comm)
     return mr_comm_send(comm, copies->buffers[0], n_buffers * sizeof(float), 0, NULL);
 }
 
-/* In the order of a net that isn't split. */
-static int add_params(struct mr_checkpoint *c, struct mr_trainer *t, struct mr_train_copies *copies)
+/* Stages that are other ranks. */
+static uint32_t n_others(const struct mr_trainer *t)
 {
     const struct mr_train_collection all = mr_train_collection_of(t);
-    const uint32_t others = t->shard || !all.comm ? 0 : all.world;
+    return t->shard || !all.comm ? 0 : all.world;
+}
+
+/* In the order of a net that isn't split. What other ranks have comes later: collect(). */
+static int add_params(struct mr_checkpoint *c, struct mr_trainer *t, struct mr_train_copies *copies)
+{
     int rc = 0;
     for (uint32_t s = 0; s < t->n_stages && rc >= 0; s++)
         rc = copy_stage(&t->stage[s], &copies->params[s], &copies->buffers[s]);
-    for (uint32_t s = 1; s < others && rc >= 0; s++)
-        rc = receive_stage(all.comm, mr_train_net_of(t, s), s, &copies->params[s],
-                           &copies->buffers[s]);
+    for (uint32_t s = 1; s < n_others(t) && rc >= 0; s++)
+        rc = make_stage(mr_train_net_of(t, s), &copies->params[s], &copies->buffers[s]);
     if (rc < 0)
         return rc;
     rc = add_tensors(c, t, copies->params, mr_net_param_get);
@@ -152,6 +161,21 @@ int mr_train_state_collect(struct mr_trainer *t, uint32_t i, char *all)
     return all ? mr_train_state_each(t, i, all, read_state) : 0;
 }
 
+/* Before any part is sent: if one rank fails, all do. Else parts that went to a rank which failed
+ * would wait there, and be taken for those of its next checkpoint. */
+static int agree(const struct mr_trainer *t, int rc)
+{
+    const struct mr_train_collection parts = mr_train_collection_of(t);
+    double failed = rc < 0;
+    if (!parts.comm)
+        return rc;
+    int sum = mr_comm_sum(parts.comm, &failed, &failed, 1, MR_F64, MR_F64, MR_SUM_FAST, NULL);
+    if (rc < 0 || sum < 0)
+        return rc < 0 ? rc : sum;
+    return failed > 0 ? mr_error_set(MR_ECANCELLED, "checkpoint: another rank could not write it")
+                      : 0;
+}
+
 /* A rank other than 0 writes nothing, but may have a part of what that one writes. */
 static int give_parts(struct mr_trainer *t)
 {
@@ -160,6 +184,19 @@ static int give_parts(struct mr_trainer *t)
     for (uint32_t i = 0; i < mr_optim_state_count(t->optim) && parts.comm && rc >= 0; i++)
         rc = mr_train_state_collect(t, i, NULL);
     return rc < 0 || t->shard || !parts.comm ? rc : send_stage(t, parts.comm);
+}
+
+/* Rank 0 gets what it made room for, in the order of give_parts(). */
+static int collect(struct mr_trainer *t, struct mr_train_copies *copies)
+{
+    const struct mr_train_collection all = mr_train_collection_of(t);
+    int rc = 0;
+    for (uint32_t i = 0; i < mr_optim_state_count(t->optim) && rc >= 0; i++)
+        rc = mr_train_state_collect(t, i, copies->state[i]);
+    for (uint32_t s = 1; s < n_others(t) && rc >= 0; s++)
+        rc = receive_stage(all.comm, mr_train_net_of(t, s), s, copies->params[s],
+                           copies->buffers[s]);
+    return rc;
 }
 
 static int add_optim(struct mr_checkpoint *c, struct mr_trainer *t, struct mr_train_copies *copies)
@@ -177,10 +214,7 @@ static int add_optim(struct mr_checkpoint *c, struct mr_trainer *t, struct mr_tr
         copies->state[i] = malloc(MR_MAX(bytes, 1));
         if (!copies->state[i])
             return mr_error_set(-ENOMEM, "checkpoint: no memory for %" PRIu64 " bytes", bytes);
-        int rc = mr_train_state_collect(t, i, copies->state[i]);
-        if (rc < 0)
-            return rc;
-        rc = mr_checkpoint_add(c, name, dtype, 1, &n, copies->state[i]);
+        int rc = mr_checkpoint_add(c, name, dtype, 1, &n, copies->state[i]);
         if (rc < 0)
             return rc;
     }
@@ -415,24 +449,20 @@ void mr_train_copies_free(struct mr_trainer *t)
     t->copies = NULL;
 }
 
-static int write_all(struct mr_trainer *t, const char *path)
+/* All but the data that collect() brings. */
+static int prepare(struct mr_checkpoint *c, struct mr_trainer *t)
 {
-    struct mr_checkpoint *c = calloc(1, sizeof *c);
-    if (!c)
-        return mr_error_nomem("checkpoint", sizeof *c);
     int rc = set_keys(c, t);
     if (rc < 0)
-        goto end;
+        return rc;
     rc = add_optim(c, t, t->copies); /* f64 first: aligned */
-    if (rc < 0)
-        goto end;
-    rc = add_params(c, t, t->copies);
-    if (rc < 0)
-        goto end;
-    rc = mr_checkpoint_write(c, path);
-end:
-    mr_checkpoint_close(c);
-    return rc;
+    return rc < 0 ? rc : add_params(c, t, t->copies);
+}
+
+static int write_all(struct mr_trainer *t, struct mr_checkpoint *c, const char *path)
+{
+    int rc = collect(t, t->copies);
+    return rc < 0 ? rc : mr_checkpoint_write(c, path);
 }
 
 int mr_trainer_save(struct mr_trainer *t, const char *path)
@@ -441,11 +471,17 @@ int mr_trainer_save(struct mr_trainer *t, const char *path)
         return mr_error_set(MR_EMISUSE, "mr_trainer_save: t or path is NULL");
     uint64_t start = mr_time_ns();
     const struct mr_train_collection parts = mr_train_collection_of(t);
+    const bool writes = t->rank == 0 && parts.rank == 0;
     mr_train_phase(t, "writes a checkpoint");
+    struct mr_checkpoint *c = calloc(1, sizeof *c);
     t->copies = calloc(1, sizeof *t->copies);
-    if (!t->copies)
-        return mr_error_nomem("checkpoint", sizeof *t->copies);
-    int rc = t->rank > 0 || parts.rank > 0 ? give_parts(t) : write_all(t, path);
+    int rc = c && t->copies ? 0 : mr_error_nomem("checkpoint", sizeof *c + sizeof *t->copies);
+    if (rc == 0 && writes)
+        rc = prepare(c, t);
+    rc = agree(t, rc);
+    if (rc >= 0)
+        rc = writes ? write_all(t, c, path) : give_parts(t);
+    mr_checkpoint_close(c);
     if (rc != MR_EPEER)
         mr_train_copies_free(t);
     t->saving += mr_train_since(start);
