@@ -2,6 +2,7 @@
 #include "base/seccomp.h"
 #include "loader/sandbox_private.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #ifdef __GLIBC__
@@ -21,7 +22,6 @@
 #include <unistd.h>
 
 #define MAX_EARLY 4
-#define MOST_FDS  65536 /* closed one by one on old kernels */
 
 _Noreturn static void fail(const struct mr_sandbox *b, int rc)
 {
@@ -32,16 +32,19 @@ _Noreturn static void fail(const struct mr_sandbox *b, int rc)
 
 /* ---- what is inherited and not wanted ---- */
 
-static void close_all(void)
+static void close_all(const struct mr_sandbox *b)
 {
-    struct rlimit most = {0, 0};
 #ifdef SYS_close_range
     if (syscall(SYS_close_range, 0u, ~0u, 0u) == 0)
         return;
 #endif
-    getrlimit(RLIMIT_NOFILE, &most);
-    for (int fd = 0; fd < (int)MR_MIN(most.rlim_cur, MOST_FDS); fd++)
-        close(fd);
+    DIR *open = opendir("/proc/self/fd");
+    if (!open)
+        fail(b, mr_error_errno(errno, "sandbox: /proc/self/fd"));
+    for (const struct dirent *e; (e = readdir(open));)
+        if (e->d_name[0] != '.' && atoi(e->d_name) != dirfd(open))
+            close(atoi(e->d_name));
+    closedir(open);
 }
 
 /* The opener's handlers are not to run here. */
@@ -54,28 +57,34 @@ static void reset_signals(void)
         signal(s, SIG_DFL);
 }
 
+static bool overlaps(unsigned long from, unsigned long to, const void *at, uint64_t bytes)
+{
+    return from < (unsigned long)at + bytes && to > (unsigned long)at;
+}
+
 /* Batches of other loaders, rings, a driver's: what this process shares with others and could
- * write. Memory of sandbox b stays. */
+ * write, or make writable: the filter allows mprotect(). Memory of sandbox b stays. */
 static void drop_shared(const struct mr_sandbox *b)
 {
     char line[512];
     bool begins = true;
     FILE *maps = fopen("/proc/self/maps", "re");
-    while (maps && fgets(line, sizeof line, maps)) {
+    if (!maps)
+        fail(b, mr_error_errno(errno, "sandbox: /proc/self/maps, which lists shared memory"));
+    while (fgets(line, sizeof line, maps)) {
         unsigned long from, to;
         char how[5] = "";
         bool parsed = begins && sscanf(line, "%lx-%lx %4s", &from, &to, how) == 3;
         begins = strchr(line, '\n') != NULL;
-        if (!parsed || how[1] != 'w' || how[3] != 's')
+        if (!parsed || how[3] != 's' || overlaps(from, to, b->memory, b->bytes * b->n) ||
+            overlaps(from, to, b->board, sizeof *b->board))
             continue;
-        unsigned long ours = (unsigned long)b->memory, board = (unsigned long)b->board;
-        bool kept = (from < ours + b->bytes * b->n && to > ours) ||
-                    (from < board + sizeof *b->board && to > board);
-        if (!kept)
+        bool fixed =
+            mprotect((void *)from, to - from, PROT_READ | PROT_WRITE) < 0 && errno == EACCES;
+        if (!fixed)
             munmap((void *)from, to - from);
     }
-    if (maps)
-        fclose(maps);
+    fclose(maps);
 }
 
 /* ---- a decoder ---- */
@@ -230,7 +239,7 @@ _Noreturn static void run_decoder(const struct mr_loader *ld, const struct mr_sa
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != keeper)
         _exit(1);
-    close_all();
+    close_all(b);
     setrlimit(RLIMIT_CORE, &none);
     keep_heap();
     tzset(); /* else libavformat, which converts times, makes the C library open /etc/localtime. It
@@ -340,7 +349,7 @@ _Noreturn void mr_sandbox_keep(const struct mr_loader *ld, const struct mr_sandb
     k = (struct keeper){.ld = ld, .b = b};
     reset_signals();
     mr_log_end();
-    close_all();
+    close_all(b);
     drop_shared(b);
     prctl(PR_SET_NAME, "mr-sandbox");
     prctl(PR_SET_DUMPABLE, 0);

@@ -48,9 +48,11 @@ enum deed {
     READ = N_DEEDS, /* not bad: asks the opener for bytes */
     READ_ON,        /* again and again */
     ALLOCATE,       /* not bad either */
+    UNPROTECT,      /* writes to memory that the opener shares with others */
 };
 static enum deed deed;
 static uint64_t nap_ns;
+static uint8_t *shared;
 
 static void crash(void)
 {
@@ -101,6 +103,10 @@ static void do_deed(struct mr_files *files)
         abort();
     case LEAVE:
         _exit(7);
+    case UNPROTECT:
+        if (mprotect(shared, 4096, PROT_READ | PROT_WRITE) == 0)
+            shared[0] = 1;
+        return;
     case ALLOCATE:
         allocate();
         return;
@@ -569,6 +575,26 @@ static void opens_on_any_thread(void **state)
     }
 }
 
+/* Memory that the opener shares, for reading, by a descriptor that could write. */
+static void shared_memory_is_out_of_reach(void **state)
+{
+    (void)state;
+    struct run_config c = sandboxed();
+    int fd = memfd_create("shared", 0);
+    assert_int_equal(ftruncate(fd, 4096), 0);
+    shared = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(shared, MAP_FAILED);
+    deed = UNPROTECT;
+    c.ds = open_hostile();
+    struct run run = run_loader(&c);
+    assert_int_equal(run.rc, 0); /* it is not there: mprotect() fails */
+    assert_int_equal(shared[0], 0);
+    run_free(&run);
+    mr_dataset_close(c.ds);
+    munmap(shared, 4096);
+    close(fd);
+}
+
 /* ---- processes that do not start ---- */
 
 /* A fork may have a copy of a lock that another thread held. This stands for it: children of this
@@ -878,6 +904,7 @@ int main(void)
         cmocka_unit_test(closes_while_a_decoder_works),
         cmocka_unit_test(closes_while_a_decoder_reads_on),
         cmocka_unit_test(opens_on_any_thread),
+        cmocka_unit_test(shared_memory_is_out_of_reach),
         cmocka_unit_test(starts_again),
         cmocka_unit_test(opening_can_be_interrupted),
         cmocka_unit_test(decoders_that_end_at_once_fail_the_open),
