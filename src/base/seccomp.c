@@ -28,10 +28,13 @@
 #define LOAD(member)             BPF_STMT(BPF_LD | BPF_W | BPF_ABS, AT(member))
 #define IF_EQUAL(value, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(value), yes, no)
 #define IF_BITS(bits, yes, no)   BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, (uint32_t)(bits), yes, no)
+#define IF_LEAST(value, yes, no) BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (uint32_t)(value), yes, no)
 #define KEEP_BITS(bits)          BPF_STMT(BPF_ALU | BPF_AND | BPF_K, (uint32_t)(bits))
 #define ALLOW                    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 #define REFUSE                   BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP)
 #define KILL                     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
+
+#define HARDWARE_ADVICE          100 /* MADV_HWPOISON and such: root may take memory from all */
 
 #define ALLOW_CALL(name)         IF_EQUAL(SYS_##name, 0, 1), ALLOW
 
@@ -64,10 +67,11 @@ int mr_seccomp_enter(_Atomic int32_t *refused)
     const struct sock_filter filter[] = {
         LOAD(arch), IF_EQUAL(ARCHITECTURE, 1, 0), KILL, LOAD(nr),
         /* memory, never executable */
-        ALLOW_CALL(munmap), ALLOW_CALL(mremap), ALLOW_CALL(madvise), ALLOW_CALL(brk),
-        IF_EQUAL(SYS_mprotect, 0, 4), LOAD(args[2]), IF_BITS(PROT_EXEC, 0, 1), REFUSE, ALLOW,
-        IF_EQUAL(SYS_mmap, 0, 6), LOAD(args[2]), IF_BITS(PROT_EXEC, 2, 0), LOAD(args[3]),
-        IF_BITS(MAP_ANONYMOUS, 1, 0), REFUSE, ALLOW,
+        ALLOW_CALL(munmap), ALLOW_CALL(mremap), ALLOW_CALL(brk), IF_EQUAL(SYS_madvise, 0, 4),
+        LOAD(args[2]), IF_LEAST(HARDWARE_ADVICE, 0, 1), REFUSE, ALLOW, IF_EQUAL(SYS_mprotect, 0, 4),
+        LOAD(args[2]), IF_BITS(PROT_EXEC, 0, 1), REFUSE, ALLOW, IF_EQUAL(SYS_mmap, 0, 6),
+        LOAD(args[2]), IF_BITS(PROT_EXEC, 2, 0), LOAD(args[3]), IF_BITS(MAP_ANONYMOUS, 1, 0),
+        REFUSE, ALLOW,
         /* waiting and waking */
         IF_EQUAL(SYS_futex, 0, 7), LOAD(args[1]), KEEP_BITS(FUTEX_CMD_MASK),
         IF_EQUAL(FUTEX_WAIT, 3, 0), IF_EQUAL(FUTEX_WAKE, 2, 0), IF_EQUAL(FUTEX_WAIT_BITSET, 1, 0),
