@@ -30,8 +30,8 @@ static int check(const struct mr_loader *ld)
 {
     if (!mr_dataset_isolates(ld->ds))
         return mr_error_set(MR_EUNSUPPORTED,
-                            "sandbox: %s: samples are made by code of your own, or of another "
-                            "library: only decoders of this one can run in a sandbox",
+                            "sandbox: %s: this format can't be decoded in a sandbox: expected one "
+                            "that docs/data.md lists",
                             mr_dataset_text(ld->ds));
     return 0;
 }
@@ -210,6 +210,13 @@ void mr_sandbox_close(struct mr_loader *ld)
 
 /* ---- a sample: asking ---- */
 
+/* Copies what the decoder may change at any time, once: what follows does not read it again. */
+static void copy_once(void *to, const void *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+    __asm__ volatile("" ::"r"(to) : "memory");
+}
+
 static const char *name_of(const struct mr_loader *ld, const struct mr_run_sample *s)
 {
     const char *name = NULL;
@@ -224,12 +231,12 @@ static const char *name_of(const struct mr_loader *ld, const struct mr_run_sampl
 static void give_back(struct mr_sandbox *b, uint32_t i)
 {
     if (b->large[i])
-        madvise(b->memory + i * b->bytes + b->pixels_at, b->bytes - b->pixels_at, MADV_REMOVE);
+        madvise(b->memory + i * b->bytes + b->fields_at, b->bytes - b->fields_at, MADV_REMOVE);
     b->large[i] = false;
 }
 
 static int put_request(struct mr_worker *w, const struct mr_run_sample *s, uint64_t epoch,
-                       const struct mr_bytes in[], bool stored)
+                       const struct mr_bytes in[])
 {
     struct mr_sandbox *b = w->ld->sandbox;
     struct mr_sandbox_call *call = mr_sandbox_call_of(b, w->id);
@@ -238,7 +245,6 @@ static int put_request(struct mr_worker *w, const struct mr_run_sample *s, uint6
     call->epoch = epoch;
     call->position = s->position;
     call->n_in = (uint32_t)s->n_extents;
-    call->stored = stored;
     atomic_store(&call->refused, 0);
     for (int e = 0; e < s->n_extents; e++) {
         call->in[e].n = in[e].n;
@@ -266,7 +272,7 @@ static void read_for_it(struct mr_worker *w, struct mr_sandbox_call *call)
     struct mr_sandbox *b = w->ld->sandbox;
     struct mr_file_request request;
     uint32_t reading = MR_SANDBOX_READING;
-    memcpy(&request, &call->request, sizeof request);
+    copy_once(&request, &call->request, sizeof request);
     b->large[w->id] |= request.bytes > LARGE;
     int rc =
         mr_files_answer(w->ld->ds->files, &request, (unsigned char *)call + b->in_at, b->in_bytes);
@@ -338,19 +344,37 @@ static int ask(struct mr_worker *w, struct mr_sandbox_call *call)
 
 /* ---- a sample: its end ---- */
 
-static const char *call_name(int number)
+/* [out] text: " (openat)", or nothing. */
+static void name_call(int number, char text[32])
 {
     static const struct {
         int number;
         const char *name;
     } known[] = {{SYS_openat, "openat"},     {SYS_socket, "socket"}, {SYS_connect, "connect"},
-                 {SYS_read, "read"},         {SYS_write, "write"},   {SYS_clone, "clone"},
+                 {SYS_read, "read"},         {SYS_write, "write"},   {SYS_writev, "writev"},
                  {SYS_execve, "execve"},     {SYS_kill, "kill"},     {SYS_mmap, "mmap"},
-                 {SYS_mprotect, "mprotect"}, {SYS_ioctl, "ioctl"},   {SYS_unlinkat, "unlinkat"}};
+                 {SYS_mprotect, "mprotect"}, {SYS_ioctl, "ioctl"},   {SYS_unlinkat, "unlinkat"},
+                 {SYS_clone, "clone"},       {SYS_ptrace, "ptrace"}, {SYS_madvise, "madvise"}};
+    text[0] = 0;
     for (size_t i = 0; i < MR_COUNT(known); i++)
         if (known[i].number == number)
-            return known[i].name;
-    return "another";
+            snprintf(text, 32, " (%s)", known[i].name);
+}
+
+/* glibc writes what it found by writev(), which decoders have no use for, and calls abort(). */
+static int refused_error(const char *file, unsigned long long index, int number)
+{
+    char name[32];
+    name_call(number, name);
+    if (number == SYS_writev)
+        return mr_error_set(MR_EFORMAT,
+                            "%s: sample %llu: its decoder crashed: the C library stopped it, most "
+                            "likely for damaged memory (it was to print a message)",
+                            file, index);
+    return mr_error_set(MR_EFORMAT,
+                        "%s: sample %llu: its decoder tried what the sandbox forbids and was "
+                        "killed: system call %d%s",
+                        file, index, number, name);
 }
 
 static int death_error(const struct mr_worker *w, const struct mr_run_sample *s,
@@ -366,10 +390,7 @@ static int death_error(const struct mr_worker *w, const struct mr_run_sample *s,
                             "killed (SIGSYS)",
                             file, index);
     if (sig == SIGSYS)
-        return mr_error_set(MR_EFORMAT,
-                            "%s: sample %llu: its decoder tried what the sandbox forbids and was "
-                            "killed: system call %d (%s)",
-                            file, index, refused, call_name(refused));
+        return refused_error(file, index, refused);
     if (sig)
         return mr_error_set(MR_EFORMAT,
                             "%s: sample %llu: its decoder was killed by signal %d "
@@ -379,15 +400,31 @@ static int death_error(const struct mr_worker *w, const struct mr_run_sample *s,
                         index, WEXITSTATUS(status));
 }
 
+/* Codes that say something about this process or the run are not for a decoder to say: a sample
+ * could end a run that skips bad ones. Out of memory is one: its sample is bad. */
+static int sample_fault(int rc)
+{
+    switch (rc) {
+    case -ENOMEM:
+    case -EMFILE:
+    case -ENFILE:
+    case MR_SANDBOX_GONE:
+    case MR_ECANCELLED:
+        return MR_EFORMAT;
+    default:
+        return rc;
+    }
+}
+
 /* The error that the decoder found. Its text may be anything. */
 static int answered_error(const struct mr_sandbox_call *call, int rc, const char *name)
 {
     char text[MR_ERROR_BYTES];
-    memcpy(text, call->text, sizeof text);
+    copy_once(text, call->text, sizeof text);
     text[sizeof text - 1] = 0;
     for (char *c = text; *c; c++)
         *c = (unsigned char)*c < 32 || *c == 127 ? '?' : *c;
-    return mr_error_set(rc, "%s", text[0] ? text : name);
+    return mr_error_set(sample_fault(rc), "%s", text[0] ? text : name);
 }
 
 /* Are these dimensions that the field can have? [out] bytes: of so many elements. */
@@ -409,7 +446,7 @@ static int take_picture(const struct mr_worker *w, const struct mr_run_sample *s
     const struct mr_dataset *ds = w->ld->ds;
     const struct mr_spec *spec = &ds->field[ds->picture];
     struct mr_picture *p = &out->picture;
-    memcpy(p, &call->picture, sizeof *p);
+    copy_once(p, &call->picture, sizeof *p);
     p->data = (const unsigned char *)call + b->pixels_at;
     const struct mr_image_opts image = image_of(ds);
     int rc = mr_picture_check(&image, name_of(w->ld, s), out->choose, out->choose_user, p,
@@ -428,8 +465,9 @@ static int take_picture(const struct mr_worker *w, const struct mr_run_sample *s
 static int take_answer(const struct mr_worker *w, const struct mr_run_sample *s,
                        const struct mr_sandbox_call *call, struct mr_sample *out)
 {
-    const struct mr_sandbox *b = w->ld->sandbox;
+    struct mr_sandbox *b = w->ld->sandbox;
     const struct mr_dataset *ds = w->ld->ds;
+    uint64_t all = 0;
     bool has[MR_MAX_FIELDS] = {false};
     for (int e = 0; e < s->n_extents; e++)
         if (s->extent[e].at.field >= 0)
@@ -438,7 +476,7 @@ static int take_answer(const struct mr_worker *w, const struct mr_run_sample *s,
         uint64_t dim[MR_MAX_RANK], bytes;
         if (has[f] || f == ds->picture)
             continue;
-        memcpy(dim, call->dim[f], sizeof dim);
+        copy_once(dim, call->dim[f], sizeof dim);
         if (!dims_fit(&ds->field[f], dim, &bytes))
             return mr_error_set(MR_EFORMAT,
                                 "%s: sample %llu: the decoder returned another shape "
@@ -448,8 +486,10 @@ static int take_answer(const struct mr_worker *w, const struct mr_run_sample *s,
         memcpy(out->field[f].room, (const unsigned char *)call + b->fields_at + b->field_at[f],
                bytes);
         out->field[f].data = out->field[f].room;
+        all += bytes;
     }
-    return ds->picture < 0 || out->stored ? 0 : take_picture(w, s, call, out);
+    b->large[w->id] |= all > LARGE;
+    return ds->picture < 0 ? 0 : take_picture(w, s, call, out);
 }
 
 int mr_sandbox_decode(struct mr_worker *w, const struct mr_run_sample *s, uint64_t epoch,
@@ -461,13 +501,14 @@ int mr_sandbox_decode(struct mr_worker *w, const struct mr_run_sample *s, uint64
     w->get.n_made = 1;
     give_back(b, w->id);
     for (int i = 0; i < TRIES && state == MR_SANDBOX_DIED; i++) {
-        int rc = put_request(w, s, epoch, in, out->stored != NULL);
+        int rc = put_request(w, s, epoch, in);
         state = rc < 0 ? rc : ask(w, call);
     }
     if (state < 0)
         return state;
     if (state == MR_SANDBOX_DIED)
         return death_error(w, s, call);
-    int rc = call->rc;
+    int rc;
+    copy_once(&rc, &call->rc, sizeof rc);
     return rc < 0 ? answered_error(call, rc, name_of(w->ld, s)) : take_answer(w, s, call, out);
 }

@@ -125,7 +125,7 @@ static int ask_for_bytes(void *user, const struct mr_file_request *request, void
     return 0;
 }
 
-static void prepare(const struct decoder *d, struct mr_decoding *out, struct mr_bytes *stored)
+static void prepare(const struct decoder *d, struct mr_decoding *out)
 {
     const struct mr_loader *ld = d->ld;
     struct mr_sandbox_call *call = d->call;
@@ -144,7 +144,7 @@ static void prepare(const struct decoder *d, struct mr_decoding *out, struct mr_
     s->decoder = d->codec;
     s->choose = ld->picture_track >= 0 ? mr_host_window : NULL;
     s->choose_user = out;
-    s->stored = call->stored ? stored : NULL;
+    s->stored = NULL;
 }
 
 static int decode(const struct decoder *d, struct mr_sample *out)
@@ -195,16 +195,15 @@ static int answer(const struct decoder *d, const struct mr_sample *s)
         if (f != ds->picture && s->field[f].data != s->field[f].room && s->field[f].data)
             memcpy(s->field[f].room, s->field[f].data, bytes);
     }
-    return ds->picture < 0 || s->stored ? 0 : answer_picture(d, &s->picture);
+    return ds->picture < 0 ? 0 : answer_picture(d, &s->picture);
 }
 
 _Noreturn static void serve(const struct decoder *d)
 {
     for (;;) {
         struct mr_decoding decoding;
-        struct mr_bytes stored;
         await(d->call, MR_SANDBOX_ASKED);
-        prepare(d, &decoding, &stored);
+        prepare(d, &decoding);
         uint64_t errors = mr_error_count();
         int rc = decode(d, &decoding.sample);
         rc = rc < 0 ? rc : answer(d, &decoding.sample);
@@ -296,7 +295,7 @@ static void note_death(const struct mr_sandbox *b, uint32_t i, int status)
     mr_futex_wake(&call->state, 1);
 }
 
-static void bury_all(struct keeper *k)
+static void replace_ended(struct keeper *k)
 {
     int status, pid;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
@@ -369,6 +368,6 @@ _Noreturn void mr_sandbox_keep(const struct mr_loader *ld, const struct mr_sandb
         poll(fd, MR_COUNT(fd), -1);
         if (read_signals(signals) || fd[0].revents)
             end_all(&k);
-        bury_all(&k);
+        replace_ended(&k);
     }
 }

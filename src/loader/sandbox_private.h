@@ -26,7 +26,6 @@ struct mr_sandbox_call {
     /* The thread writes: */
     uint64_t index, epoch, position;
     uint32_t n_in;
-    uint32_t stored; /* pictures are not decoded */
     struct {
         uint64_t at, n; /* from the begin of `in`; n without at: not needed */
         uint32_t has;
@@ -34,7 +33,6 @@ struct mr_sandbox_call {
 
     /* The decoder answers: */
     int32_t rc;
-    uint32_t has_text;
     uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK];
     struct mr_picture picture; /* its pixels are at `pixels` */
     char text[MR_ERROR_BYTES];

@@ -21,10 +21,15 @@ int mr_files_answer(struct mr_files *files, const struct mr_file_request *reques
     if (request->file < 0 || request->file >= mr_files_length(files))
         return mr_error_set(MR_EFORMAT, "a read of file %d of %d", request->file,
                             mr_files_length(files));
+    if (request->kind != MR_FILE_BYTES && request->kind != MR_FILE_SIZE)
+        return mr_error_set(MR_EFORMAT, "%s: a request of kind %d",
+                            mr_files_name(files, request->file), request->kind);
     int rc = mr_files_size(files, request->file, &size);
     if (rc < 0)
         return rc;
-    if (request->wish == MR_FILE_SIZE && most >= sizeof size) {
+    if (request->kind == MR_FILE_SIZE) {
+        if (most < sizeof size)
+            return mr_error_set(MR_EMISUSE, "a size needs %zu bytes", sizeof size);
         memcpy(out, &size, sizeof size);
         return 0;
     }

@@ -186,7 +186,7 @@ int mr_files_size(struct mr_files *files, int id, uint64_t *out)
     if (files->ask)
         return files->ask(
             files->ask_user,
-            &(struct mr_file_request){.file = id, .wish = MR_FILE_SIZE, .bytes = sizeof *out}, out);
+            &(struct mr_file_request){.file = id, .kind = MR_FILE_SIZE, .bytes = sizeof *out}, out);
     int rc = look(f, out);
     if (rc < 0)
         return rc;

@@ -88,9 +88,9 @@ int mr_files_add_null(struct mr_files *files, const char *name, uint64_t bytes, 
  * What a process that may open nothing asks another one for (loader/sandbox.h): bytes, or a size as
  * a uint64_t.
  */
-enum mr_file_wish { MR_FILE_BYTES, MR_FILE_SIZE };
+enum mr_file_request_kind { MR_FILE_BYTES, MR_FILE_SIZE };
 struct mr_file_request {
-    int32_t file, wish; /* enum mr_file_wish */
+    int32_t file, kind; /* enum mr_file_request_kind */
     uint64_t offset, bytes;
 };
 typedef int mr_files_asked(void *user, const struct mr_file_request *request, void *out);

@@ -26,7 +26,7 @@ $ echo no picture >p/class-001/bad.png; head -c 300 p/class-002/$(ls p/class-002
 $ rm p/class-001/bad.png p/class-002/short.png; f() { millrace feed folder:p -s -e 2 -b 7 -d cpu -t 'resize(32,32)' --digest "$@" | sed -n 's/^digest: //p'; }; one=$(f); a=$(f --batches 5 --state-out s.json); [ "$(f --sandbox --state-in s.json --digest-from $a)" = "$one" ] && echo "resumed: same"
 resumed: same
 $ millrace feed synthetic:n=10,shape=4 --sandbox -d cpu
-millrace feed: sandbox: synthetic.*: samples are made by code of your own, or of another library: only decoders of this one can run in a sandbox (re)
+millrace feed: sandbox: synthetic.*: this format can't be decoded in a sandbox: expected one that docs/data.md lists (re)
 [1]
 $ millrace feed folder:p -t 'resize(32,32)' --sandbox --cache device -d cpu
 millrace feed: sandbox: not with cache=device, which decodes all samples when the loader opens
