@@ -199,9 +199,17 @@ struct mr_loader_opts {
      * case (docs/data.md, `pinned`). */
     uint64_t near_workers;
     /* 1: samples are decoded in processes, one for each worker, that can open no files and no
-     * connections (seccomp): for data from sources that you do not trust. A decoder that crashes
-     * makes a bad sample. Batches are the same. The processes are forked by mr_loader_open(). Not
-     * with data sets whose samples your own code makes, gpu_decode and MR_CACHE_DEVICE. */
+     * connections (seccomp): for data from sources that you do not trust. 0 (default): in worker
+     * threads. A decoder that crashes or runs out of memory makes a bad sample. Batches are the
+     * same. Not with data sets whose samples your own code or another library makes, "synthetic"
+     * and tables of shards, gpu_decode and MR_CACHE_DEVICE. Needs Linux 5.3, x86-64 or arm64, and
+     * seccomp: else mr_loader_open() returns MR_EUNSUPPORTED or -errno.
+     * mr_loader_open() forks the processes: handlers of pthread_atfork() run. They are children of
+     * one child of this process, which a wait() for any child may see: wait for yours by number.
+     * Open the loader before other threads start, if you can: a fork has copies of the locks that
+     * they hold. The loader tries again for about a minute, then returns -ETIMEDOUT. Open it before
+     * other loaders on Linux 5.4 to 5.10: there a page-locked page of theirs that is written after
+     * the fork moves, and the device reads the old one. */
     int sandbox;
 };
 
