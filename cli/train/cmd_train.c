@@ -137,7 +137,7 @@ const struct mr_option train_options[] = {
         .help = "How gradients travel between ranks: bf16 halves the bytes, and rounds them"),
     OPT("shard-optimizer", 0, MR_OPT_FLAG, shard_optimizer, ranks_group, .initial = "0",
         .help = "Each rank keeps the optimizer's state of its part of the parameters alone, and "
-                "updates that part (ZeRO-1). Parameters and checkpoints are the same"),
+                "updates that part (ZeRO-1). With --leaves, checkpoints are the same, bit for bit"),
     OPT("comm-timeout", 0, MR_OPT_DURATION, comm_timeout, ranks_group, .initial = "5min",
         .meta = "TIME", .unit = "s",
         .help = "End all ranks, with exit status 4, if one lets the others wait for this long"),

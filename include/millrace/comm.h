@@ -125,7 +125,8 @@ MR_API int mr_comm_sum(struct mr_comm *comm, const void *in, void *out, uint64_t
 /*
  * The two halves of a sum, for ranks that each need a part of it: sum_scatter adds up, and each
  * rank gets its part of the sums; gather gives all ranks the parts of all. Together they move as
- * many bytes as mr_comm_sum(), and have its bits. Collective.
+ * many bytes as mr_comm_sum(), and with MR_SUM_TREE have its bits; with MR_SUM_FAST the order of
+ * additions may be another. Collective.
  * data: the array, changed in place. sum_scatter leaves the sums in this rank's part, and the rest
  * undefined; gather reads this rank's part, and writes the others.
  * first: world + 1 ascending numbers, the same on all ranks: rank r's part is the elements
@@ -144,6 +145,7 @@ MR_API int mr_comm_gather(struct mr_comm *comm, void *data, const uint64_t *firs
  * Sends bytes to one rank, and receives them there: one call each, in the same order on both. A
  * call may wait for the other rank's, so of two ranks that exchange something one sends first and
  * the other receives first; or both call send_recv, which does both at once, with two ranks or one.
+ * out, in: of send_recv: they must not overlap.
  * bytes: the same on both ranks; 0: nothing is moved, and the other rank need not call.
  * stream: as of mr_comm_sum(). "nccl" does one call of a rank after the other, whatever their
  * streams.

@@ -120,8 +120,9 @@ struct mr_trainer_opts {
      * mr_trainer_save() is collective. Not with devices and shard_optimizer. 0 (default). */
     int split_ranks;
     /* 1: each rank of `comm` keeps the optimizer's state of its part of the parameters alone, and
-     * updates that part (ZeRO-1). Results and checkpoints are the same; mr_trainer_save() is then
-     * collective. Parts are multiples of 4,096 parameters. 0 (default): each keeps all of it. */
+     * updates that part (ZeRO-1). With `leaves`, results and checkpoints have the same bits as
+     * without it; mr_trainer_save() is then collective. Parts are multiples of 4,096 parameters.
+     * 0 (default): each keeps all of it. */
     int shard_optimizer;
 };
 

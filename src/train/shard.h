@@ -1,7 +1,7 @@
 /*
  * The optimizer's state in parts, one of each rank (ZeRO-1). A step adds the gradients up so that
  * each rank gets the sums of its part (mr_comm_sum_scatter()), updates that part of the parameters,
- * and gets the others' (mr_comm_gather()): as many bytes as a sum, and the same bits.
+ * and gets the others' (mr_comm_gather()): as many bytes as a sum, and with leaves the same bits.
  *
  * Parts begin where the sums of squares of clip_norm do, so that the norm has its bits, too: each
  * rank adds up its own, and one more mr_comm_gather() brings all of them to all. A net of less

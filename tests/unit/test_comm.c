@@ -515,7 +515,7 @@ static void each_call_fails(void **state)
         for (int at = 1, fine = 0; fine < 5; at++) {
             snprintf(command, sizeof command,
                      "command -v mpiexec.mpich >/dev/null || exit 0; MILLRACE_MPI=%s FAULTY_RANK=1 "
-                     "FAULTY_AT=%d timeout 50 mpiexec.mpich -n %d %s 2>&1; echo code $?",
+                     "FAULTY_AT=%d timeout 120 mpiexec.mpich -n %d %s 2>&1; echo code $?",
                      FAULTY_MPI, at, world, program);
             FILE *from = popen(command, "r");
             assert_non_null(from);
