@@ -207,9 +207,9 @@ struct mr_loader_opts {
      * mr_loader_open() forks the processes: handlers of pthread_atfork() run. They are children of
      * one child of this process, which a wait() for any child may see: wait for yours by number.
      * Open the loader before other threads start, if you can: a fork has copies of the locks that
-     * they hold. The loader tries again for about a minute, then returns -ETIMEDOUT. Open it before
-     * other loaders on Linux 5.4 to 5.10: there a page-locked page of theirs that is written after
-     * the fork moves, and the device reads the old one. */
+     * they hold. The loader tries again for about a minute, then returns -ETIMEDOUT. On Linux up to
+     * about 5.10, open it before other loaders: there a page-locked page of theirs that is written
+     * after the fork moves, and the device reads the old one. */
     int sandbox;
 };
 
