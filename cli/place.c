@@ -63,7 +63,24 @@ int cli_place(const char *rank_text, const char *world_text, uint32_t *out_rank,
 
 const char *const cli_affinities[] = {"none", "node", "rank", NULL};
 
-/* How many machines the ranks are on. Blocks belong to runs of consecutive ranks. */
+/* The number of machines by the launcher; 0: it does not say. */
+static uint64_t nodes_of(const struct mr_place *place)
+{
+    const char *name = strcmp(place->launcher, "torchrun") == 0  ? "GROUP_WORLD_SIZE"
+                       : strcmp(place->launcher, "slurm") == 0   ? "SLURM_STEP_NUM_NODES"
+                       : strcmp(place->launcher, "openmpi") == 0 ? "OMPI_MCA_orte_num_nodes"
+                                                                 : NULL;
+    const char *text = name ? getenv(name) : NULL;
+    uint64_t n = text && strspn(text, "0123456789") ? strtoull(text, NULL, 10) : 0;
+    return n <= MOST ? n : 0;
+}
+
+/*
+ * How many machines the ranks are on. Each rank must get the same number, and sees only how many
+ * ranks its own machine has: so all machines must have the same. A rank cannot always tell that
+ * they do not (2 + 1 + 1 ranks) if its launcher does not give the number of machines; the ranks of
+ * `train` compare their orders (train_ranks_agree()).
+ */
 static int count_nodes(uint32_t rank, uint32_t world, uint32_t *out)
 {
     struct mr_place place = {.size = sizeof place};
@@ -75,8 +92,15 @@ static int count_nodes(uint32_t rank, uint32_t world, uint32_t *out)
                             "--affinity node: no launcher says which ranks share a machine: give "
                             "--sampler random:block=N,nodes=N,ranks=%" PRIu32,
                             world);
-    *out = (world + place.local_world - 1) / place.local_world;
-    if (rank % place.local_world != place.local_rank || world % place.local_world != 0)
+    uint64_t nodes = nodes_of(&place);
+    *out = world / place.local_world;
+    if (world % place.local_world != 0 || (nodes > 0 && nodes != *out))
+        return mr_error_set(MR_EOPTION,
+                            "--affinity node: this machine has %" PRIu32 " of %" PRIu32
+                            " ranks: expected the same number on each machine: give each rank "
+                            "--sampler random:block=N,nodes=N,ranks=%" PRIu32,
+                            place.local_world, world, world);
+    if (rank % place.local_world != place.local_rank)
         cli_warn("--affinity node: ranks do not follow each other machine by machine: some read "
                  "blocks that another machine has cached (mpirun --map-by slot, srun "
                  "--distribution block)");

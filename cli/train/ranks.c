@@ -251,8 +251,8 @@ static bool look(char *const *texts, uint32_t world)
         if (texts[r][0] != '=')
             cli_fail("rank %u: %s", r, texts[r]);
         else if (!first_failed)
-            cli_fail("rank %u begins with%s, rank 0 with%s: expected the same parameters at the "
-                     "same step: do all ranks see the same checkpoint?",
+            cli_fail("rank %u begins with%s, rank 0 with%s: expected the same parameters, "
+                     "step and order: do all ranks see the same checkpoint and options?",
                      r, texts[r] + 1, texts[0] + 1);
         told++;
     }
@@ -271,7 +271,9 @@ int train_ranks_agree(struct train_ranks *r, int code, const struct train *t)
     failed[0] = code != CLI_OK;
     failed[1] = code == CLI_MISUSED;
     if (code == CLI_OK)
-        snprintf(mine, sizeof mine, "= %016" PRIx64 " at step %" PRIu64, params, t->info.step);
+        snprintf(mine, sizeof mine, "= %016" PRIx64 " at step %" PRIu64 "%s%.900s", params,
+                 t->info.step, t->opts->sampler ? " in the order " : "",
+                 t->opts->sampler ? t->opts->sampler : "");
     else
         snprintf(mine, sizeof mine, "%s", cli_first_error());
     int rc = mr_comm_collect(r->comm, mine, 0, &texts);

@@ -266,6 +266,17 @@ millrace feed: --affinity rank: expected --sampler random:block=N[,window=N], wh
 $ millrace feed synthetic:n=640,shape=8 -q --sampler random:block=16 --affinity node --rank 0 --world 4
 millrace feed: --affinity node: no launcher says which ranks share a machine: give --sampler random:block=N,nodes=N,ranks=4
 [2]
+# Machines of 4 and 2 ranks: no rank may count nodes by its own machine.
+$ for r in 0 5; do RANK=$r WORLD_SIZE=6 LOCAL_RANK=$((r % 4)) LOCAL_WORLD_SIZE=$((4 - r / 4 * 2)) GROUP_WORLD_SIZE=2 TORCHELASTIC_RUN_ID=x millrace feed synthetic:n=640,shape=8 -q --sampler random:block=16 --affinity node -b 8; done
+millrace feed: --affinity node: this machine has 4 of 6 ranks: expected the same number on each machine: give each rank --sampler random:block=N,nodes=N,ranks=6
+millrace feed: --affinity node: this machine has 2 of 6 ranks: expected the same number on each machine: give each rank --sampler random:block=N,nodes=N,ranks=6
+[2]
+$ SLURM_STEP_ID=0 SLURM_PROCID=5 SLURM_STEP_NUM_TASKS=6 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_TASKS_PER_NODE='4,2' SLURM_STEP_NUM_NODES=2 millrace feed synthetic:n=640,shape=8 -q --sampler random:block=16 --affinity node -b 8
+millrace feed: --affinity node: this machine has 2 of 6 ranks: expected the same number on each machine: give each rank --sampler random:block=N,nodes=N,ranks=6
+[2]
+$ RANK=0 WORLD_SIZE=6 LOCAL_RANK=0 LOCAL_WORLD_SIZE=4 millrace feed synthetic:n=640,shape=8 -q --sampler random:block=16 --affinity node -b 8
+millrace feed: --affinity node: this machine has 4 of 6 ranks: expected the same number on each machine: give each rank --sampler random:block=N,nodes=N,ranks=6
+[2]
 $ RANK=1 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 millrace feed synthetic:n=640,shape=8 --sampler random:block=16 --affinity node -b 8 --json | grep -o '"random(.*)'
 millrace feed: rank 1 of 4, from env; --rank and --world override that
 millrace feed: warning: --affinity node: ranks do not follow each other machine by machine: some read blocks that another machine has cached (mpirun --map-by slot, srun --distribution block)

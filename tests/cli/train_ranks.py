@@ -301,6 +301,19 @@ def misuse(mpi):
     assert done.returncode == 2, done
     for part in ("rank 1 has", "lr 0.5 where rank 0 has -1", "batch_size 32 where rank 0 has 64"):
         assert part in done.stderr, (part, done)
+    if mpi == "openmpi":
+        orders_differ(mpi)
+
+
+def orders_differ(mpi):
+    """Ranks whose machines have different numbers of ranks count different numbers of machines."""
+    args = ["-m", "softmax", "-b", "64", "--sampler", "random:block=8", "--affinity", "node"]
+    words = [*LAUNCHERS[mpi], "-n", "2", "sh", "-c",
+             "unset OMPI_MCA_orte_num_nodes; export OMPI_COMM_WORLD_LOCAL_RANK=0 "
+             "OMPI_COMM_WORLD_LOCAL_SIZE=$((2 - OMPI_COMM_WORLD_RANK)); exec \"$@\"", "sh"]
+    done = finish([*words, *command(None, 2, *args)])
+    assert done.returncode == 1, done
+    assert "in the order random:block=8,nodes=2,ranks=2" in done.stderr, done
 
 
 def killed_and_resumed(mpi, variable, other, *more, worlds=(4, 2)):
