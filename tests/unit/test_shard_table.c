@@ -2,6 +2,7 @@
  * same samples as the archives themselves, from disk and over HTTP, whatever is kept; tables of
  * very many shards; tables that are damaged, or of other archives. */
 #include "base/base.h"
+#include "dataset/dataset.h"
 #include "remote.h"
 #include "run_loader.h"
 #include "tar_write.h"
@@ -306,6 +307,51 @@ static void changed_archives_are_found(void **state)
                "its table says 4");
 }
 
+/* Shard 3 with the same size, names and number of samples; the first is longer. */
+static void replace_shard(void)
+{
+    static uint8_t content[4096] = {7};
+    struct tar_text t = {0};
+    char name[64], label[32];
+    for (int i = 0; i < 6; i++) {
+        snprintf(name, sizeof name, "3-%d.bin", i);
+        tar_add(&t, name, content, i == 0 ? 500 : (size_t)(10 + 70 * i + 3));
+        snprintf(name, sizeof name, "3-%d.cls", i);
+        snprintf(label, sizeof label, "%d", 300 + i);
+        tar_add_text(&t, name, label);
+    }
+    tar_end(&t);
+    test_write("shard-3.tar", t.data, t.n);
+    tar_free(&t);
+}
+
+/* Between the two loads of an index that locate() and decode() see, its archive is replaced. */
+static void replaced_archives_are_found(void **state)
+{
+    (void)state;
+    write_shards(true);
+    const char *table = make_table();
+    void *rows[MR_MAX_FIELDS] = {(char[4096]){0}, (char[8]){0}};
+    struct mr_dataset *ds = test_open(text("tar:%s,memory=1,max-bytes=4096", table));
+    struct mr_extent at[MR_MAX_EXTENTS];
+    struct mr_bytes in[MR_MAX_EXTENTS] = {0};
+    struct mr_sample sample;
+    struct stat before, after;
+    assert_int_equal(ds->ops->locate(ds, 12, at), 1);
+    assert_int_equal(at[0].bytes, 13);
+    assert_int_equal(stat(test_path("shard-3.tar"), &before), 0);
+    replace_shard();
+    assert_int_equal(stat(test_path("shard-3.tar"), &after), 0);
+    assert_int_equal(before.st_size, after.st_size);
+    in[0] = (struct mr_bytes){calloc(1, 13), 13};
+    mr_sample_init(ds, rows, &sample);
+    test_works(ds->ops->locate(ds, 20, at)); /* the index of shard 3 goes */
+    assert_true(ds->ops->decode(ds, 12, in, &sample) < 0);
+    test_fails(mr_dataset_read(ds, 12, rows, NULL), MR_EFORMAT, "shard-3.tar", "replaced");
+    free((void *)in[0].data);
+    mr_dataset_close(ds);
+}
+
 static void writers_refuse(void **state)
 {
     (void)state;
@@ -427,6 +473,7 @@ int main(void)
         cmocka_unit_test(many_shards_are_not_touched),
         cmocka_unit_test(damage_is_found),
         cmocka_unit_test(changed_archives_are_found),
+        cmocka_unit_test(replaced_archives_are_found),
         cmocka_unit_test(writers_refuse),
         cmocka_unit_test(threads_share_what_is_kept),
         cmocka_unit_test(over_http),

@@ -23,9 +23,11 @@ struct shard {
     struct shard *newer, *older;
 };
 
-/* The file of a shard that has been used. */
+/* A shard that has been used: its file, and the sum of its index, which must stay the same: a sample
+ * is located and decoded by two loads of the index if it was dropped between them. */
 struct known {
     uint64_t number; /* + 1; 0: none */
+    uint64_t sum;    /* 0: not loaded yet */
     int file;
 };
 
@@ -202,6 +204,20 @@ static void empty(struct shard *s)
     s->public.first_member = s->public.member = s->sample_of = NULL;
 }
 
+static int check_same(struct mr_tar_held *h, const struct shard *s)
+{
+    pthread_mutex_lock(&h->lock);
+    struct known *k = known_at(h->known, h->known_room, s->number);
+    bool same = k->sum == 0 || k->sum == s->public.index.sum;
+    if (k->sum == 0)
+        k->sum = s->public.index.sum;
+    pthread_mutex_unlock(&h->lock);
+    return same
+               ? 0
+               : mr_error_set(MR_EFORMAT, "%s: replaced while it was in use: write its table again",
+                              s->public.name);
+}
+
 static int load(struct mr_tar_held *h, const struct mr_tar_table_entry *e, struct shard *s)
 {
     s->public.first = e->first;
@@ -212,6 +228,9 @@ static int load(struct mr_tar_held *h, const struct mr_tar_table_entry *e, struc
         return s->public.file;
     s->public.name = mr_files_name(h->ds->files, s->public.file);
     int rc = read_index(h, e, s);
+    if (rc < 0)
+        return rc;
+    rc = check_same(h, s);
     return rc < 0 ? rc : group(h, e, s);
 }
 

@@ -293,7 +293,15 @@ static int decode_one(const struct mr_dataset *ds, const struct mr_tar_one *one,
         const struct mr_bytes here = {base ? base + p[f].offset : NULL, p[f].bytes};
         const struct mr_bytes *bytes = p[f].origin != FROM_FILE ? NULL : base ? &here : &in[e++];
         const struct mr_tar_member *m = mr_tar_one_member(one, f);
-        int rc = m ? make_field(ds, one, f, m, &p[f], bytes, out) : lacks(ds, one, f);
+        char name[MR_TAR_WHO_BYTES];
+        if (!m)
+            return lacks(ds, one, f);
+        if (bytes && bytes->data &&
+            bytes->n != p[f].bytes) /* what follows would read beyond them */
+            return mr_error_set(MR_EFORMAT, "%s: %llu bytes were read, its index now says %llu",
+                                mr_tar_who(one, m, name), (unsigned long long)bytes->n,
+                                (unsigned long long)p[f].bytes);
+        int rc = make_field(ds, one, f, m, &p[f], bytes, out);
         if (rc < 0)
             return rc;
     }
