@@ -153,6 +153,8 @@ static int read_index(struct mr_tar_held *h, const struct mr_tar_table_entry *e,
 static uint64_t memory_of(const struct mr_tar_held *h, const struct shard *s)
 {
     const struct mr_tar_index *x = &s->public.index;
+    if (s->state == FAILED) /* nothing else of it is kept, and its table may be wrong */
+        return sizeof *s;
     uint64_t members = MR_MAX(x->member_room, x->n), names = MR_MAX(x->names_room, x->names_bytes);
     return sizeof *s + members * sizeof *x->member + names + MR_MAX(x->small_room, x->small_bytes) +
            s->public.samples * ((uint64_t)h->ds->n_fields + 1) * sizeof(uint32_t);
