@@ -138,6 +138,9 @@ MR_PRIVATE int mr_info_check_least(const char *what, const void *out, size_t lea
  */
 void mr_interruptible_begin(void);
 void mr_interruptible_end(void);
+/* The same for this thread alone, as soon as *flag is true, and with or without begin: workers have
+ * their loader's flag. NULL: no flag. Returns the flag before. */
+const _Atomic bool *mr_interruptible_by(const _Atomic bool *flag);
 bool mr_interrupted(void);
 int mr_interrupt_check(const char *what);
 

@@ -5,6 +5,7 @@
 
 static _Atomic int requested; /* lock-free: set in signal handlers */
 static _Thread_local int depth;
+static _Thread_local const _Atomic bool *own; /* the flag that ends this thread's operations */
 
 void mr_interrupt(int on)
 {
@@ -21,9 +22,17 @@ void mr_interruptible_end(void)
     depth--;
 }
 
+const _Atomic bool *mr_interruptible_by(const _Atomic bool *flag)
+{
+    const _Atomic bool *before = own;
+    own = flag;
+    return before;
+}
+
 bool mr_interrupted(void)
 {
-    return depth > 0 && atomic_load_explicit(&requested, memory_order_relaxed) != 0;
+    return (depth > 0 && atomic_load_explicit(&requested, memory_order_relaxed) != 0) ||
+           (own && atomic_load_explicit(own, memory_order_relaxed));
 }
 
 int mr_interrupt_check(const char *what)

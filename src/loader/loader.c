@@ -26,7 +26,9 @@ static int open_storage(struct mr_loader *ld)
     ld->caching = ld->opts.cache == MR_CACHE_HOST && kinds.n_path + kinds.n_remote > 0;
     if (!ld->backends.reads)
         kinds.n_path = kinds.n_null = kinds.n_remote = 0; /* all has been read when workers start */
+    mr_interruptible_begin();                             /* it may read */
     int rc = mr_sizes_plan(ld, &kinds);
+    mr_interruptible_end();
     if (rc < 0) {
         ld->caching = false; /* nothing to release */
         return rc;

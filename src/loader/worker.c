@@ -538,6 +538,7 @@ void *mr_worker_main(void *worker)
     snprintf(name, sizeof name, "worker %u", w->id);
     mr_trace_thread(name);
     mr_gate_worker(w->ld);
+    mr_interruptible_by(&w->ld->ring.stop); /* what the data set reads by itself */
     uint64_t start = w->lap_ns = mr_time_ns();
     prctl(PR_SET_TIMERSLACK, NAP_SLACK_NS, 0, 0, 0);
     if (w->id < w->ld->workers.n_near)

@@ -28,7 +28,7 @@ LATER = {"later": "99999999999", "latermore": "9" * 40, "laterdate": "Fri, 31 De
          "laterold": "Friday, 31-Dec-60 23:59:59 GMT", "latestold": "Fri Dec 31 23:59:59 2100"}
 LOCK = threading.Lock()
 SEEN = {}
-COUNTS = {"requests": 0, "connections": 0, "most_at_once": 0, "heads": 0, "not_modified": 0, "body_bytes": 0}
+COUNTS = {"requests": 0, "connections": 0, "most_at_once": 0, "heads": 0, "not_modified": 0, "body_bytes": 0, "hangs": 0}
 AT_ONCE = [0]
 GATE = threading.Condition()
 GATHERED = [0]
@@ -266,6 +266,8 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return None
         if fault == "hang":
+            with LOCK:
+                COUNTS["hangs"] += 1
             time.sleep(20)
             self.close_connection = True
             return None

@@ -1,6 +1,7 @@
 /* The indexes of a table's shards that are in use, and the latest others within a limit. */
 #include "dataset/tar/table.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define N_BUCKETS   4096u
@@ -9,6 +10,7 @@
 #define FIRST_KNOWN 64u
 #define N_THREADS   16u /* that read indexes of remote shards, which are mostly waited for */
 #define N_WANTED    64u
+#define LOOK_NS     50000000u /* between two looks for an interrupt */
 
 /* A shard whose index is here, is being read, or could not be. */
 struct shard {
@@ -16,6 +18,7 @@ struct shard {
     uint64_t number, bytes;          /* bytes: of memory */
     uint32_t users;
     enum { LOADING, READY, FAILED } state;
+    bool gone; /* in no list: the last user frees it */
     uint64_t failed_ns;
     struct mr_error_kept error;
     uint32_t *sample_of; /* until the fields are known */
@@ -48,7 +51,8 @@ struct mr_tar_held {
     uint64_t n_known, known_room;
 
     /* What is wanted soon. */
-    bool remote, stop;
+    bool remote;
+    _Atomic bool stop;
     uint64_t wanted[N_WANTED], wanted_shard[N_WANTED]; /* samples; their shards, if known */
     uint32_t n_wanted, n_threads, n_idle;
     pthread_t thread[N_THREADS];
@@ -113,29 +117,54 @@ static int file_of(struct mr_tar_held *h, const struct mr_tar_table_entry *e)
 
 /* ---- reading an index ---- */
 
-/* The index beside a remote archive: URL.idx. */
-static bool read_beside(struct mr_tar_held *h, const struct mr_tar_table_entry *e,
-                        struct mr_tar_index *out)
+/* Stores without the right to list answer 403 for an object that is not there. */
+static bool is_absent(int rc)
+{
+    return rc == -ENOENT || rc == -EACCES;
+}
+
+static void note_miss(struct mr_tar_held *h, const char *name, const char *why)
+{
+    if (atomic_fetch_add(&h->misses, 1) == 0)
+        mr_log(MR_LOG_WARNING,
+               "%s: no index beside it (.idx) that fits (%s): its headers are read instead, which "
+               "takes a pass over the archive",
+               name, why);
+}
+
+/* The index beside a remote archive: URL.idx. Returns 1, 0: there is none that fits; or an error. */
+static int read_beside(struct mr_tar_held *h, const struct mr_tar_table_entry *e,
+                       struct mr_tar_shard *s)
 {
     char *name = NULL;
     void *data = NULL;
     uint64_t bytes = 0;
     bool wanted = h->opts.index == MR_TAR_INDEX_AUTO || h->opts.index == MR_TAR_INDEX_BESIDE;
-    if (!wanted || atomic_load(&h->misses) >= MISSES ||
-        asprintf(&name, "%s%s.idx", h->folder, e->name) < 0)
-        return false;
-    bool found = mr_store_read_whole(name, &data, &bytes) == 0 &&
-                 mr_tar_index_parse(data, bytes, e->bytes, out);
-    if (found)
+    if (!wanted || atomic_load(&h->misses) >= MISSES)
+        return 0;
+    if (asprintf(&name, "%s%s.idx", h->folder, e->name) < 0)
+        return mr_error_nomem("name of an index", sizeof e->name);
+    int rc = mr_store_read_whole(name, &data, &bytes);
+    if (rc < 0) {
+        if (is_absent(rc)) {
+            note_miss(h, s->name, mr_last_error());
+            rc = 0;
+        }
+        goto end;
+    }
+    if (!mr_tar_index_parse(data, bytes, e->bytes, &s->index)) {
+        note_miss(h, s->name, "damaged, or of an archive of another size");
+    } else if (!mr_tar_shard_still_there(h->ds->files, s)) {
+        mr_tar_index_free(&s->index);
+        note_miss(h, s->name, "of another archive");
+    } else {
         atomic_store(&h->misses, 0);
-    else if (atomic_fetch_add(&h->misses, 1) == 0)
-        mr_log(MR_LOG_WARNING,
-               "%s%s: no index beside it (.idx) that fits: its headers are read instead, which "
-               "takes a pass over the archive",
-               h->folder, e->name);
+        rc = 1;
+    }
+end:
     free(data);
     free(name);
-    return found;
+    return rc;
 }
 
 static int read_index(struct mr_tar_held *h, const struct mr_tar_table_entry *e, struct shard *s)
@@ -143,11 +172,11 @@ static int read_index(struct mr_tar_held *h, const struct mr_tar_table_entry *e,
     struct mr_tar_shard one = {.name = s->public.name, .file = s->public.file};
     one.inflated.fd = -1;
     one.local = !mr_store_is_remote(one.name);
-    if (!one.local && read_beside(h, e, &s->public.index))
-        return 0;
-    int rc = mr_tar_shard_load(h->ds, &h->opts, &one);
+    int rc = one.local ? 0 : read_beside(h, e, &one);
+    if (rc == 0)
+        rc = mr_tar_shard_load(h->ds, &h->opts, &one);
     s->public.index = one.index;
-    return rc;
+    return MR_MIN(rc, 0);
 }
 
 static uint64_t memory_of(const struct mr_tar_held *h, const struct shard *s)
@@ -253,12 +282,17 @@ static void link_newest(struct mr_tar_held *h, struct shard *s)
     h->newest = s;
 }
 
-static void drop(struct mr_tar_held *h, struct shard *s)
+static void unhash(struct mr_tar_held *h, const struct shard *s)
 {
     struct shard **at = &h->bucket[s->number % N_BUCKETS];
     while (*at != s)
         at = &(*at)->next;
     *at = s->next;
+}
+
+static void drop(struct mr_tar_held *h, struct shard *s)
+{
+    unhash(h, s);
     unlink_shard(h, s);
     h->bytes -= s->bytes;
     empty(s);
@@ -295,7 +329,8 @@ static struct shard *add(struct mr_tar_held *h, uint64_t number)
 
 /* ---- in use ---- */
 
-/* Reads the index of a LOADING shard, for all that wait for it. [lock, released meanwhile] */
+/* Reads the index of a LOADING shard, for all that wait for it. [lock, released meanwhile] If this
+ * thread was interrupted, that is no error of the shard: another thread tries again. */
 static void load_locked(struct mr_tar_held *h, const struct mr_tar_table_entry *e, struct shard *s)
 {
     pthread_mutex_unlock(&h->lock);
@@ -307,9 +342,14 @@ static void load_locked(struct mr_tar_held *h, const struct mr_tar_table_entry *
     pthread_mutex_lock(&h->lock);
     s->state = rc < 0 ? FAILED : READY;
     s->failed_ns = mr_time_ns();
-    s->bytes = memory_of(h, s);
-    h->bytes += s->bytes;
-    link_newest(h, s);
+    s->gone = rc == MR_ECANCELLED;
+    if (s->gone) {
+        unhash(h, s);
+    } else {
+        s->bytes = memory_of(h, s);
+        h->bytes += s->bytes;
+        link_newest(h, s);
+    }
     pthread_cond_broadcast(&h->changed);
 }
 
@@ -318,7 +358,28 @@ static bool is_stale(const struct shard *s)
     return s->state == FAILED && s->users == 0 && mr_time_ns() - s->failed_ns > AGAIN_NS;
 }
 
-static struct shard *take_locked(struct mr_tar_held *h, const struct mr_tar_table_entry *e)
+/* Waits while another thread reads the index. */
+static int wait_locked(struct mr_tar_held *h, const struct shard *s)
+{
+    while (s->state == LOADING) {
+        int rc = mr_interrupt_check("index of a shard");
+        if (rc < 0)
+            return rc;
+        mr_cond_wait_until(&h->changed, &h->lock, mr_time_ns() + LOOK_NS);
+    }
+    return 0;
+}
+
+static void leave_locked(struct shard *s)
+{
+    s->users--;
+    if (s->gone && s->users == 0)
+        free(s);
+}
+
+/* Returns 0, an error, or 1: the thread that read the index was interrupted, and this one was not. */
+static int take_locked(struct mr_tar_held *h, const struct mr_tar_table_entry *e,
+                       struct shard **out)
 {
     struct shard *s = find(h, e->number);
     if (s && is_stale(s)) {
@@ -329,39 +390,39 @@ static struct shard *take_locked(struct mr_tar_held *h, const struct mr_tar_tabl
     if (mine)
         s = add(h, e->number);
     if (!s)
-        return NULL;
+        return mr_error_nomem("index of a shard", sizeof *s);
     s->users++; /* from here on it stays */
     if (mine)
         load_locked(h, e, s);
-    while (s->state == LOADING)
-        pthread_cond_wait(&h->changed, &h->lock);
-    if (s != h->newest) {
+    int rc = wait_locked(h, s);
+    if (rc == 0 && s->state == FAILED)
+        rc = s->gone && !mine ? 1 : mr_error_put(&s->error);
+    if (s->state != LOADING && !s->gone && s != h->newest) {
         unlink_shard(h, s);
         link_newest(h, s);
     }
+    if (rc == 0)
+        *out = s;
+    else
+        leave_locked(s);
     if (mine)
         make_room(h);
-    return s;
+    return rc;
 }
 
 int mr_tar_held_acquire(struct mr_tar_held *h, uint64_t sample,
                         const struct mr_tar_held_shard **out)
 {
     struct mr_tar_table_entry e;
+    struct shard *s = NULL;
     int rc = mr_tar_table_find(h->table, sample, &e);
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&h->lock);
-    struct shard *s = take_locked(h, &e);
-    bool failed = s && s->state == FAILED;
-    if (failed)
-        rc = mr_error_put(&s->error);
-    if (failed)
-        s->users--;
+    while ((rc = take_locked(h, &e, &s)) > 0) {
+    }
     pthread_mutex_unlock(&h->lock);
-    if (!s)
-        return mr_error_nomem("index of a shard", sizeof *s);
-    if (!failed)
+    if (rc == 0)
         *out = &s->public;
     return rc;
 }
@@ -370,7 +431,7 @@ void mr_tar_held_release(struct mr_tar_held *h, const struct mr_tar_held_shard *
 {
     struct shard *s = (struct shard *)shard;
     pthread_mutex_lock(&h->lock);
-    s->users--;
+    leave_locked(s);
     pthread_mutex_unlock(&h->lock);
 }
 
@@ -380,6 +441,7 @@ static void *read_wanted(void *arg)
 {
     struct mr_tar_held *h = arg;
     const struct mr_tar_held_shard *shard;
+    mr_interruptible_by(&h->stop);
     pthread_mutex_lock(&h->lock);
     while (!h->stop) {
         if (h->n_wanted == 0) {
@@ -441,7 +503,7 @@ int mr_tar_held_create(struct mr_dataset *ds, const struct mr_tar_opts *o,
     h->table = table;
     h->limit = o->memory_bytes;
     pthread_mutex_init(&h->lock, NULL);
-    pthread_cond_init(&h->changed, NULL);
+    mr_cond_init(&h->changed); /* cannot fail with its attributes */
     pthread_cond_init(&h->more, NULL);
     h->remote = mr_store_is_remote(folder);
     h->folder = strdup(folder);

@@ -73,9 +73,7 @@ static int scan_inflated(struct mr_tar_shard *s)
     return mr_tar_scan(&source, &s->index);
 }
 
-/* A remote archive may have changed without changing its size: check that its last member is still
- * where the index has it. */
-static bool still_there(struct open *o, const struct mr_tar_shard *s)
+bool mr_tar_shard_still_there(struct mr_files *files, const struct mr_tar_shard *s)
 {
     unsigned char block[MR_TAR_BLOCK];
     struct mr_tar_header h;
@@ -83,7 +81,7 @@ static bool still_there(struct open *o, const struct mr_tar_shard *s)
         return false;
     const struct mr_tar_member *m = &s->index.member[s->index.n - 1];
     const char *name = s->index.names + m->name;
-    if (mr_files_read(o->ds->files, s->file, m->offset - MR_TAR_BLOCK, block, sizeof block) < 0 ||
+    if (mr_files_read(files, s->file, m->offset - MR_TAR_BLOCK, block, sizeof block) < 0 ||
         mr_tar_header_parse(s->name, m->offset - MR_TAR_BLOCK, block, &h) < 0)
         return false;
     size_t n = strlen(h.name), all = strlen(name);
@@ -133,7 +131,7 @@ static int open_shard(struct open *o, struct mr_tar_shard *s)
         return rc;
     if (s->packing == MR_TAR_PLAIN &&
         mr_tar_index_load(&id, (enum mr_tar_keep)o->opts->index, &s->index)) {
-        if (s->local || still_there(o, s))
+        if (s->local || mr_tar_shard_still_there(o->ds->files, s))
             return 0;
         mr_tar_index_free(&s->index);
     }
@@ -302,7 +300,8 @@ static int make_budget(struct open *o, bool remote)
 int mr_tar_shards_open(struct mr_dataset *ds, const struct mr_tar_opts *opts)
 {
     struct mr_tar_state *st = ds->state;
-    struct open o = {.ds = ds, .opts = opts, .state = st, .failed_shard = UINT64_MAX};
+    struct open o = {
+        .ds = ds, .opts = opts, .state = st, .plain = st->plain, .failed_shard = UINT64_MAX};
     bool remote = false;
     int rc;
     for (uint64_t i = 0; i < st->n_shards; i++) {

@@ -33,6 +33,7 @@ struct mr_tar_state {
     struct mr_tar_names names;
     struct mr_tar_shard *shard;
     uint64_t n_shards;
+    bool plain; /* packed archives are refused */
     struct mr_tar_samples samples;
     struct mr_tar_field field[MR_MAX_FIELDS];
     struct mr_tar_array array[MR_MAX_FIELDS]; /* of npy fields: the first sample's layout */
@@ -64,6 +65,9 @@ static inline const struct mr_tar_member *mr_tar_one_member(const struct mr_tar_
 int mr_tar_shards_open(struct mr_dataset *ds, const struct mr_tar_opts *o);
 /* Finds the members of one shard, whose name, file and local are set; not if it is packed. */
 int mr_tar_shard_load(struct mr_dataset *ds, const struct mr_tar_opts *o, struct mr_tar_shard *s);
+/* A remote archive may have changed without changing its size: is its last member still where its
+ * index has it? Reads that member's header. */
+bool mr_tar_shard_still_there(struct mr_files *files, const struct mr_tar_shard *s);
 /* The members of a shard's samples by field. member: n_fields of each sample, MR_TAR_NONE; [out]:
  * those that there are. */
 void mr_tar_assign(const struct mr_dataset *ds, const struct mr_tar_index *index,

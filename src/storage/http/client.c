@@ -237,7 +237,8 @@ static void end_wait(struct mr_http_request *request)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* A request of a loader has its loader's flag; others end by mr_interrupt(). */
+/* A request of a loader's reader has a flag of its own; others end by mr_interrupt() or by their
+ * thread's flag. */
 static void wait_for(struct mr_http *client, struct waiter *w, bool own_stop)
 {
     pthread_mutex_lock(&w->lock);

@@ -16,6 +16,11 @@ static int remember(struct mr_http *client, struct mr_file *f, const struct mr_h
                     uint64_t total)
 {
     void *none = NULL;
+    uint64_t listed = atomic_load_explicit(&f->ready, memory_order_relaxed); /* by who added it */
+    if (listed != MR_WHOLE && listed != total)
+        return mr_error_set(MR_EFORMAT,
+                            "%s: %llu bytes, its table says %llu: write the table again", f->name,
+                            (unsigned long long)total, (unsigned long long)listed);
     struct mr_object *o = mr_object_create(total, head->etag, head->modified);
     if (!o)
         return mr_error_nomem(f->name, sizeof *o);
