@@ -185,7 +185,21 @@ static void tables_are_joined(void **state)
     char uri[1300];
     snprintf(uri, sizeof uri, "tar:%s/above/x.shards,base=%s/", test_dir, test_dir);
     same_samples(archives, uri);
-    unlink(test_path("above/x.shards"));
+    /* tables elsewhere, whose names are relative to a base: so are they in the whole */
+    char tables[800];
+    test_works(add_tar(test_path("above/a.shards"), test_path("shard-{0..2}.tar"), test_dir));
+    test_works(add_tar(test_path("above/b.shards"), test_path("shard-{3..6}.tar"), test_dir));
+    snprintf(tables, sizeof tables, "%s/above/a.shards::%s/above/b.shards", test_dir, test_dir);
+    test_works(add_tar(test_path("above/y.shards"), tables, test_dir));
+    snprintf(uri, sizeof uri, "tar:%s/above/y.shards,base=%s/", test_dir, test_dir);
+    same_samples(archives, uri);
+    test_works(add_tar(test_path("above/z.shards"), tables, "s3://bucket/set/"));
+    test_fails(test_open_fails(text("tar:%s", tables)), MR_EOPTION, "--shard-table");
+    for (const char *name = "abxyz"; *name; name++) {
+        char one[32];
+        snprintf(one, sizeof one, "above/%c.shards", *name);
+        assert_int_equal(unlink(test_path(one)), 0);
+    }
     rmdir(test_path("above"));
 }
 
@@ -307,7 +321,7 @@ static void changed_archives_are_found(void **state)
                "its table says 4");
 }
 
-/* Shard 3 with the same size, names and number of samples; the first is longer. */
+/* Shard 3 with the same size, names and number of samples; the first is longer, the last label shorter. */
 static void replace_shard(void)
 {
     static uint8_t content[4096] = {7};
@@ -317,7 +331,7 @@ static void replace_shard(void)
         snprintf(name, sizeof name, "3-%d.bin", i);
         tar_add(&t, name, content, i == 0 ? 500 : (size_t)(10 + 70 * i + 3));
         snprintf(name, sizeof name, "3-%d.cls", i);
-        snprintf(label, sizeof label, "%d", 300 + i);
+        snprintf(label, sizeof label, "%d", i < 5 ? 300 + i : 5);
         tar_add_text(&t, name, label);
     }
     tar_end(&t);
@@ -361,10 +375,21 @@ static void writers_refuse(void **state)
     test_fails(mr_shard_table_open("s3://bucket/x.shards", &t), MR_EOPTION, "local");
     const char *table = test_path("x.shards");
     test_works(mr_shard_table_open(table, &t));
-    static const char *const names[] = {"",     "/x.tar",        "..", "../x.tar", "a/../b",
-                                        "a/..", "http://a/x.tar"};
-    for (size_t i = 0; i < MR_COUNT(names); i++)
+    static const char *const names[] = {"",
+                                        "/x.tar",
+                                        "..",
+                                        "../x.tar",
+                                        "a/../b",
+                                        "a/..",
+                                        "http://a/x.tar",
+                                        "%2e%2E/x.tar",
+                                        "..%2fx",
+                                        "x.tar#part",
+                                        "x.tar?sig=SECRET"};
+    for (size_t i = 0; i < MR_COUNT(names); i++) {
         test_fails(mr_shard_table_add(t, names[i], 1, 1), MR_EOPTION, "relative");
+        assert_null(strstr(mr_last_error(), "SECRET"));
+    }
     test_works(mr_shard_table_add(t, "a..b/..c.tar", 1, 1));
     test_fails(mr_shard_table_add(t, "a.tar", 1, 0), MR_EOPTION, "0 samples");
     test_fails(mr_shard_table_add(t, "a.tar", 1, 1ull << 32), MR_EOPTION, "samples");
@@ -375,7 +400,23 @@ static void writers_refuse(void **state)
     mr_shard_table_close(t);
     uint8_t *packed = (uint8_t *)"\x1f\x8b not really";
     test_write("p.tar.gz", packed, 12);
-    assert_true(add_tar(table, test_path("p.tar.gz"), NULL) < 0);
+    test_fails(add_tar(table, test_path("p.tar.gz"), NULL), MR_EUNSUPPORTED, "compressed");
+}
+
+static void queries_are_refused(void **state)
+{
+    (void)state;
+    write_shards(false);
+    const char *table = make_table(), *out = test_path("x.shards");
+    test_fails(add_tar(out, "http://127.0.0.1:1/set/a.tar?sig=SECRET", "http://127.0.0.1:1/set"),
+               MR_EOPTION, "query");
+    assert_null(strstr(mr_last_error(), "SECRET"));
+    test_fails(add_tar(out, test_path(all), "http://127.0.0.1:1/set?sig=SECRET"), MR_EOPTION,
+               "query");
+    assert_null(strstr(mr_last_error(), "SECRET"));
+    test_fails(test_open_fails(text("tar:%s,base=http://127.0.0.1:1/set?sig=SECRET", table)),
+               MR_EOPTION, "query");
+    assert_null(strstr(mr_last_error(), "SECRET"));
 }
 
 /* ---- threads ---- */
@@ -450,6 +491,161 @@ static void stores_have_them(void **state)
     same_samples(archives, uri);
 }
 
+/* Shard 0, and then shard 1, whose index and content the server gives as `fault` says. */
+static struct mr_dataset *open_faulty(const char *fault)
+{
+    struct mr_shard_table *t;
+    struct stat st[2];
+    char uri[1300], name[64];
+    for (int s = 0; s < 2; s++) {
+        snprintf(name, sizeof name, "shard-%d.tar", s);
+        assert_int_equal(stat(test_path(name), &st[s]), 0);
+    }
+    snprintf(name, sizeof name, "%s/shard-1.tar", fault);
+    test_works(mr_shard_table_open(test_path("faulty.shards"), &t));
+    test_works(mr_shard_table_add(t, "ok/shard-0.tar", (uint64_t)st[0].st_size, 3));
+    test_works(mr_shard_table_add(t, name, (uint64_t)st[1].st_size, 4));
+    test_works(mr_shard_table_commit(t, 1));
+    mr_shard_table_close(t);
+    snprintf(uri, sizeof uri, "tar:%s,base=%s", test_path("faulty.shards"), url(""));
+    return test_open(uri);
+}
+
+static void wait_for_hang(long before)
+{
+    while (server_count("hangs") == before)
+        nanosleep(&(struct timespec){0, 10000000}, NULL);
+}
+
+/* Of a request that takes until the test's time is over, were it not stopped. */
+static void patient_options(void)
+{
+    struct mr_remote_opts opts;
+    mr_remote_opts_init(&opts);
+    opts.retries = 100;
+    opts.stall_timeout_ms = 600000;
+    test_works(mr_remote_opts_set(&opts));
+}
+
+/* The server hangs while workers need an index, and other threads read it ahead. */
+static void closing_stops_indexes(void **state)
+{
+    (void)state;
+    if (!server.port)
+        skip();
+    write_shards(false);
+    make_table();
+    patient_options();
+    long before = server_count("hangs");
+    struct mr_dataset *ds = open_faulty("hang");
+    struct mr_loader_opts o;
+    struct mr_loader *ld;
+    struct mr_device *cpu;
+    test_works(mr_device_open("cpu", &cpu));
+    mr_loader_opts_init(&o);
+    o.batch_size = 3;
+    o.workers = 3;
+    o.collate = MR_COLLATE_RAGGED;
+    test_works(mr_loader_open(ds, NULL, NULL, cpu, &o, &ld));
+    wait_for_hang(before);
+    mr_loader_close(ld);
+    mr_dataset_close(ds);
+    mr_device_close(cpu);
+}
+
+struct stopped {
+    struct mr_dataset *ds;
+    _Atomic bool stop;
+    int rc;
+};
+
+static void *read_until_stopped(void *arg)
+{
+    struct stopped *s = arg;
+    void *rows[MR_MAX_FIELDS] = {(char[800]){0}, (char[8]){0}};
+    mr_interruptible_by(&s->stop);
+    s->rc = mr_dataset_read(s->ds, 3, rows, NULL);
+    return NULL;
+}
+
+static void others_read_what_was_stopped(void **state)
+{
+    (void)state;
+    if (!server.port)
+        skip();
+    write_shards(false);
+    make_table();
+    patient_options();
+    long before = server_count("hangs");
+    struct stopped first = {.ds = open_faulty("hang-1")}, second = {.ds = first.ds};
+    pthread_t thread[2];
+    assert_int_equal(pthread_create(&thread[0], NULL, read_until_stopped, &first), 0);
+    wait_for_hang(before);
+    assert_int_equal(pthread_create(&thread[1], NULL, read_until_stopped, &second), 0);
+    atomic_store(&first.stop, true);
+    pthread_join(thread[0], NULL);
+    pthread_join(thread[1], NULL);
+    assert_int_equal(first.rc, MR_ECANCELLED);
+    assert_int_equal(second.rc, 0);
+    mr_dataset_close(first.ds);
+}
+
+static int n_warnings;
+
+static void count_warnings(void *user, enum mr_log_level level, const char *line)
+{
+    (void)user;
+    n_warnings += level == MR_LOG_WARNING && strstr(line, "no index beside") != NULL;
+}
+
+/* An archive of the same size beside the index of the one before it. */
+static void old_indexes_are_found(void **state)
+{
+    (void)state;
+    if (!server.port)
+        skip();
+    void *rows[MR_MAX_FIELDS] = {(char[4096]){0}, (char[8]){0}};
+    uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK];
+    write_shards(true);
+    make_table();
+    replace_shard();
+    struct mr_dataset *ds = test_open(text("tar:%s,max-bytes=4096", url("ok/all.shards")));
+    test_works(mr_dataset_read(ds, 12, rows, dim));
+    assert_int_equal(dim[0][0], 500);
+    mr_dataset_close(ds);
+    FILE *f = fopen(test_path("shard-3.tar"), "ab");
+    fputc(0, f);
+    fclose(f);
+    ds = test_open(text("tar:%s,max-bytes=4096", url("ok/all.shards")));
+    test_fails(mr_dataset_read(ds, 12, rows, dim), MR_EFORMAT, "shard-3.tar", "its table says");
+    mr_dataset_close(ds);
+}
+
+/* Only one that is not there is a missing index. */
+static void errors_are_no_missing_index(void **state)
+{
+    (void)state;
+    if (!server.port)
+        skip();
+    static const struct {
+        const char *fault;
+        int warnings;
+    } cases[] = {{"s503", 0}, {"s403", 1}, {"s404", 1}};
+    void *rows[MR_MAX_FIELDS] = {(char[800]){0}, (char[8]){0}};
+    write_shards(false);
+    make_table();
+    quick_options(0, NULL, 0);
+    for (size_t i = 0; i < MR_COUNT(cases); i++) {
+        struct mr_dataset *ds = open_faulty(cases[i].fault);
+        n_warnings = 0;
+        mr_log_set(count_warnings, NULL);
+        assert_true(mr_dataset_read(ds, 3, rows, NULL) < 0);
+        mr_log_set(NULL, NULL);
+        assert_int_equal(n_warnings, cases[i].warnings);
+        mr_dataset_close(ds);
+    }
+}
+
 static int with_server(void **state)
 {
     int rc = remote_setup(state);
@@ -475,8 +671,13 @@ int main(void)
         cmocka_unit_test(changed_archives_are_found),
         cmocka_unit_test(replaced_archives_are_found),
         cmocka_unit_test(writers_refuse),
+        cmocka_unit_test(queries_are_refused),
         cmocka_unit_test(threads_share_what_is_kept),
         cmocka_unit_test(over_http),
+        cmocka_unit_test(old_indexes_are_found),
+        cmocka_unit_test(errors_are_no_missing_index),
+        cmocka_unit_test(closing_stops_indexes),
+        cmocka_unit_test(others_read_what_was_stopped),
     };
     return cmocka_run_group_tests(tests, with_server, remote_teardown);
 }

@@ -48,6 +48,9 @@ bool mr_tar_table_name_fits(const char *name)
     size_t n = strlen(name);
     if (n == 0 || n >= MR_TAR_TABLE_NAME || name[0] == '/' || strstr(name, "://"))
         return false;
+    /* a query, and what a server may decode to "." and "/" */
+    if (name[strcspn(name, "?#")] || strcasestr(name, "%2e") || strcasestr(name, "%2f"))
+        return false;
     for (const char *part = name; part; part = strchr(part, '/')) {
         part += *part == '/';
         if (part[0] == '.' && part[1] == '.' && (part[2] == '/' || part[2] == 0))

@@ -19,6 +19,13 @@ static int base_of(const struct mr_shard_table *t, const struct mr_tar_opts *o, 
         return o->base ? mr_error_errno(errno, "%s: base", o->base)
                        : mr_error_nomem("base", strlen(t->folder));
     size_t n = strlen(real);
+    if (remote && real[strcspn(real, "?#")]) {
+        char shown[512];
+        int bad = mr_error_set(MR_EOPTION, "%s: base: expected a folder's URL, without a query",
+                               mr_url_show(real, shown, sizeof shown));
+        free(real);
+        return bad;
+    }
     int rc = asprintf(out, "%s%s", real, n > 0 && real[n - 1] == '/' ? "" : "/");
     free(real);
     return rc < 0 ? mr_error_nomem("base", n) : 0;
@@ -52,10 +59,6 @@ static int add_shard(struct mr_shard_table *t, const char *base, const char *pat
     struct mr_tar_samples samples = {0};
     uint32_t *sample_of = NULL;
     char *name = NULL;
-    if (s->packing != MR_TAR_PLAIN)
-        return mr_error_set(MR_EUNSUPPORTED,
-                            "%s: compressed: the shards of a table must be plain archives",
-                            s->name);
     int rc = mr_tar_group(s->name, 0, &s->index, &samples, &sample_of);
     uint64_t n = samples.n;
     mr_tar_samples_free(&samples);
@@ -74,7 +77,8 @@ static int add_some(struct mr_shard_table *t, const struct mr_tar_opts *o, const
                     char **name, uint64_t n)
 {
     struct mr_tar_shard shard[AT_A_TIME] = {0};
-    struct mr_tar_state state = {.names = {.name = name, .n = n}, .shard = shard, .n_shards = n};
+    struct mr_tar_state state = {
+        .names = {.name = name, .n = n}, .shard = shard, .n_shards = n, .plain = true};
     struct mr_dataset ds = {.state = &state, .files = mr_files_create()};
     if (!ds.files)
         return -ENOMEM;
@@ -137,7 +141,8 @@ static int copy_entries(struct mr_shard_table *t, struct mr_tar_table *from, con
     return rc;
 }
 
-static int add_table(struct mr_shard_table *t, const char *base, const char *path)
+/* given: names in that table, too, are relative to base. */
+static int add_table(struct mr_shard_table *t, const char *base, bool given, const char *path)
 {
     struct mr_files *files = mr_files_create();
     struct mr_tar_table *from = NULL;
@@ -150,10 +155,10 @@ static int add_table(struct mr_shard_table *t, const char *base, const char *pat
     rc = mr_tar_table_open(files, rc, &from);
     if (rc < 0)
         goto destroy;
-    rc = prefix_of(base, path, &prefix);
+    rc = given ? 0 : prefix_of(base, path, &prefix);
     if (rc < 0)
         goto destroy;
-    rc = copy_entries(t, from, prefix);
+    rc = copy_entries(t, from, given ? "" : prefix);
 destroy:
     free(prefix);
     mr_tar_table_close(from);
@@ -166,8 +171,16 @@ static int add_part(struct mr_shard_table *t, const struct mr_tar_opts *o, const
                     const char *part)
 {
     struct mr_tar_opts one = *o;
+    char shown[512];
+    bool table = mr_tar_table_named(part);
     one.path = part;
-    return mr_tar_table_named(part) ? add_table(t, base, part) : add_archives(t, &one, base);
+    /* the query of a signed URL is a secret, and such a URL does not serve for long */
+    if (mr_store_is_remote(part) && part[strcspn(part, "?#")] && !(table && o->base))
+        return mr_error_set(MR_EOPTION,
+                            "%s: a URL with a query gives no names for a table: use a URL without "
+                            "one, with credentials in the environment",
+                            mr_url_show(part, shown, sizeof shown));
+    return table ? add_table(t, base, o->base != NULL, part) : add_archives(t, &one, base);
 }
 
 int mr_shard_table_add_tar(struct mr_shard_table *t, const struct mr_tar_opts *opts)

@@ -183,10 +183,12 @@ static int folder_of(const char *path, const char *base, char **out)
 {
     const char *from = base ? base : path;
     size_t n = strlen(from);
-    if (!base && mr_store_is_remote(path) && path[strcspn(path, "?#")])
-        return mr_error_set(
-            MR_EOPTION,
-            "%s: a URL with a query does not say where the shards are: give base=", path);
+    if (mr_store_is_remote(from) && from[strcspn(from, "?#")])
+        return mr_error_set(MR_EOPTION,
+                            base ? "%s: base: expected a folder's URL, without a query"
+                                 : "%s: a URL with a query does not say where the shards are: "
+                                   "give base=",
+                            from);
     while (!base && n > 0 && from[n - 1] != '/')
         n--;
     bool slash = n > 0 && from[n - 1] == '/';

@@ -86,9 +86,11 @@ int mr_shard_table_add(struct mr_shard_table *t, const char *name, uint64_t byte
         return mr_error_set(t->status, "%s: an earlier shard could not be added", t->path);
     if (!mr_tar_table_name_fits(name))
         return mr_error_set(MR_EOPTION,
-                            "%s: '%.200s': expected the name of a shard relative to a folder, "
-                            "without '..', of at most %u bytes",
-                            t->path, name, MR_TAR_TABLE_NAME - 1);
+                            "%s: '%.*s': expected the name of a shard relative to a folder, "
+                            "without '..', '?', '#', '%%2e' and '%%2f', of at most %u bytes",
+                            t->path,
+                            (int)MR_MIN(strcspn(name, strstr(name, "://") ? ":" : "?"), 200), name,
+                            MR_TAR_TABLE_NAME - 1);
     if (samples < 1 || samples >= MR_TAR_NONE)
         return mr_error_set(MR_EOPTION, "%s: %.200s: %llu samples: expected 1..%u", t->path, name,
                             (unsigned long long)samples, MR_TAR_NONE - 1);

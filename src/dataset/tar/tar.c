@@ -200,6 +200,22 @@ static int make_samples(struct mr_dataset *ds, const struct mr_tar_opts *o, uint
     return 0;
 }
 
+/* "a.shards::b.tar": a table among several parts? */
+static bool is_joined_table(const char *path)
+{
+    const char *end = strstr(path, "::");
+    if (!end)
+        return false;
+    for (const char *part = path; part; part = end ? end + 2 : NULL) {
+        char one[4096];
+        end = strstr(part, "::");
+        snprintf(one, sizeof one, "%.*s", (int)(end ? end - part : (ptrdiff_t)strlen(part)), part);
+        if (mr_tar_table_named(one))
+            return true;
+    }
+    return false;
+}
+
 static int open_tar(struct mr_dataset *ds, const void *options)
 {
     static const char byte[1] = "";
@@ -208,6 +224,10 @@ static int open_tar(struct mr_dataset *ds, const void *options)
     if (!o->path || !o->path[0])
         return mr_error_set(MR_EOPTION,
                             "tar: no path: expected tar:FILE, e.g. tar:shards-{000..127}.tar");
+    if (is_joined_table(o->path))
+        return mr_error_set(MR_EOPTION,
+                            "tar: a table of shards (.shards) stands alone: join tables with "
+                            "millrace inspect A.shards::B.shards --shard-table ALL.shards");
     if (mr_tar_table_named(o->path))
         return mr_tar_open_table(ds, o);
     int rc = mr_tar_stream_must(o) ? mr_tar_names_one(o->path, &st->names)
