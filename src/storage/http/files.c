@@ -16,7 +16,7 @@ static int remember(struct mr_http *client, struct mr_file *f, const struct mr_h
                     uint64_t total)
 {
     void *none = NULL;
-    uint64_t listed = atomic_load_explicit(&f->ready, memory_order_relaxed); /* by who added it */
+    uint64_t listed = f->lazy ? atomic_load_explicit(&f->ready, memory_order_relaxed) : MR_WHOLE;
     if (listed != MR_WHOLE && listed != total)
         return mr_error_set(MR_EFORMAT,
                             "%s: %llu bytes, its table says %llu: write the table again", f->name,
