@@ -239,6 +239,28 @@ static void blocks_of_ranks_are_one_request_of_all(void **state)
     mr_dataset_close(ds);
 }
 
+/* Another number of ranks that goes on in the order of 12: it reads from 12 windows in turn, and
+ * still each block, besides those that are cut between nodes, by one request. */
+static void one_rank_in_the_order_of_many(void **state)
+{
+    (void)state;
+    enum { NODES = 12 };
+    char sampler[100];
+    struct run run;
+    begin(0);
+    struct mr_dataset *ds = open_remote(0, "ok");
+    struct run_config c = by_blocks(ds, 0, 1);
+    snprintf(sampler, sizeof sampler, "random:block=%d,window=%d,nodes=%d,ranks=%d", BLOCK, WINDOW,
+             NODES, NODES);
+    c.sampler = sampler;
+    long n = requests(&c, &run);
+    if (n > 2 * (BLOCKS + NODES - 1))
+        fail_msg("%ld requests for %d blocks", n, 2 * BLOCKS);
+    assert_equal_runs(&c, &run, 0);
+    run_free(&run);
+    mr_dataset_close(ds);
+}
+
 /* What a node has cached in the first epoch is all that it reads in later ones. */
 static void caches_of_nodes_serve_later_epochs(void **state)
 {
@@ -397,6 +419,7 @@ int main(void)
         cmocka_unit_test(a_scan_reads_pieces),
         cmocka_unit_test(little_memory_costs_requests_only),
         cmocka_unit_test(blocks_of_ranks_are_one_request_of_all),
+        cmocka_unit_test(one_rank_in_the_order_of_many),
         cmocka_unit_test(caches_of_nodes_serve_later_epochs),
         cmocka_unit_test(runs_of_nodes_resume),
         cmocka_unit_test(what_a_range_cannot_have_is_read_alone),
