@@ -104,9 +104,9 @@ void mr_merge_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
     const struct mr_sampler *s = ld->sampler;
     uint64_t window = s && s->block > 1 ? (s->span + s->block - 1) / s->block + 1 : 0;
-    if (s && s->nodes > 0 && s->ranks != ld->opts.world)
-        window *=
-            s->nodes; /* this rank reads the samples of all nodes, each of which has a window */
+    bool all_nodes =
+        s && s->nodes > 0 && s->ranks != ld->opts.world; /* it reads from each window */
+    window *= all_nodes ? s->nodes : 1;
     uint64_t sharers = s && s->block > 1 ? mr_sampler_sharers(s, ld->opts.world) : 1;
     uint64_t between = (sharers - 1) * ld->sizes.sample_bytes;
     struct mr_host_memory_info memory = {.size = sizeof memory};
