@@ -196,7 +196,9 @@ struct mr_loader_opts {
      * processors, run on the processors of the GPU's node, of those that the thread that opens the
      * loader may use; other workers run anywhere. 0: all do. Default: 512, all. Nothing happens if
      * there is one node, or none of its processors may be used. Slots are on that node in either
-     * case (docs/data.md, `pinned`). */
+     * case (docs/data.md, `pinned`). Your callbacks run on these workers: threads that they start
+     * inherit the processors, also the pool of a library (OpenMP, OpenCV) that the whole process
+     * then uses. Start such pools before, or set 0. */
     uint64_t near_workers;
     /* 1: samples are decoded in processes, one for each worker, that can open no files and no
      * connections (seccomp): for data from sources that you do not trust. 0 (default): in worker

@@ -94,11 +94,11 @@ void mr_knobs_waited(struct mr_loader *ld, uint64_t waited_ns)
     uint32_t ahead = atomic_load_explicit(&ld->ring.ahead, memory_order_relaxed);
     if (!k->grows || ahead == ld->ring.n_slots)
         return;
-    if (mr_counted(&ld->ring.n_ready) + 1 >= ld->handout.next_batch + ahead)
-        k->was_full = true;
-    if (!k->was_full || waited_ns < LATE_NS)
+    bool late = k->was_full && waited_ns >= LATE_NS; /* was: before this wait */
+    k->was_full = !late && (k->was_full ||
+                            mr_counted(&ld->ring.n_ready) + 1 >= ld->handout.next_batch + ahead);
+    if (!late)
         return;
-    k->was_full = false;
     uint32_t more = MR_MIN(ahead + MR_MAX(ahead / 4, 1), ld->ring.n_slots);
     mr_log(MR_LOG_DEBUG, "a batch was late after %u had been ready: %u are prepared ahead", ahead,
            more);
