@@ -37,6 +37,22 @@ static int check_text(const cJSON *root, const char *name, const char *what, con
     return 0;
 }
 
+/* The length of an order's text up to what it says of nodes. */
+static size_t before_nodes(const char *text)
+{
+    const char *at = strstr(text, ",nodes=");
+    size_t n = strlen(text);
+    return at ? (size_t)(at - text) : MR_MAX(n, 1) - 1; /* ends with ')' */
+}
+
+/* Are nodes or ranks all in which the orders differ? */
+static bool nodes_differ(const char *a, const char *b)
+{
+    size_t n = before_nodes(a);
+    return strcmp(a, b) != 0 && (strstr(a, ",nodes=") || strstr(b, ",nodes=")) &&
+           n == before_nodes(b) && memcmp(a, b, n) == 0;
+}
+
 /* What decides which samples come next, and what becomes of them. States of 0.1 have no chain. */
 static int check_order(const struct mr_loader *ld, const cJSON *root)
 {
@@ -48,9 +64,9 @@ static int check_order(const struct mr_loader *ld, const cJSON *root)
     if (ld->opts.force_state)
         return 0;
     const cJSON *sampler = cJSON_GetObjectItemCaseSensitive(root, "sampler");
-    bool nodes = cJSON_IsString(sampler) && strstr(sampler->valuestring, ",nodes=");
-    int rc = check_text(root, "sampler", "sampler", mr_state_order(ld, order),
-                        nodes ? of_nodes : advice);
+    const char *have = mr_state_order(ld, order);
+    bool nodes = cJSON_IsString(sampler) && nodes_differ(sampler->valuestring, have);
+    int rc = check_text(root, "sampler", "sampler", have, nodes ? of_nodes : advice);
     if (rc < 0)
         return rc;
     if (ld->sampler->unnamed)

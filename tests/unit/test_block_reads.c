@@ -315,6 +315,14 @@ static void runs_of_nodes_resume(void **state)
     assert_int_equal(rest.rc, MR_ESTATE);
     assert_non_null(strstr(rest.error, "keep the state's"));
     run_free(&rest);
+    /* nodes and ranks are not to blame for another seed */
+    struct run_config seeded = c;
+    seeded.sampler = sampler;
+    seeded.sampler_seed++;
+    rest = run_loader(&seeded);
+    assert_int_equal(rest.rc, MR_ESTATE);
+    assert_null(strstr(rest.error, "keep the state's"));
+    run_free(&rest);
     /* in the old order with 6 ranks: all of them together have what is left, once */
     static uint8_t seen[N];
     memset(seen, 0, sizeof seen);
