@@ -2,9 +2,10 @@
  * A process that only computes: a system call filter (seccomp) for code that decodes data from
  * untrusted sources.
  *
- * What is left: memory without PROT_EXEC, advice on it but for MADV_HWPOISON and such, futexes, clocks, and the end of the process. There are no
- * files, sockets, processes or signals to others; reading and writing descriptors that are open is
- * refused, too. A refused call kills the process with SIGSYS. The filter cannot be removed.
+ * What is left: memory without PROT_EXEC, advice on it but for MADV_HWPOISON and such, futexes,
+ * clocks, and the end of the process. There are no files, sockets, processes or signals to others;
+ * reading and writing descriptors that are open is refused, too. A refused call kills the process
+ * with SIGSYS. The filter cannot be removed.
  */
 #ifndef MR_BASE_SECCOMP_H
 #define MR_BASE_SECCOMP_H

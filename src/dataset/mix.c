@@ -310,7 +310,7 @@ static int join_classes(struct mr_dataset *ds)
     return 0;
 }
 
-/* A part decodes by its own limit. Others need one for all: a bound, or a limit that none exceeds. */
+/* A part decodes by its own limit. Others need one for all: the smallest, or the largest. */
 static void join_limit(struct mr_dataset *ds, const struct mr_dataset *part)
 {
     uint64_t least = part->image.max_pixels ? part->image.max_pixels : MR_IMAGE_PIXELS;

@@ -103,7 +103,7 @@ static void misbehave(struct mr_files *files)
         syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
         return;
     case EXEC_MEMORY:
-        mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        (void)mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         return;
     case SIGNAL:
         kill(getpid(), 0);
