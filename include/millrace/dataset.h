@@ -360,17 +360,20 @@ struct mr_shard_table;
 
 /*
  * Begins a table of shards: a file NAME.shards that opens like an archive (mr_tar_opts.path), so
- * that any number of archives is opened without looking at each. docs/data.md tells what it holds.
- * path: of the file, which appears when it is committed. [out] out: on success; end it with
- * mr_shard_table_close(). Returns 0, MR_EOPTION (another name), -ENOMEM, -errno.
+ * that any number of archives is opened without looking at each (docs/data.md, `tar`).
+ * path: of a local file, in a folder that exists; the file appears when it is committed.
+ * [out] out: on success; end it with mr_shard_table_close(). Returns 0, MR_EOPTION (another name),
+ * -ENOMEM, -errno.
+ * Threads: one at a time for each table. Blocking: open, add and add_tar write to the disk; commit
+ * waits until all of the file is on it, which may be gigabytes.
  */
 MR_API int mr_shard_table_open(const char *path, struct mr_shard_table **out);
 
 /*
  * Adds an archive, behind those that were added before.
  * name: relative to the table's folder, or to what mr_tar_opts.base will be; no leading '/', no
- * "..". bytes: the archive's size. samples: 1 to 2^32 - 2; these are checked when the archive is
- * first read. Returns 0, MR_EOPTION, MR_ELIMIT, -ENOMEM, -errno.
+ * "..", '?', '#', "%2e" and "%2f". bytes: the archive's size. samples: 1 to 2^32 - 2; these
+ * are checked when the archive is first read. Returns 0, MR_EOPTION, MR_ELIMIT, -ENOMEM, -errno.
  */
 MR_API int mr_shard_table_add(struct mr_shard_table *table, const char *name, uint64_t bytes,
                               uint64_t samples);
@@ -379,7 +382,9 @@ MR_API int mr_shard_table_add(struct mr_shard_table *table, const char *name, ui
  * Adds archives, or all that other tables have. An archive without a valid index is indexed, as by
  * mr_dataset_open_tar(). Archives without samples are left out.
  * opts: path and index as for mr_dataset_open_tar(); base: the folder or URL that names are
- * relative to, below which the archives must be (NULL: the table's folder). Blocks.
+ * relative to, below which the archives must be (NULL: the table's folder). With base, the names in
+ * other tables are relative to it, too; without, to the folder of each, which must be below this
+ * table's. URLs have no query. Reads each archive's headers, or its index.
  * Returns 0, MR_EOPTION, MR_EUNSUPPORTED (compressed archives), or why an archive can't be read.
  */
 MR_API int mr_shard_table_add_tar(struct mr_shard_table *table, const struct mr_tar_opts *opts);
@@ -388,8 +393,9 @@ MR_API int mr_shard_table_add_tar(struct mr_shard_table *table, const struct mr_
 MR_API void mr_shard_table_count(const struct mr_shard_table *table, uint64_t *shards,
                                  uint64_t *samples);
 
-/* Puts the table into its place. replace: 0: -EEXIST if there is a file. Call it once, after which
- * nothing is added. Returns 0, MR_EMISUSE (nothing was added), -EEXIST, -errno. */
+/* Writes what is left and renames the file to its path. replace: 0: -EEXIST if there is a file.
+ * Call it once, after which nothing is added. Returns 0, MR_EMISUSE (nothing was added), -EEXIST,
+ * -errno. */
 MR_API int mr_shard_table_commit(struct mr_shard_table *table, int replace);
 
 /* Frees it; one that was not committed leaves no file. NULL is allowed. */

@@ -17,7 +17,7 @@ void mr_host_near_find(const char *pci_id, struct mr_host_near *out);
  * that the thread may use are near. */
 int mr_host_near_cpus(const struct mr_host_near *near, cpu_set_t *out);
 /* Pages that are not touched yet come from this node, if it has free ones. Returns whether the
- * system takes such wishes: containers often forbid mbind. */
+ * system allows that: containers often forbid mbind. */
 bool mr_host_prefer_node(void *ptr, uint64_t bytes, int node);
 extern const char *mr_host_sysfs; /* "/sys"; tests have their own */
 

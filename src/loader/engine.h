@@ -154,7 +154,7 @@ struct mr_loader {
 
     /* The parts, each written by its own file. */
     struct mr_ring ring;
-    _Atomic uint64_t expected; /* runs that the data set was told of: see mr_run_fill() */
+    _Atomic uint64_t expected; /* runs announced to the data set: see mr_run_fill() */
     struct mr_opening opening;
     struct mr_grown grown;
     struct mr_user_collate user_collate; /* only read */

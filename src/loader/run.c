@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define EXPECT_ROWS 64u /* samples that a data set is told of before they are located */
+#define EXPECT_ROWS 64u /* samples announced to the data set before they are located */
 
 static void free_buffer(struct mr_run *run)
 {
