@@ -54,7 +54,8 @@ static double processor_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* So many samples that what starting costs does not show. [out] rate: samples/s, from the second batch on; cost: processor time, ns a sample. */
+/* So many samples that what starting costs does not show. [out] rate: samples/s, from the second
+ * batch on; cost: processor time, ns a sample. */
 static int measure(struct mr_dataset *ds, uint32_t workers, double *rate, double *cost)
 {
     struct mr_loader_opts o;
