@@ -171,7 +171,8 @@ static void prefer_nccl(struct train_ranks *r, const struct train_opts *o)
         snprintf(r->no_nccl, sizeof r->no_nccl, "%s", mr_last_error());
     else if (p->local_world == 0 || strchr(o->device, ':') || !is_gpu(p->local_world - 1, &rc))
         snprintf(r->no_nccl, sizeof r->no_nccl,
-                 "not each rank of this machine has a GPU of its own");
+                 "this rank does not see as many GPUs as this machine has ranks; give --comm nccl "
+                 "if each has one of its own");
     else
         r->nccl = true;
 }
