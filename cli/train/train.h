@@ -89,7 +89,7 @@ struct train_ranks {
     struct mr_device *dev; /* it, for comm; train_data_open() takes it */
     bool nccl;
     char no_nccl[320]; /* why auto did not take it on GPUs; "": it did, or there are none */
-    int errors; /* standard error, of ranks that print nothing; -1: it is where it was */
+    int errors;        /* standard error, of ranks that print nothing; -1: it is where it was */
 };
 
 struct train_steps;

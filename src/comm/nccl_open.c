@@ -30,7 +30,7 @@ static int load(struct mr_nccl_table *nccl)
 
 int mr_nccl_find(void)
 {
-    struct mr_nccl_table nccl;
+    struct mr_nccl_table nccl = {0};
     return load(&nccl);
 }
 

@@ -62,15 +62,21 @@ static bool overlaps(unsigned long from, unsigned long to, const void *at, uint6
     return from < (unsigned long)at + bytes && to > (unsigned long)at;
 }
 
+static FILE *open_maps(const struct mr_sandbox *b)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    if (!maps)
+        fail(b, mr_error_errno(errno, "sandbox: /proc/self/maps, which lists shared memory"));
+    return maps;
+}
+
 /* Batches of other loaders, rings, a driver's: what this process shares with others and could
  * write, or make writable: the filter allows mprotect(). Memory of sandbox b stays. */
 static void drop_shared(const struct mr_sandbox *b)
 {
     char line[512];
     bool begins = true;
-    FILE *maps = fopen("/proc/self/maps", "re");
-    if (!maps)
-        fail(b, mr_error_errno(errno, "sandbox: /proc/self/maps, which lists shared memory"));
+    FILE *maps = open_maps(b);
     while (fgets(line, sizeof line, maps)) {
         unsigned long from, to;
         char how[5] = "";

@@ -321,7 +321,8 @@ static void changed_archives_are_found(void **state)
                "its table says 4");
 }
 
-/* Shard 3 with the same size, names and number of samples; the first is longer, the last label shorter. */
+/* Shard 3 with the same size, names and number of samples; the first is longer, the last label
+ * shorter. */
 static void replace_shard(void)
 {
     static uint8_t content[4096] = {7};

@@ -26,8 +26,8 @@ struct shard {
     struct shard *newer, *older;
 };
 
-/* A shard that has been used: its file, and the sum of its index, which must stay the same: a sample
- * is located and decoded by two loads of the index if it was dropped between them. */
+/* A shard that has been used: its file, and the sum of its index, which must stay the same: a
+ * sample is located and decoded by two loads of the index if it was dropped between them. */
 struct known {
     uint64_t number; /* + 1; 0: none */
     uint64_t sum;    /* 0: not loaded yet */
@@ -132,7 +132,7 @@ static void note_miss(struct mr_tar_held *h, const char *name, const char *why)
                name, why);
 }
 
-/* The index beside a remote archive: URL.idx. Returns 1, 0: there is none that fits; or an error. */
+/* The index beside a remote archive: URL.idx. Returns 1, 0: none there fits, or an error. */
 static int read_beside(struct mr_tar_held *h, const struct mr_tar_table_entry *e,
                        struct mr_tar_shard *s)
 {
@@ -377,7 +377,7 @@ static void leave_locked(struct shard *s)
         free(s);
 }
 
-/* Returns 0, an error, or 1: the thread that read the index was interrupted, and this one was not. */
+/* Returns 0, an error, or 1: the thread that read the index was interrupted, this one was not. */
 static int take_locked(struct mr_tar_held *h, const struct mr_tar_table_entry *e,
                        struct shard **out)
 {
