@@ -15,7 +15,8 @@
 #define MODEL       "flatten,linear:300,linear:4"
 #define STATE_BYTES ((30 * 300 + 300 + 300 * 4 + 4) * sizeof(float))
 
-#if defined(__GLIBC__)
+/* Sanitizers have a malloc() of their own, which is called before they have started. */
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define CAN_FAIL 1
 /* Which allocation of such an array fails: 1: the next. 0: none. */
 static atomic_int fails_at;
@@ -116,7 +117,7 @@ static void ranks_agree(void **state)
 {
     (void)state;
     char self[4096] = "", command[4600];
-    if (!CAN_FAIL || getenv("SANITIZED"))
+    if (!CAN_FAIL)
         skip();
     assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
     snprintf(command, sizeof command,
