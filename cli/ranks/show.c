@@ -69,7 +69,8 @@ char *ranks_all_sentence(const struct ranks_all *all)
     else if (all->world == 1)
         fprintf(to, "one rank: there is no other to wait for");
     else if (all->lockstep && !all->sums)
-        fprintf(to, "sums run inside CUDA graphs, which the host does not time: no rank is named");
+        fprintf(to, "what ranks wait for is not timed (they are stages of a net, or their sums run "
+                    "inside CUDA graphs): no rank is named");
     else
         fprintf(to, "no rank held the others up in %s steps", cli_count((double)s.steps, n));
     if (fclose(to) == 0)
