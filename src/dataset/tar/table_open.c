@@ -19,16 +19,32 @@ static struct mr_tar_one one_of(const struct mr_dataset *ds, const struct mr_tar
 
 /* ---- samples ---- */
 
-static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS])
+/* [out] one: valid until release(shard). */
+static int acquire(const struct mr_dataset *ds, uint64_t index,
+                   const struct mr_tar_held_shard **shard, struct mr_tar_one *one)
 {
     const struct mr_tar_state *st = ds->state;
+    int rc = mr_tar_held_acquire(st->held, index, shard);
+    if (rc >= 0)
+        *one = one_of(ds, *shard, index);
+    return rc;
+}
+
+static void release(const struct mr_dataset *ds, const struct mr_tar_held_shard *shard)
+{
+    const struct mr_tar_state *st = ds->state;
+    mr_tar_held_release(st->held, shard);
+}
+
+static int locate(const struct mr_dataset *ds, uint64_t index, struct mr_extent out[MR_MAX_EXTENTS])
+{
     const struct mr_tar_held_shard *shard;
-    int rc = mr_tar_held_acquire(st->held, index, &shard);
+    struct mr_tar_one one;
+    int rc = acquire(ds, index, &shard, &one);
     if (rc < 0)
         return rc;
-    const struct mr_tar_one one = one_of(ds, shard, index);
     rc = mr_tar_locate_one(ds, &one, out);
-    mr_tar_held_release(st->held, shard);
+    release(ds, shard);
     return rc;
 }
 
@@ -55,32 +71,30 @@ static int check_bytes(const struct mr_dataset *ds, const struct mr_tar_one *one
 static int decode(const struct mr_dataset *ds, uint64_t index, const struct mr_bytes in[],
                   struct mr_sample *out)
 {
-    const struct mr_tar_state *st = ds->state;
     const struct mr_tar_held_shard *shard;
-    int rc = mr_tar_held_acquire(st->held, index, &shard);
+    struct mr_tar_one one;
+    int rc = acquire(ds, index, &shard, &one);
     if (rc < 0)
         return rc;
-    const struct mr_tar_one one = one_of(ds, shard, index);
     rc = check_bytes(ds, &one);
     if (rc == 0)
         rc = mr_tar_decode_one(ds, &one, in, out);
-    mr_tar_held_release(st->held, shard);
+    release(ds, shard);
     return rc;
 }
 
 static int get_field(const struct mr_dataset *ds, uint64_t index, int f, struct mr_sample *out,
                      void **owned)
 {
-    const struct mr_tar_state *st = ds->state;
     const struct mr_tar_held_shard *shard;
-    int rc = mr_tar_held_acquire(st->held, index, &shard);
+    struct mr_tar_one one;
+    int rc = acquire(ds, index, &shard, &one);
     if (rc < 0)
         return rc;
-    const struct mr_tar_one one = one_of(ds, shard, index);
     rc = check_bytes(ds, &one);
     if (rc == 0)
         rc = mr_tar_get_field_one(ds, &one, f, out, owned);
-    mr_tar_held_release(st->held, shard);
+    release(ds, shard);
     return rc;
 }
 
