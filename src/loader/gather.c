@@ -26,7 +26,7 @@ bool mr_gather_plan(const struct mr_loader *ld)
     return true;
 }
 
-/* The places of varying rows. What does not last is copied, as long as it is within the bound. */
+/* Where rows of varying length are. What does not stay until close is copied, up to the bound. */
 static int find_field(const struct mr_worker *w, struct mr_slot *slot, int f, uint32_t row,
                       uint32_t n, const uint64_t index[])
 {

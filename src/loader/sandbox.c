@@ -16,7 +16,7 @@
 #define LARGE          (32ull << 20)   /* memory of a sample that is not kept for the next one */
 #define TRIES          2               /* decoders that may end during a sample before it is bad */
 #define LOOK_NS        100000000       /* while waiting: is the keeper alive? */
-#define STOP_NS        1000000000      /* of a sample that nobody waits for any more */
+#define STOP_NS        1000000000      /* how long a sample may take once the loader stops */
 #define END_MS         5000
 #define SLOW_START     1
 #define MOST_STARTS    7

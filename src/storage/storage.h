@@ -69,7 +69,7 @@ int mr_files_add_lazy(struct mr_files *files, const char *name);
  * kinds are not.
  */
 void mr_files_add_concurrently(struct mr_files *files);
-/* Adds a lazy file whose size is known, so that nobody asks for it. */
+/* Adds a lazy file of a known size: no request is made for it. */
 int mr_files_add_known(struct mr_files *files, const char *name, uint64_t bytes);
 /*
  * Confines lazy files that are added from now on, and whose names begin with this folder's path and

@@ -137,7 +137,7 @@ def check(what, folder, url, port, local, protocol, least, most, **more):
 
 
 def refused(port):
-    """Without the variable nobody vouches for the certificate."""
+    """Without the variable the certificate is not trusted."""
     done = subprocess.run([PROGRAM, "inspect", f"tar:https://127.0.0.1:{port}/x.tar"],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1 and "certificate" in done.stderr, done.stderr

@@ -189,7 +189,7 @@ static int set_target(struct mr_http_job *job)
     const char *url = job->target.url ? job->target.url : job->request->url;
     CURLcode rc = mr_curl.easy_setopt(job->easy, CURLOPT_URL, url);
     set_protocols(job->easy, url);
-    /* With signatures libcurl 8.14 refuses to leave a path as it is. */
+    /* libcurl 8.14 refuses CURLOPT_PATH_AS_IS with signatures. */
     mr_curl.easy_setopt(job->easy, CURLOPT_PATH_AS_IS,
                         !job->target.sigv4[0] || has_dot_segment(url) ? 1L : 0L);
     mr_curl.easy_setopt(job->easy, CURLOPT_FOLLOWLOCATION, job->target.url ? 0L : 1L);
