@@ -14,6 +14,7 @@ usage: profile_cost.py --millrace PROGRAM [--before PROGRAM] [--floor FILE] [--c
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -30,7 +31,10 @@ def run_plain(command, **environment):
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}: exit status {done.returncode}\n"
                          f"{done.stdout}{done.stderr}")
-    return {"seconds": time.perf_counter() - begin, "own": own_seconds(done.stdout)}
+    seconds = time.perf_counter() - begin
+    found = re.search(r"cupti_floor: (\d+) bytes", done.stderr)
+    return {"seconds": seconds, "own": own_seconds(done.stdout),
+            "floor_bytes": int(found[1]) if found else 0}
 
 
 def own_seconds(stdout):
@@ -64,6 +68,8 @@ def measure(command, variants, rounds):
         for name, program, trace in variants:
             if name.startswith("CUPTI alone"):
                 row = run_plain(command, CUDA_INJECTION64_PATH=program, MILLRACE_FLOOR=trace)
+                if not row["floor_bytes"]:
+                    raise SystemExit(f"{name}: {program} recorded nothing")
             else:
                 row = run_recorded(program, trace, command) if trace else run_plain(command)
             row["counted"] = row["own"] or row["seconds"]
