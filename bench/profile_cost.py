@@ -33,8 +33,9 @@ def run_plain(command, **environment):
                          f"{done.stdout}{done.stderr}")
     seconds = time.perf_counter() - begin
     found = re.search(r"cupti_floor: (\d+) bytes", done.stderr)
+    said = [line for line in done.stderr.splitlines() if line.startswith("cupti_floor")]
     return {"seconds": seconds, "own": own_seconds(done.stdout),
-            "floor_bytes": int(found[1]) if found else 0}
+            "floor_bytes": int(found[1]) if found else 0, "floor_said": said}
 
 
 def own_seconds(stdout):
@@ -69,7 +70,7 @@ def measure(command, variants, rounds):
             if name.startswith("CUPTI alone"):
                 row = run_plain(command, CUDA_INJECTION64_PATH=program, MILLRACE_FLOOR=trace)
                 if not row["floor_bytes"]:
-                    raise SystemExit(f"{name}: {program} recorded nothing")
+                    raise SystemExit(f"{name}: {program} recorded nothing: {row['floor_said']}")
             else:
                 row = run_recorded(program, trace, command) if trace else run_plain(command)
             row["counted"] = row["own"] or row["seconds"]
