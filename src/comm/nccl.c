@@ -61,6 +61,7 @@ static int open_nccl(struct mr_comm *c)
     if (!r)
         return mr_error_nomem("comm", sizeof *r);
     pthread_mutex_init(&r->watch.lock, NULL);
+    pthread_mutex_init(&r->control_lock, NULL);
     mr_cond_init(&r->watch.changed);
     return mr_nccl_join(c);
 }
@@ -238,12 +239,28 @@ static int copy(struct mr_comm *c, void *to, enum mr_memory to_kind, const void 
     return mr_copy_async(mr_nccl_of(c)->stream, to, to_kind, from, from_kind, bytes);
 }
 
+struct mr_comm *mr_nccl_control(struct mr_comm *c)
+{
+    struct mr_nccl *r = mr_nccl_of(c);
+    if (r->control)
+        pthread_mutex_lock(&r->control_lock);
+    return r->control;
+}
+
+int mr_nccl_control_done(struct mr_comm *c, int rc)
+{
+    pthread_mutex_unlock(&mr_nccl_of(c)->control_lock);
+    return rc;
+}
+
 static int sum(struct mr_comm *c, void *data, const struct mr_comm_array *a)
 {
     struct mr_nccl *r = mr_nccl_of(c);
     uint64_t bytes = a->n * mr_dtype_size(a->dtype);
-    if (r->control)
-        return mr_comm_sum(r->control, data, data, a->n, a->dtype, a->wire, a->order, NULL);
+    struct mr_comm *control = mr_nccl_control(c);
+    if (control)
+        return mr_nccl_control_done(
+            c, mr_comm_sum(control, data, data, a->n, a->dtype, a->wire, a->order, NULL));
     if (bytes == 0)
         return 0;
     int rc = mr_nccl_take_host(c, bytes);
@@ -286,10 +303,11 @@ static int move(struct mr_comm *c, char *at, uint64_t bytes, uint32_t from, uint
 static int gather(struct mr_comm *c, const void *mine, uint64_t bytes, uint32_t root, void *all)
 {
     struct mr_nccl *r = mr_nccl_of(c);
-    if (r->control) {
-        r->control->call_ns = c->call_ns;
-        r->control->peer = MR_COMM_ALL;
-        return r->control->engine->gather(r->control, mine, bytes, root, all);
+    struct mr_comm *control = mr_nccl_control(c);
+    if (control) {
+        control->call_ns = c->call_ns;
+        control->peer = MR_COMM_ALL;
+        return mr_nccl_control_done(c, control->engine->gather(control, mine, bytes, root, all));
     }
     int rc = mr_nccl_take_host(c, bytes * c->world);
     if (rc < 0)
@@ -308,10 +326,11 @@ static int gather(struct mr_comm *c, const void *mine, uint64_t bytes, uint32_t 
 static int spread(struct mr_comm *c, void *data, uint64_t bytes, uint32_t root)
 {
     struct mr_nccl *r = mr_nccl_of(c);
-    if (r->control) {
-        r->control->call_ns = c->call_ns;
-        r->control->peer = MR_COMM_ALL;
-        return r->control->engine->spread(r->control, data, bytes, root);
+    struct mr_comm *control = mr_nccl_control(c);
+    if (control) {
+        control->call_ns = c->call_ns;
+        control->peer = MR_COMM_ALL;
+        return mr_nccl_control_done(c, control->engine->spread(control, data, bytes, root));
     }
     int rc = mr_nccl_take_host(c, bytes);
     if (rc < 0)
@@ -328,8 +347,11 @@ static int spread(struct mr_comm *c, void *data, uint64_t bytes, uint32_t root)
 
 static void phase(struct mr_comm *c, const char *what)
 {
-    if (mr_nccl_of(c)->control)
-        mr_comm_phase(mr_nccl_of(c)->control, what);
+    struct mr_comm *control = mr_nccl_control(c);
+    if (!control)
+        return;
+    mr_comm_phase(control, what);
+    mr_nccl_control_done(c, 0);
 }
 
 /* A rank that does not come must not keep the others. */
@@ -368,6 +390,7 @@ static bool close_nccl(struct mr_comm *c, bool clean)
     mr_stream_destroy(r->stream);
     pthread_cond_destroy(&r->watch.changed);
     pthread_mutex_destroy(&r->watch.lock);
+    pthread_mutex_destroy(&r->control_lock);
     free(r);
     c->impl = NULL;
     return over;

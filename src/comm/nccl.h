@@ -82,12 +82,15 @@ struct mr_nccl_watch {
     uint64_t since_ns; /* when [0] became the one that is waited for */
     bool aborting, aborted;
     char failure[512]; /* "": none */
+    char named[1024];  /* the same with the ranks that did not come; "": not known */
+    uint32_t speaker;
 };
 
 struct mr_nccl {
     struct mr_nccl_table nccl;
-    struct ncclComm *comm;   /* NULL: none, or aborted */
-    struct mr_comm *control; /* by MPI, for all but sums of device memory; NULL: none */
+    struct ncclComm *comm;        /* NULL: none, or aborted */
+    struct mr_comm *control;      /* by MPI, for all but sums of device memory; NULL: none */
+    pthread_mutex_t control_lock; /* the watch's thread calls it, too */
     struct mr_device *device;
     struct mr_stream *stream; /* of sums of host memory */
     char node[64];
@@ -98,6 +101,10 @@ struct mr_nccl {
     uint32_t n_old;
     struct mr_nccl_watch watch;
 };
+
+/* The control communicator, locked, or NULL; done: with what a call of it returned. */
+struct mr_comm *mr_nccl_control(struct mr_comm *c);
+int mr_nccl_control_done(struct mr_comm *c, int rc);
 
 static inline struct mr_nccl *mr_nccl_of(const struct mr_comm *c)
 {

@@ -258,25 +258,29 @@ static int parts_by_device(struct mr_comm *c, void *data, const struct mr_comm_p
 
 int mr_nccl_scatter(struct mr_comm *c, void *data, const struct mr_comm_parts *p)
 {
-    struct mr_comm *control = mr_nccl_of(c)->control;
-    return control ? mr_comm_sum_scatter(control, data, p->first, p->dtype, p->wire, p->order, NULL)
-                   : parts_by_device(c, data, p, true);
+    struct mr_comm *control = mr_nccl_control(c);
+    if (!control)
+        return parts_by_device(c, data, p, true);
+    return mr_nccl_control_done(
+        c, mr_comm_sum_scatter(control, data, p->first, p->dtype, p->wire, p->order, NULL));
 }
 
 int mr_nccl_share(struct mr_comm *c, void *data, const struct mr_comm_parts *p)
 {
-    struct mr_comm *control = mr_nccl_of(c)->control;
-    return control ? mr_comm_gather(control, data, p->first, p->dtype, NULL)
-                   : parts_by_device(c, data, p, false);
+    struct mr_comm *control = mr_nccl_control(c);
+    if (!control)
+        return parts_by_device(c, data, p, false);
+    return mr_nccl_control_done(c, mr_comm_gather(control, data, p->first, p->dtype, NULL));
 }
 
 int mr_nccl_pass(struct mr_comm *c, const struct mr_comm_message *m)
 {
     struct mr_nccl *r = mr_nccl_of(c);
     struct mr_comm_message moved = *m;
-    if (r->control)
-        return mr_comm_send_recv(r->control, m->out, m->out_bytes, m->to, m->in, m->in_bytes,
-                                 m->from, NULL);
+    struct mr_comm *control = mr_nccl_control(c);
+    if (control)
+        return mr_nccl_control_done(c, mr_comm_send_recv(control, m->out, m->out_bytes, m->to,
+                                                         m->in, m->in_bytes, m->from, NULL));
     int rc = mr_nccl_take_host(c, m->out_bytes + m->in_bytes);
     if (rc < 0)
         return rc;

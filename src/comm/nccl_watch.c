@@ -1,7 +1,7 @@
 /*
  * No rank waits for ever: a thread looks whether the work that sums were enqueued for has ended,
  * and asks NCCL for errors. After the time limit it aborts the communicator: NCCL's kernels end,
- * and with them whatever waits for the stream. If not even that ends in five seconds, the process
+ * and with them whatever waits for the stream. If not even that ends in two seconds, the process
  * does.
  */
 #include "comm/nccl.h"
@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #define LOOK_NS     20000000u
-#define ABORT_NS    5000000000u
-#define MISSING_NS  3000000000u
+#define ABORT_NS    2000000000u
+#define MISSING_NS  1500000000u
 #define EXIT_STATUS 4
 
 static void *run_abort(void *arg)
@@ -41,7 +41,8 @@ static void abort_locked(struct mr_comm *c)
     while (!w->aborted && mr_cond_wait_until(&w->changed, &w->lock, until))
         ;
     if (!w->aborted) {
-        fprintf(stderr, "%s; ncclCommAbort did not end in 5 s: this process ends\n", w->failure);
+        fprintf(stderr, "%s%sncclCommAbort did not end in 2 s: this process ends\n", w->named,
+                w->named[0] ? "; " : "comm: ");
         _exit(EXIT_STATUS);
     }
     pthread_join(thread, NULL);
@@ -95,6 +96,28 @@ static void look(struct mr_comm *c)
         say(c, "", seconds);
 }
 
+/* By MPI, a rank that does not come has a name. All others look for it at about the same time,
+ * before they abort, which takes each as long as it may. The program's thread has the lock while it
+ * is in MPI: then it finds the missing ranks itself. With the watch's lock. */
+static void name_missing(struct mr_comm *c)
+{
+    struct mr_nccl *r = mr_nccl_of(c);
+    struct mr_nccl_watch *w = &r->watch;
+    double zero = 0;
+    w->speaker = c->rank;
+    snprintf(w->named, sizeof w->named, "%.400s: not all ranks came to it", w->failure);
+    if (!r->control || pthread_mutex_trylock(&r->control_lock))
+        return;
+    r->control->opts.timeout_ns = MISSING_NS;
+    int rc = mr_comm_sum(r->control, &zero, &zero, 1, MR_F64, MR_F64, MR_SUM_FAST, NULL);
+    w->speaker = r->control->speaker;
+    if (rc == 0)
+        snprintf(w->named, sizeof w->named, "%.400s, though all ranks came", w->failure);
+    else
+        snprintf(w->named, sizeof w->named, "%.400s; %.500s", w->failure, mr_last_error());
+    pthread_mutex_unlock(&r->control_lock);
+}
+
 static void *run_watch(void *arg)
 {
     struct mr_comm *c = arg;
@@ -105,8 +128,10 @@ static void *run_watch(void *arg)
         if (w->stop || w->failure[0])
             continue;
         look(c);
-        if (w->failure[0])
-            abort_locked(c);
+        if (!w->failure[0])
+            continue;
+        name_missing(c);
+        abort_locked(c);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -154,32 +179,14 @@ int mr_nccl_watch(struct mr_comm *c, struct mr_stream *stream)
     return rc;
 }
 
-/* By MPI, a rank that does not come has a name. */
-static int name_missing(struct mr_comm *c, const char *failure)
-{
-    struct mr_comm *control = mr_nccl_of(c)->control;
-    double zero = 0;
-    if (!control)
-        return mr_error_set(MR_EPEER, "%.400s: not all ranks came to it", failure);
-    control->opts.timeout_ns = MISSING_NS;
-    int rc = mr_comm_sum(control, &zero, &zero, 1, MR_F64, MR_F64, MR_SUM_FAST, NULL);
-    c->speaker = control->speaker;
-    if (rc == 0)
-        return mr_error_set(MR_EPEER, "%.400s, though all ranks came", failure);
-    char why[512];
-    snprintf(why, sizeof why, "%s", mr_last_error());
-    return mr_error_set(MR_EPEER, "%.300s; %.500s", failure, why);
-}
-
 int mr_nccl_check(struct mr_comm *c)
 {
     struct mr_nccl_watch *w = &mr_nccl_of(c)->watch;
-    char failure[sizeof w->failure];
-    pthread_mutex_lock(&w->lock);
-    memcpy(failure, w->failure, sizeof failure);
+    pthread_mutex_lock(&w->lock); /* whoever has it may be naming ranks */
+    bool failed = w->failure[0] != 0;
     pthread_mutex_unlock(&w->lock);
-    if (!failure[0])
+    if (!failed)
         return 0;
-    c->speaker = c->rank;
-    return name_missing(c, failure);
+    c->speaker = w->speaker;
+    return mr_error_set(MR_EPEER, "%.1000s", w->named);
 }
