@@ -174,6 +174,16 @@ int ranks_all_add(struct ranks_all *all, char *const *texts, char *const *names,
     return rc;
 }
 
+int ranks_all_find(const struct ranks_all *all, struct mr_straggler *out)
+{
+    int rc = mr_step_log_query(all->log, out);
+    if (rc == 0 && all->lockstep && !all->sums) {
+        out->rank = MR_NO_RANK;
+        out->cause = MR_LATE_NONE;
+    }
+    return rc;
+}
+
 void ranks_all_free(struct ranks_all *all)
 {
     mr_step_log_destroy(all->log);

@@ -43,7 +43,7 @@ static void put_ranks(FILE *to, const struct ranks_all *all, int what, const cha
 static void put_all(FILE *to, const struct ranks_all *all)
 {
     struct mr_straggler s = {.size = sizeof s};
-    mr_step_log_query(all->log, &s);
+    ranks_all_find(all, &s);
     head(to, "ranks", "gauge", "Processes that train together.");
     fprintf(to, "millrace_ranks %u\n", all->world);
     head(to, "steps", "counter", "Steps that were looked at.");

@@ -52,6 +52,8 @@ struct ranks_all {
 /* Adds the texts of all ranks, in any order: the steps that all have. world: how many. names: of
  * files, for errors; NULL: collected. Returns 0 or an error (mr_last_error()). */
 int ranks_all_add(struct ranks_all *all, char *const *texts, char *const *names, uint32_t world);
+/* As mr_step_log_query(); of ranks whose waits are not timed none is named. */
+int ranks_all_find(const struct ranks_all *all, struct mr_straggler *out);
 void ranks_all_free(struct ranks_all *all);
 /* The sentence. To be freed; NULL: no memory. */
 char *ranks_all_sentence(const struct ranks_all *all);

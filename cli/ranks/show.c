@@ -60,8 +60,7 @@ char *ranks_all_sentence(const struct ranks_all *all)
     struct mr_straggler s = {.size = sizeof s};
     char *text = NULL, n[CLI_HUMAN];
     size_t bytes;
-    FILE *to =
-        all->log && mr_step_log_query(all->log, &s) == 0 ? open_memstream(&text, &bytes) : NULL;
+    FILE *to = all->log && ranks_all_find(all, &s) == 0 ? open_memstream(&text, &bytes) : NULL;
     if (!to)
         return NULL;
     if (s.rank != MR_NO_RANK)
@@ -69,8 +68,9 @@ char *ranks_all_sentence(const struct ranks_all *all)
     else if (all->world == 1)
         fprintf(to, "one rank: there is no other to wait for");
     else if (all->lockstep && !all->sums)
-        fprintf(to, "what ranks wait for is not timed (they are stages of a net, or their sums run "
-                    "inside CUDA graphs): no rank is named");
+        fprintf(to,
+                "the ranks are stages of a net, and what a stage waits for is not timed: no rank "
+                "is named");
     else
         fprintf(to, "no rank held the others up in %s steps", cli_count((double)s.steps, n));
     if (fclose(to) == 0)
@@ -83,7 +83,7 @@ void ranks_all_print(const struct ranks_all *all, FILE *out)
 {
     struct mr_straggler s = {.size = sizeof s};
     char host[CLI_CLEAN];
-    mr_step_log_query(all->log, &s);
+    ranks_all_find(all, &s);
     const double n = s.steps ? 1e-6 / (double)s.steps : 0, last = s.steps ? 100 : 0;
     struct cli_table *table =
         cli_table_create(all->lockstep ? "rank\thost\t>data wait, ms\t>compute, ms\t>in sums, "
@@ -128,7 +128,7 @@ void ranks_all_json(const struct ranks_all *all, struct mr_json *json)
     struct mr_straggler s = {.size = sizeof s, .rank = MR_NO_RANK};
     char *sentence = ranks_all_sentence(all);
     if (all->log)
-        mr_step_log_query(all->log, &s);
+        ranks_all_find(all, &s);
     mr_json_uint(json, "steps", s.steps);
     mr_json_double(json, "step_ms", s.step_ns * 1e-6);
     mr_json_array(json, "ranks");

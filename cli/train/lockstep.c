@@ -14,6 +14,7 @@
 #define SENT_STEPS 256
 #define LOOK_STEPS 16           /* between looks at rank 0's clock */
 #define WARM_STEPS 3            /* libraries load in the first ones */
+#define WARM_AHEAD 8            /* of every eighth step: and graphs are recorded */
 #define METRICS_NS 10000000000u /* between rewrites, without --report-every */
 
 struct train_steps {
@@ -22,8 +23,15 @@ struct train_steps {
     uint64_t next_ns;     /* of a report or --metrics */
     uint32_t skip;        /* so many steps tell nothing: the ranks do other things before them */
     bool together;        /* there are other ranks */
-    bool unwritten;       /* the last --metrics could not be written */
+    bool ahead;     /* the device tells times later: what happens between steps is not in them */
+    bool unwritten; /* the last --metrics could not be written */
 };
+
+static void skip_next(struct train_steps *l)
+{
+    if (!l->ahead)
+        l->skip = 1;
+}
 
 static struct mr_loader_stats loader_stats(const struct train *t)
 {
@@ -70,14 +78,15 @@ int train_steps_open(struct train *t)
         return mr_error_set(-ENOMEM, "train: no memory");
     t->steps = l;
     l->together = s.world > 1;
-    l->skip = WARM_STEPS;
+    l->ahead = l->together && !t->data->pipe.info.unified;
+    l->skip = l->ahead ? WARM_AHEAD : WARM_STEPS;
     l->next_ns = mr_time_ns() + period(o);
     const struct mr_place place = own_place(t->ranks);
     l->own = (struct ranks_own){.command = "train",
                                 .rank = place.rank,
                                 .world = place.world,
                                 /* stages wait for each other in their passes, too */
-                                .sums = !s.graphs && !o->split_ranks,
+                                .sums = !o->split_ranks,
                                 .lockstep = l->together};
     return ranks_own_open(&l->own);
 }
@@ -110,7 +119,7 @@ static int exchange(struct train *t)
     free(texts);
     if (rc != MR_EPEER) /* then it may be in use: comm.h */
         free(mine);
-    l->skip = 1;
+    skip_next(l);
     return rc;
 }
 
@@ -153,7 +162,7 @@ static int is_due(struct train *t, bool *due)
                  ? mr_comm_sum(t->ranks->comm, &wants, &wants, 1, MR_F64, MR_F64, MR_SUM_FAST, NULL)
                  : 0;
     *due = wants > 0;
-    l->skip = 1;
+    skip_next(l);
     return rc;
 }
 
@@ -161,13 +170,14 @@ static void add(struct train *t)
 {
     struct train_steps *l = t->steps;
     struct mr_trainer_step_times s = {.size = sizeof s};
-    if (l->skip) {
-        l->skip--;
-        return;
+    while (mr_trainer_next_step_times(t->trainer, &s) > 0) {
+        const struct mr_rank_step step = {(double)s.data_ns, (double)s.compute_ns,
+                                          (double)s.sum_ns};
+        if (l->skip)
+            l->skip--;
+        else
+            ranks_own_add(&l->own, &step);
     }
-    mr_trainer_query_step_times(t->trainer, &s);
-    const struct mr_rank_step step = {(double)s.data_ns, (double)s.compute_ns, (double)s.sum_ns};
-    ranks_own_add(&l->own, &step);
 }
 
 int train_steps_add(struct train *t, bool last)
@@ -180,14 +190,13 @@ int train_steps_add(struct train *t, bool last)
     add(t);
     if (period(t->opts) && t->info.step % LOOK_STEPS == 0)
         rc = is_due(t, &due);
-    /* Where graphs hold the sums, a collection would wait for them. */
     bool full = l->own.sums && l->own.n - l->own.sent >= SENT_STEPS;
     if (rc == 0 && (due || full))
         rc = exchange(t);
     if (rc == 0 && due)
         report(t);
     if (last) /* tests, checkpoints: not all ranks do the same */
-        l->skip = 1;
+        skip_next(l);
     return rc;
 }
 
@@ -195,6 +204,7 @@ int train_steps_end(struct train *t)
 {
     if (!t->steps)
         return 0;
+    add(t);
     int rc = exchange(t);
     if (rc == 0 && t->opts->metrics && t->steps->all.log)
         rc = ranks_metrics_write(&t->steps->all, t->opts->metrics);

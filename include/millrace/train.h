@@ -252,8 +252,7 @@ struct mr_trainer_times {
 /* Reads these times. [out] out: on success, all but size. Returns 0, MR_EMISUSE (a wrong size). */
 MR_API int mr_trainer_query_times(const struct mr_trainer *t, struct mr_trainer_times *out);
 
-/* Of the last step, in ns, by the host's clock. On a GPU steps are only enqueued, and sums that
- * graphs hold (mr_comm_stats.graphs) are no time of the host's: sum_ns is then 0. */
+/* Of a step, in ns. */
 struct mr_trainer_step_times {
     size_t size;      /* set it to sizeof; no more is written */
     uint64_t data_ns; /* waiting for the batch */
@@ -261,10 +260,18 @@ struct mr_trainer_step_times {
     uint64_t sum_ns; /* in sums over the ranks, waiting for other ranks included */
 };
 
-/* Reads these times: zeroes before the first step. [out] out: on success, all but size. Returns 0,
- * MR_EMISUSE (NULL, a wrong size). */
+/* Reads the last step's times by the host's clock: zeroes before the first step. On a GPU steps are
+ * only enqueued, so these say little: see mr_trainer_next_step_times(). [out] out: on success, all
+ * but size. Returns 0, MR_EMISUSE (NULL, a wrong size). */
 MR_API int mr_trainer_query_step_times(const struct mr_trainer *t,
                                        struct mr_trainer_step_times *out);
+
+/* Takes the times of one step, the oldest that is known and was not taken; up to 256 are kept. The
+ * times of ranks on a GPU, or another device that enqueues, are by the device's clock, of every 8th
+ * step, become known 8 at once, and data_ns is how long the device had no work before the step.
+ * Elsewhere they are known after each step, by the host's clock. [out] out: on 1. Returns 1, 0 (none is
+ * known), or MR_EMISUSE (NULL, a wrong size). */
+MR_API int mr_trainer_next_step_times(struct mr_trainer *t, struct mr_trainer_step_times *out);
 
 /* Reads the sums of the current epoch, including its part before a resume. Blocks. [out] out: on
  * success. Returns 0, or an error as mr_trainer_step(). */

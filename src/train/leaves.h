@@ -26,6 +26,7 @@ struct mr_train_leaves {
     uint64_t run_step; /* that it counts to, or UINT64_MAX */
     bool stop_told, stop_heard;
     struct mr_train_overlap *overlap; /* NULL: one sum, behind the passes */
+    uint64_t timed;                   /* steps of run->clock that times.c has read */
     float *overflow; /* fp16 with t->shard: whether a rank's part had one, then of all ranks */
 };
 
@@ -73,6 +74,10 @@ uint32_t mr_train_tree_order(uint32_t i, uint32_t k);
  * rank's part. stream: NULL: in host memory. */
 int mr_train_sum_range(struct mr_trainer *t, struct mr_train_range part, struct mr_stream *stream);
 int mr_train_sum_vector(struct mr_trainer *t, struct mr_stream *stream);
+/* leaves_device.c: enqueues a time of the step, with other ranks. */
+int mr_train_stamp(struct mr_trainer *t, enum mr_sum_stamp_of what);
+/* times.c: what the device's clock said when the host looked. */
+void mr_train_times_look(struct mr_trainer *t, const struct mr_sum_clock *clock);
 /* leaves_device.c: to += from. */
 int mr_train_add_range(const struct mr_train_leaves *l, float *to, const float *from,
                        struct mr_train_range part, struct mr_stream *stream);

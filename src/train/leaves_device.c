@@ -24,6 +24,12 @@ static int launch(struct mr_trainer *t, enum mr_sum_kernel which, const void *ar
     return mr_launch_kernel(t->stream, &mr_sum_kernel[which], args, NULL);
 }
 
+int mr_train_stamp(struct mr_trainer *t, enum mr_sum_stamp_of what)
+{
+    const struct mr_sum_stamp args = {t->leaves->run, 1, what};
+    return t->leaves->world > 1 ? launch(t, MR_SUM_KERNEL_stamp, &args) : 0;
+}
+
 static int acquire(struct mr_trainer *t, uint64_t bytes, void *out)
 {
     return mr_memory_acquire(t->dev, MR_DEVICE, MR_MAX(bytes, 1), out);
@@ -134,7 +140,7 @@ static int run_leaf(struct mr_trainer *t, const struct mr_train_part *p, struct 
     if (n == 0) {
         int rc = mr_memset_async(t->stream, v, MR_DEVICE, 0, l->length * sizeof *v);
         if (rc < 0 || !overlaps)
-            return rc;
+            return rc < 0 || !which.last ? rc : mr_train_stamp(t, MR_SUM_READY);
         mr_train_overlap_begin(t, &last);
         return mr_train_overlap_end(t, 0);
     }
@@ -146,12 +152,14 @@ static int run_leaf(struct mr_trainer *t, const struct mr_train_part *p, struct 
                                        .count = 1,
                                        .leaves = l->n,
                                        .leaf = l->rank + (uint64_t)a * l->world,
-                                       .share = share};
+                                       .share = share,
+                                       .first = which.i == 0};
     last.take = (struct mr_sum_take){.to = v,
                                      .grads = grads,
                                      .buffers = buffers,
                                      .totals = (struct mr_sum_totals *)(void *)&state->totals,
                                      .run = l->run,
+                                     .clock = which.last ? &l->run->clock : NULL,
                                      .count = l->n_params + l->n_buffers + 1,
                                      .n_params = l->n_params,
                                      .n_buffers = l->n_buffers,
@@ -320,24 +328,20 @@ static int careful_step(struct mr_trainer *t, const struct job *j)
     return rc != 0 ? MR_MIN(rc, 0) : update(t);
 }
 
-static int device_step(struct mr_trainer *t, const struct mr_train_part *p,
-                       const struct mr_net_batch *batch)
+static int run_step(struct mr_trainer *t, const struct mr_train_part *p,
+                    const struct mr_net_batch *batch)
 {
     struct mr_train_leaves *l = t->leaves;
     const struct job j = {p, batch};
-    mr_train_phase(t, "computes");
-    int rc = tell(t);
-    if (rc < 0)
-        return rc;
     if (t->opts.on_nan == MR_ON_NAN_SKIP)
         return careful_step(t, &j);
     bool graphs = t->opts.graph && p->total == mr_train_batch_size(t) &&
                   mr_optim_options(t->optim, 0)->accumulate == 1;
     if (l->graphs) {
-        rc = graphs ? mr_train_recorded(t, batch, whole_step, &j) : whole_step(t, &j);
+        int rc = graphs ? mr_train_recorded(t, batch, whole_step, &j) : whole_step(t, &j);
         return rc < 0 || !l->comm ? rc : mr_comm_watch(l->comm, t->stream);
     }
-    rc = graphs ? mr_train_recorded(t, batch, before_sum, &j) : before_sum(t, &j);
+    int rc = graphs ? mr_train_recorded(t, batch, before_sum, &j) : before_sum(t, &j);
     if (rc < 0)
         return rc;
     rc = mr_train_sum_vector(t, t->stream);
@@ -345,6 +349,18 @@ static int device_step(struct mr_trainer *t, const struct mr_train_part *p,
         return rc;
     rc = give(t);
     return rc < 0 ? rc : update(t);
+}
+
+static int device_step(struct mr_trainer *t, const struct mr_train_part *p,
+                       const struct mr_net_batch *batch)
+{
+    mr_train_phase(t, "computes");
+    int rc = tell(t);
+    if (rc < 0)
+        return rc;
+    rc = run_step(t, p, batch);
+    bool look = (t->step + 1) % MR_TRAIN_LOOK == 0;
+    return rc < 0 || !look ? rc : mr_train_stamp(t, MR_SUM_UPDATED);
 }
 
 static int device_take(struct mr_trainer *t, bool good, struct mr_net_totals *out)
@@ -359,6 +375,7 @@ static int device_take(struct mr_trainer *t, bool good, struct mr_net_totals *ou
     if (rc < 0 || failed < 0)
         return failed < 0 ? failed : rc;
     l->stop_heard = now.stops > 0;
+    mr_train_times_look(t, &now.clock);
     if (good && (now.totals.n_not_finite || now.totals.n_bad_labels)) {
         *out = (struct mr_net_totals){.size = sizeof *out};
         return 0;

@@ -20,6 +20,7 @@ struct mr_train_overlap {
     uint64_t first[PARTS_MOST]; /* of each part */
     uint32_t n, next;           /* next: the part that is summed next */
     bool forked;                /* the step's stream has to wait for `side` */
+    bool ending;                /* the passes are done */
 };
 
 int mr_train_overlap_open(struct mr_trainer *t)
@@ -44,27 +45,35 @@ void mr_train_overlap_close(struct mr_trainer *t)
     t->leaves->overlap = NULL;
 }
 
-static int take(struct mr_trainer *t, struct mr_train_range part)
+static int take(struct mr_trainer *t, struct mr_train_range part, struct mr_stream *stream)
 {
     const struct mr_train_leaves *l = t->leaves;
     struct mr_sum_take args = l->overlap->last.take;
+    const bool last = part.first == 0;
     if (!args.to)
-        return 0;
+        return last ? mr_train_stamp(t, MR_SUM_READY) : 0;
     args.begin = part.first;
     args.count = (part.end == l->length ? args.count : part.end) - part.first;
-    return mr_launch_kernel(l->overlap->side, &mr_sum_kernel[MR_SUM_KERNEL_take], &args, NULL);
+    args.clock = last ? args.clock : NULL;
+    return mr_launch_kernel(stream, &mr_sum_kernel[MR_SUM_KERNEL_take], &args, NULL);
 }
 
+/* The last part is taken in the step's stream: `side` may still be in the sum before, and what is
+ * taken last says when the passes ended. */
 static int sum_part(struct mr_trainer *t, struct mr_train_range part)
 {
     struct mr_train_leaves *l = t->leaves;
     struct mr_train_overlap *o = l->overlap;
+    const bool last = part.first == 0;
     uint32_t height = o->last.height + 1;
-    o->forked = true; /* also if only half of it succeeds */
-    int rc = mr_net_fork_to(t->net, t->stream, o->side);
+    int rc = last ? take(t, part, t->stream) : 0;
     if (rc < 0)
         return rc;
-    rc = take(t, part);
+    o->forked = true; /* also if only half of it succeeds */
+    rc = mr_net_fork_to(t->net, t->stream, o->side);
+    if (rc < 0)
+        return rc;
+    rc = last ? 0 : take(t, part, o->side);
     for (uint32_t carry = o->last.i; rc >= 0 && (carry & 1); carry /= 2, height--)
         rc = mr_train_add_range(l, l->vector + (height - 2) * l->length,
                                 l->vector + (height - 1) * l->length, part, o->side);
@@ -78,6 +87,8 @@ static int on_grads(void *user, uint64_t first)
     struct mr_train_overlap *o = t->leaves->overlap;
     int rc = 0;
     for (; rc >= 0 && o->next < o->n && first <= o->first[o->next]; o->next++) {
+        if (o->first[o->next] == 0 && !o->ending)
+            break;
         uint64_t end = o->next ? o->first[o->next - 1] : t->leaves->length;
         rc = sum_part(t, (struct mr_train_range){o->first[o->next], end});
     }
@@ -89,7 +100,7 @@ void mr_train_overlap_begin(struct mr_trainer *t, const struct mr_train_last *la
     struct mr_train_overlap *o = t->leaves->overlap;
     o->last = *last;
     o->next = 0;
-    o->forked = false;
+    o->forked = o->ending = false;
     mr_net_on_grads(t->net, on_grads, t);
 }
 
@@ -97,6 +108,7 @@ int mr_train_overlap_end(struct mr_trainer *t, int rc)
 {
     struct mr_train_overlap *o = t->leaves->overlap;
     mr_net_on_grads(t->net, NULL, NULL);
+    o->ending = true;
     if (rc >= 0)
         rc = on_grads(t, 0);
     int joined = o->forked ? mr_net_join_from(t->net, t->stream, o->side) : 0;

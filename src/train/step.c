@@ -5,7 +5,6 @@
 #include <inttypes.h>
 
 #define CHECK_EVERY 256 /* steps between looks at a device's totals, each of which waits for it */
-#define LOOK_EVERY  64 /* the same with ranks: a look also tells whether one of them wants to end */
 /* of an epoch: the run's first ones load libraries and record graphs, and tell nothing of the
      * rest */
 #define WARM_STEPS  64
@@ -237,14 +236,14 @@ static int step_on(struct mr_trainer *t, const struct mr_batch *b)
         return rc;
     if (t->pipeline) {
         rc = mr_train_in_stages.step(t, b, &batch);
-        if (rc < 0 || (t->step + 1) % LOOK_EVERY == 0)
+        if (rc < 0 || (t->step + 1) % MR_TRAIN_LOOK == 0)
             rc = rc < 0 ? rc : mr_train_take_totals(t);
         mr_train_pipeline_hear(t);
         return rc;
     }
     if (t->leaves) {
         rc = mr_train_leaves_step(t, b, &batch);
-        if (rc < 0 || !mr_train_leaves_on_device(t) || (t->step + 1) % LOOK_EVERY)
+        if (rc < 0 || !mr_train_leaves_on_device(t) || (t->step + 1) % MR_TRAIN_LOOK)
             return rc;
         rc = mr_train_take_totals(t);
         mr_train_on_device.hear(t);

@@ -39,6 +39,18 @@ struct mr_train_graph {
 
 #define MR_TRAIN_STAGES 8
 
+/* Steps between looks of ranks at a device's totals, each of which waits for it: they also tell
+ * whether a rank wants to end, and how long steps took. */
+#define MR_TRAIN_LOOK   64
+
+#define MR_TRAIN_TIMES  256
+
+/* Of the latest steps, until the caller takes them. */
+struct mr_train_times {
+    struct mr_trainer_step_times last[MR_TRAIN_TIMES]; /* step i's at i % MR_TRAIN_TIMES */
+    uint64_t n, taken;
+};
+
 /* A part of the net on a device; of a net that isn't split, all of it. */
 struct mr_train_stage {
     struct mr_device *dev; /* the caller's */
@@ -107,7 +119,8 @@ struct mr_trainer {
     double waiting, stepping, testing, saving; /* seconds, of this process */
     uint64_t step_ns, batch_ns;        /* of times.c: this step's begin; its batch was there */
     double sum_seconds;                /* the communicator's count at the step's begin */
-    struct mr_trainer_step_times last; /* of the last step */
+    struct mr_trainer_step_times last; /* of the last step, by the host's clock */
+    struct mr_train_times times;
 };
 
 /* leaves.c. open: as options and device say; prepare: with the net. */

@@ -65,6 +65,13 @@ static const char *check_begin(const void *args, struct mr_kernel_range out[MR_K
     return NULL;
 }
 
+static const char *check_stamp(const void *args, struct mr_kernel_range out[MR_KERNEL_RANGES])
+{
+    const struct mr_sum_stamp *a = args;
+    out[0] = RANGE(a->run, sizeof *a->run);
+    return a->count == 1 && a->what <= MR_SUM_UPDATED ? NULL : "count or what";
+}
+
 static const char *check_take(const void *args, struct mr_kernel_range out[MR_KERNEL_RANGES])
 {
     const struct mr_sum_take *a = args;
@@ -73,6 +80,7 @@ static const char *check_take(const void *args, struct mr_kernel_range out[MR_KE
     out[2] = RANGE(a->buffers, a->n_buffers * 4);
     out[3] = RANGE(a->totals, sizeof *a->totals);
     out[4] = RANGE(a->run, sizeof *a->run);
+    out[5] = RANGE(a->clock, sizeof *a->clock);
     uint64_t all = a->n_params + a->n_buffers + 1;
     return a->begin <= all && a->count <= all - a->begin ? NULL : "begin or count";
 }

@@ -12,6 +12,8 @@
 #include "kernels/half.h"
 #include "kernels/kernels.h"
 #include <millrace/tensor.h>
+#include <stdbool.h>
+#include <time.h>
 
 /* name, and the struct mr_sum_<name> of its arguments; each has `count`: elements. */
 #define MR_SUM_KERNELS(X)                                                                          \
@@ -19,6 +21,7 @@
     X(cast)                                                                                        \
     X(rows)                                                                                        \
     X(begin)                                                                                       \
+    X(stamp)                                                                                       \
     X(take)                                                                                        \
     X(give)
 
@@ -71,6 +74,33 @@ struct mr_sum_totals {
     uint64_t n_right, n_samples, n_bad_labels, n_not_finite, first_not_finite;
 };
 
+/*
+ * When the parts of every eighth step began, by the device's clock. A graph's kernels write it, so
+ * nothing waits for the host, which reads it when it looks at the totals.
+ *
+ *     ... | begin: start | passes | take: ready | sum over the ranks | give | update | begin ...
+ *
+ * To read the clock takes about a microsecond, too long for each step. The host looks after steps
+ * that end in 7 (of 8), so the timed ones are in the middle between two looks.
+ */
+#define MR_SUM_EVERY 8
+#define MR_SUM_PHASE 4  /* timed: steps i with i % MR_SUM_EVERY == MR_SUM_PHASE */
+#define MR_SUM_TIMED 64 /* kept */
+
+struct mr_sum_times {
+    uint32_t before_ns; /* from the step before: its update, and no work */
+    uint32_t pass_ns;
+    uint32_t sum_ns; /* waiting for other ranks included */
+};
+
+struct mr_sum_clock {
+    uint64_t start_ns, ready_ns;            /* of this step; 0: not yet, or it is not timed */
+    uint64_t given_ns;                      /* of an earlier step */
+    uint64_t update_ns;                     /* how long one took */
+    uint64_t n;                             /* timed steps */
+    struct mr_sum_times last[MR_SUM_TIMED]; /* of the i-th at i % MR_SUM_TIMED */
+};
+
 /* In the device's memory. */
 struct mr_sum_run {
     struct mr_sum_totals totals; /* of all ranks */
@@ -79,6 +109,7 @@ struct mr_sum_run {
     uint32_t stop;               /* this rank asks for the run's end */
     uint32_t stops;              /* ranks that did */
     uint32_t unused;
+    struct mr_sum_clock clock;
 };
 
 /* Before a leaf's pass: the count that dropout reads, and the loss's scale. */
@@ -87,7 +118,17 @@ struct mr_sum_begin {
     uint64_t *net_step;      /* becomes the run's step * leaves + leaf */
     const float *loss_scale; /* fp16's; NULL: 1 */
     uint64_t count, leaves, leaf;
-    float share; /* of the batch */
+    float share;    /* of the batch */
+    uint32_t first; /* of this rank's leaves: the step begins */
+};
+
+enum mr_sum_stamp_of { MR_SUM_READY, MR_SUM_UPDATED };
+
+/* A time of the run's clock: there is nothing to take, or the update is done. */
+struct mr_sum_stamp {
+    struct mr_sum_run *run;
+    uint64_t count;
+    uint32_t what; /* enum mr_sum_stamp_of */
 };
 
 /* After it: elements of its vector from gradients, running statistics and, as the last one, all of
@@ -97,6 +138,7 @@ struct mr_sum_take {
     const float *grads, *buffers;
     struct mr_sum_totals *totals;
     const struct mr_sum_run *run;
+    struct mr_sum_clock *clock; /* the passes are done: stamped; NULL: they are not */
     uint64_t count, begin, n_params, n_buffers; /* begin: the first element */
     float share;
     uint32_t first; /* of this rank's leaves: it says what the rank asks for */
@@ -144,16 +186,73 @@ MR_HOST_DEVICE void mr_sum_rows_at(const struct mr_sum_rows *a, uint64_t i)
         ((uint8_t *)a->to)[i] = ((const uint8_t *)a->from)[from];
 }
 
+MR_HOST_DEVICE uint64_t mr_sum_now_ns(void)
+{
+#ifdef __CUDA_ARCH__
+    uint64_t ns;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+    return ns;
+#else
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+#endif
+}
+
+MR_HOST_DEVICE uint32_t mr_sum_between(uint64_t from, uint64_t to)
+{
+    const uint64_t ns = from && to > from ? to - from : 0;
+    return ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+}
+
+MR_HOST_DEVICE bool mr_sum_is_timed(uint64_t step)
+{
+    return step % MR_SUM_EVERY == MR_SUM_PHASE;
+}
+
+MR_HOST_DEVICE void mr_sum_stamp_at(const struct mr_sum_stamp *a, uint64_t i)
+{
+    struct mr_sum_clock *c = &a->run->clock;
+    (void)i;
+    if (a->what == MR_SUM_READY)
+        c->ready_ns = mr_sum_is_timed(a->run->step) ? mr_sum_now_ns() : 0;
+    else
+        c->update_ns = mr_sum_between(c->given_ns, mr_sum_now_ns());
+}
+
+/* The step before a timed one, and the one before a look, are given at a known time. A rank whose
+ * part of the batch was empty has no pass. */
+MR_HOST_DEVICE void mr_sum_end_step(struct mr_sum_clock *c, uint64_t step)
+{
+    const bool timed = mr_sum_is_timed(step);
+    if (!timed && (step + 1) % MR_SUM_PHASE)
+        return;
+    const uint64_t now = mr_sum_now_ns();
+    if (timed) {
+        struct mr_sum_times *t = &c->last[c->n++ % MR_SUM_TIMED];
+        t->before_ns = mr_sum_between(c->given_ns, c->start_ns ? c->start_ns : c->ready_ns);
+        t->pass_ns = mr_sum_between(c->start_ns, c->ready_ns);
+        t->sum_ns = mr_sum_between(c->ready_ns, now);
+    }
+    c->given_ns = now;
+    c->start_ns = 0;
+    c->ready_ns = 0;
+}
+
 MR_HOST_DEVICE void mr_sum_begin_at(const struct mr_sum_begin *a, uint64_t i)
 {
     (void)i;
     *a->net_step = a->run->step * a->leaves + a->leaf;
     a->run->loss_scale = a->loss_scale ? *a->loss_scale * a->share : a->share;
+    if (a->first && mr_sum_is_timed(a->run->step))
+        a->run->clock.start_ns = mr_sum_now_ns();
 }
 
 MR_HOST_DEVICE void mr_sum_take_at(const struct mr_sum_take *a, uint64_t nth)
 {
     const uint64_t i = a->begin + nth;
+    if (nth == 0 && a->clock && mr_sum_is_timed(a->run->step))
+        a->clock->ready_ns = mr_sum_now_ns();
     if (i < a->n_params) {
         a->to[i] = a->grads[i];
     } else if (i < a->n_params + a->n_buffers) {
@@ -187,6 +286,7 @@ MR_HOST_DEVICE void mr_sum_give_at(const struct mr_sum_give *a, uint64_t i)
     t->n_right += (uint64_t)sums[MR_SUM_RIGHT];
     t->n_samples += (uint64_t)sums[MR_SUM_SAMPLES];
     a->run->stops += sums[MR_SUM_STOP] > 0;
+    mr_sum_end_step(&a->run->clock, a->run->step);
     a->run->step++;
 }
 
