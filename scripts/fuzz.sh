@@ -17,9 +17,11 @@ fuzz_one() {
     mkdir -p "$dir/finds" "$dir/crashes"
     rm -f "$dir"/crashes/*
     # A leak or a crash stops it; rss and timeout limits find what grows or hangs on a small input.
-    if (cd "$dir" && nice "$2" -max_total_time="$3" "${more[@]}" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
-        -artifact_prefix="$dir/crashes/" finds "$4" >log 2>&1 </dev/null); then
-        echo "PASS fuzz.$target: $(sed -nE 's/^stat::number_of_executed_units: *//p' "$dir/log") runs in $3 s"
+    local TIMEFORMAT='%U %S'
+    if { time (cd "$dir" && nice "$2" -max_total_time="$3" "${more[@]}" -timeout=10 -rss_limit_mb=2048 \
+        -print_final_stats=1 -artifact_prefix="$dir/crashes/" finds "$4" >log 2>&1 </dev/null); } 2>"$dir/time"; then
+        echo "PASS fuzz.$target: $(sed -nE 's/^stat::number_of_executed_units: *//p' "$dir/log") runs in $3 s," \
+            "$(awk '{ printf "%.0f", $1 + $2 }' "$dir/time") s of a processor"
     else
         grep -A40 -E 'ERROR: |runtime error: ' "$dir/log" | head -40 || tail -20 "$dir/log"
         echo "FAIL fuzz.$target: see $dir/log and $dir/crashes/"

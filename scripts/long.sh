@@ -14,9 +14,11 @@
 #   uring                   faults of io_uring by 1000 seeds (.ci/run: 4)
 #   power.JOB               2000 power cuts in mid-run of pack, train, feed and the disk cache (.ci/run: 2 to 8)
 #   threads.JOB             ThreadSanitizer with 64 workers (.ci/run: a few)
-#   soak.KIND               runs of 10 minutes, LONG_SECONDS in all, beside them others that are killed or whose disk is full: scripts/soak.py
+#   soak.KIND               a run of LONG_SECONDS, beside it others that are killed or whose disk is full: scripts/soak.py
 #                           (.ci/run: none). python: with build/python and numpy in an environment, which this makes
 #   fuzz.TARGET             a fuzzer for LONG_SECONDS of a processor, by default 7200 (.ci/run: 8)
+# LONG_SLICE: soaks and fuzzers run in slices of at most so many seconds by the clock; what a slice did is counted at its end.
+# By default 600 for a fuzzer, and all of its time for a soak.
 # MILLRACE_LONG: the folder for corpora, counters and logs; default: ~/.cache/millrace-long. JOBS: at a time; default: all
 # processors.
 set -u
@@ -24,7 +26,6 @@ cd "$(dirname "$0")/.." || exit 1
 jobs=${JOBS:-$(nproc)}
 folder=${MILLRACE_LONG:-$HOME/.cache/millrace-long}
 most=${LONG_SECONDS:-7200}
-slice=600 # what is lost of a fuzzer's or a soak's time when it is stopped
 version=$(git describe --always --dirty)
 mkdir -p "$folder/done" "$folder/log" "$folder/fuzz" "$folder/soak" || exit 1
 
@@ -58,30 +59,38 @@ run_faults() { # preset, test: jobs.memory, cli, ...
         TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 "$programs/fault_$program" ${argument:+"$argument"}
 }
 
-# In slices, which are counted in a file: the next run adds to it.
-in_slices() { # counter, command...: it gets a slice's seconds
-    local counter=$1 spent next
-    shift
-    spent=$(cat "$counter" 2>/dev/null || echo 0)
-    while [ "$spent" -lt "$most" ]; do
+# In slices, each of which adds a line to a file: the seconds that count, and figures. The next run goes on from there.
+in_slices() { # file, seconds of a slice, command...: it gets a slice's seconds, and prints the line
+    local file=$1 slice=$2 spent next line
+    shift 2
+    touch "$file"
+    while spent=$(awk '{ n += $1 } END { printf "%d", n }' "$file") && [ "$spent" -lt "$most" ]; do
         next=$((most - spent < slice ? most - spent : slice))
-        "$@" "$next" || return
-        spent=$((spent + next))
-        echo $spent >"$counter"
+        line=$("$@" $((next < 20 ? 20 : next))) || return
+        echo "$line" >>"$file"
     done
 }
 
+# Its line: seconds of a processor, seconds by the clock, runs, commit.
 fuzz_slice() { # target, seconds
-    JOBS=1 FUZZ_SECONDS=$2 FUZZ_WORK=$folder/fuzz FUZZ_BUILT=1 scripts/fuzz.sh "$1"
+    local dir=$folder/fuzz/$1
+    if ! JOBS=1 FUZZ_SECONDS=$2 FUZZ_WORK=$folder/fuzz FUZZ_BUILT=1 scripts/fuzz.sh "$1" >&2; then
+        mkdir -p "$dir/failed" # the next run empties crashes/
+        cp -r "$dir/log" "$dir"/crashes/. "$dir/failed/"
+        return 1
+    fi
+    awk -v wall="$2" -v version="$version" 'FNR == NR { cpu = $1 + $2; next } /^stat::number_of_executed_units/ { runs = $2 }
+        END { printf "%.0f %d %d %s\n", cpu, wall, runs, version }' "$dir/time" "$dir/log"
 }
 
-# A line of each slice is kept.
+# Its line: seconds, commit, figures.
 soak_slice() { # kind, seconds
-    local python=python3
+    local python=python3 line
     if [ "$1" = python ]; then python=$folder/venv/bin/python; fi
-    MILLRACE_VIDEO_MODULE=$PWD/build/dev/libmillrace-video.so PYTHONPATH=build/python \
-        "$python" scripts/soak.py "$1" "$2" "$folder/soak/$1" | tee -a "$folder/soak/$1.lines"
-    return "${PIPESTATUS[0]}"
+    line=$(MILLRACE_VIDEO_MODULE=$PWD/build/dev/libmillrace-video.so PYTHONPATH=build/python SOAK_PROGRESS=$folder/soak/$1.now \
+        "$python" scripts/soak.py "$1" "$2" "$folder/soak/$1") || return
+    echo "$line" >&2
+    echo "$2 $version ${line#*: }"
 }
 
 run_power() { # job
@@ -133,8 +142,8 @@ run_job() { # name
     uring) MILLRACE_FAULT_RUNS=1000 build/dev/tests/fault/fault_uring ;;
     power.*) run_power "${1#power.}" ;;
     threads.*) run_threads "${1#threads.}" ;;
-    soak.*) in_slices "$folder/soak/${1#soak.}-$version.seconds" soak_slice "${1#soak.}" ;;
-    fuzz.*) in_slices "$folder/fuzz/${1#fuzz.}.seconds" fuzz_slice "${1#fuzz.}" ;;
+    soak.*) in_slices "$folder/soak/${1#soak.}-$version.runs" "${LONG_SLICE:-$most}" soak_slice "${1#soak.}" ;;
+    fuzz.*) in_slices "$folder/fuzz/${1#fuzz.}.runs" "${LONG_SLICE:-600}" fuzz_slice "${1#fuzz.}" ;;
     *) echo "no such job: $1" && return 2 ;;
     esac
 }

@@ -3,7 +3,8 @@
 threads, and temporary files, stay flat after a warm-up; each short one ends by the kill or with status 0 or 1.
 usage: soak.py KIND SECONDS FOLDER     KIND: sim, photos, video, http, python. FOLDER: for data and logs, removed at the end. Ends
 with a line of figures; exit status 0: all was flat.
-MILLRACE: the program, by default build/dev/millrace; python needs PYTHONPATH=build/python and numpy."""
+MILLRACE: the program, by default build/dev/millrace; python needs PYTHONPATH=build/python and numpy. SOAK_PROGRESS: a file that
+gets the figures so far every minute."""
 import glob
 import os
 import random
@@ -18,6 +19,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROGRAM = os.environ.get("MILLRACE", os.path.join(ROOT, "build", "dev", "millrace"))
 KIND, SECONDS, WORK = sys.argv[1], float(sys.argv[2]), os.path.abspath(sys.argv[3])
+PROGRESS = os.environ.get("SOAK_PROGRESS")
 CHANCE = random.Random(time.time_ns())
 TEMPORARY = re.compile(r"\.part-|/tmp\.\d|unpacked\.|millrace-import|\.tmp$")
 FULL = os.path.join(WORK, "full")  # a small file system, or where it cannot be mounted an ordinary folder and a limit of files
@@ -209,23 +211,31 @@ def middle(values):
     return sorted(values)[len(values) // 2]
 
 
-def judge(seen, counts, kills):
-    """The last quarter against the first one after the warm-up."""
-    seen = [s[1:] for s in seen if s[0] > max(SECONDS / 5, min(60, SECONDS / 2))]
+def compare(seen, seconds):
+    """The last quarter against the first one after the warm-up: looks, memory, the most descriptors, threads, temporary files."""
+    seen = [s[1:] for s in seen if s[0] > max(seconds / 5, min(60, seconds / 2))]
     quarter = max(len(seen) // 4, 1)
     first, last = seen[:quarter], seen[-quarter:]
     rss = [middle([s[0] for s in part]) for part in (first, last)]
-    most = [[max(s[i] for s in part) for part in (first, last)] for i in (1, 2, 3)]
-    print(f"{KIND}: {SECONDS:.0f} s, {len(seen)} looks, {counts['killed']} runs killed, {counts['full']} with a full disk, "
-          f"{kills} workers killed; RSS {rss[0]:.1f} -> {rss[1]:.1f} MiB, descriptors {most[0][0]} -> {most[0][1]}, "
-          f"threads {most[1][0]} -> {most[1][1]}, temporary files {most[2][0]} -> {most[2][1]}", flush=True)
+    return len(seen), rss, [[max(s[i] for s in part) for part in (first, last)] for i in (1, 2, 3)]
+
+
+def figures(seconds, looks, rss, most, counts, kills):
+    return (f"{KIND}: {seconds:.0f} s, {looks} looks, {counts['killed']} runs killed, {counts['full']} with a full disk, "
+            f"{kills} workers killed; RSS {rss[0]:.1f} -> {rss[1]:.1f} MiB, descriptors {most[0][0]} -> {most[0][1]}, "
+            f"threads {most[1][0]} -> {most[1][1]}, temporary files {most[2][0]} -> {most[2][1]}")
+
+
+def judge(seen, counts, kills):
+    looks, rss, most = compare(seen, SECONDS)
+    print(figures(SECONDS, looks, rss, most, counts, kills), flush=True)
     flat = rss[1] <= 1.05 * rss[0] + 4 and all(b <= a + slack for (a, b), slack in zip(most, (2, 1, 4)))
     if not flat:
         sys.exit(f"{KIND}: not flat")
 
 
 def soak(kind, mounted):
-    counts, seen, start = {"killed": 0, "full": 0}, [], time.monotonic()
+    counts, seen, start, told = {"killed": 0, "full": 0}, [], time.monotonic(), 0
     with open(path("log"), "w", encoding="utf-8") as log:
         main = subprocess.Popen(kind.main(), stdout=log, stderr=log)
     try:
@@ -236,6 +246,10 @@ def soak(kind, mounted):
                 seen.append((time.monotonic() - start, *look(main.pid), len(temporaries())))
             except (FileNotFoundError, KeyError, ProcessLookupError):
                 break  # it has just ended
+            if PROGRESS and seen[-1][0] > told + 60 and len(seen) >= 10:
+                told = seen[-1][0]
+                with open(PROGRESS, "w", encoding="utf-8") as file:
+                    print(figures(told, *compare(seen, told), counts, kind.kills), file=file)
             time.sleep(0.2)
     finally:
         if main.poll() is None and sys.exc_info()[0]:
