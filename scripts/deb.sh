@@ -1,6 +1,7 @@
 #!/bin/bash
 # Makes the Debian packages of this machine's distribution into OUT: one for each library, the program, the video module, and
 # -dev. Builds in build/deb. Checks them with lintian where it is installed. usage: scripts/deb.sh OUT
+# DEB_OPTIONS: more options of cmake, for instance -DMILLRACE_CUDA_KERNELS=OFF.
 set -eu
 cd "$(dirname "$0")/.."
 out=$1
@@ -26,7 +27,8 @@ version=$(scripts/version.sh)
 
 echo "deb: $log"
 {
-    cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMILLRACE_TESTS=OFF -DMILLRACE_DEB=ON \
+    # shellcheck disable=SC2086  # a list of words
+    cmake -S . -B "$build" -G Ninja ${DEB_OPTIONS:-} -DCMAKE_BUILD_TYPE=Release -DMILLRACE_TESTS=OFF -DMILLRACE_DEB=ON \
         -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_INSTALL_LIBDIR="lib/$(dpkg-architecture -q DEB_HOST_MULTIARCH)" \
         -DCMAKE_INSTALL_DOCDIR=share/doc/libmillrace-dev -DCMAKE_SKIP_INSTALL_RPATH=ON \
         -DMILLRACE_DEB_MAINTAINER="$DEB_MAINTAINER" &&

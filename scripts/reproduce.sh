@@ -2,10 +2,11 @@
 # Are builds reproducible? Clones HEAD twice, builds both clones and compares the results by SHA-256. The builds differ in path,
 # HOME, user name, time zone, language, umask, temporary folder and number of processors; as root also in user id; and with
 # faketime(1) in date and time. Prints each file that differs; the last line is PASS or FAIL.
-# usage: scripts/reproduce.sh [-c] [-n] [-k] [dist] [wheel] [source]     default: all three parts
+# usage: scripts/reproduce.sh [-c] [-n] [-k] [dist] [wheel] [source] [deb]     default: all four parts
 #   dist    libraries, program, relocatable folder and its tarball (make dist)
 #   wheel   the Python package (make wheel); takes its tools from PyPI
 #   source  the source tarball
+#   deb     the Debian packages, without CUDA kernels; skipped by default where dpkg-dev is not installed
 #   -c      the second build may use a compiler cache (CMAKE_C_COMPILER_LAUNCHER=ccache); otherwise none does
 #   -n      without CUDA kernels, which take most of the time
 #   -k      keep both builds; they are also kept if they differ
@@ -21,9 +22,12 @@ while getopts cnk option; do
     esac
 done
 shift $((OPTIND - 1))
-[ $# -gt 0 ] || set -- dist wheel source
+if [ $# = 0 ]; then
+    set -- source dist wheel
+    if command -v dpkg-shlibdeps >/dev/null; then set -- "$@" deb; fi
+fi
 for part; do
-    case $part in dist | wheel | source) ;; *) echo "reproduce: no such part: $part" >&2 && exit 2 ;; esac
+    case $part in dist | wheel | source | deb) ;; *) echo "reproduce: no such part: $part" >&2 && exit 2 ;; esac
 done
 [ -z "$(git status --porcelain)" ] || echo "reproduce: only what is committed is built"
 unset CFLAGS CXXFLAGS LDFLAGS
@@ -45,6 +49,7 @@ build_parts() { # mask, parts
             ;;
         wheel) SKBUILD_CMAKE_DEFINE=MILLRACE_CUDA_KERNELS=$kernels scripts/wheel.sh ;;
         source) scripts/source.sh dist ;;
+        deb) DEB_OPTIONS=-DMILLRACE_CUDA_KERNELS=OFF scripts/deb.sh dist/deb ;;
         esac || return
     done
 }
