@@ -144,6 +144,16 @@ def children(pid):
         return []
 
 
+def has_run(pid):
+    """50 ms of a processor: a worker that is killed four times before its first sample is given up."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+            fields = f.read().rsplit(")", 1)[1].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") >= 0.05
+
+
 class Python(Kind):
     """Worker processes, one of which is killed every now and then. They are children of the server that forks them."""
 
@@ -151,7 +161,7 @@ class Python(Kind):
         return [*FORK, f"{SECONDS:.0f}"]
 
     def tick(self, main):
-        workers = [worker for server in children(main.pid) for worker in children(server)]
+        workers = [worker for server in children(main.pid) for worker in children(server) if has_run(worker)]
         if workers:
             try:
                 os.kill(int(CHANCE.choice(workers)), signal.SIGKILL)
