@@ -18,7 +18,8 @@
 #                           (.ci/run: none). python: with build/python and numpy in an environment, which this makes
 #   fuzz.TARGET             a fuzzer for LONG_SECONDS of a processor, by default 7200 (.ci/run: 8)
 # LONG_SLICE: soaks and fuzzers run in slices of at most so many seconds by the clock; what a slice did is counted at its end.
-# By default 600 for a fuzzer, and all of its time for a soak.
+# By default 600 for a fuzzer, and all of its time for a soak. LONG_SLICES: a job ends after so many, so that a loop over jobs
+# gives each its share.
 # MILLRACE_LONG: the folder for corpora, counters and logs; default: ~/.cache/millrace-long. JOBS: at a time; default: all
 # processors.
 set -u
@@ -61,13 +62,14 @@ run_faults() { # preset, test: jobs.memory, cli, ...
 
 # In slices, each of which adds a line to a file: the seconds that count, and figures. The next run goes on from there.
 in_slices() { # file, seconds of a slice, command...: it gets a slice's seconds, and prints the line
-    local file=$1 slice=$2 spent next line
+    local file=$1 slice=$2 spent line n=0
     shift 2
     touch "$file"
-    while spent=$(awk '{ n += $1 } END { printf "%d", n }' "$file") && [ "$spent" -lt "$most" ]; do
-        next=$((most - spent < slice ? most - spent : slice))
-        line=$("$@" $((next < 20 ? 20 : next))) || return
+    while spent=$(awk '{ n += $1 } END { printf "%d", n }' "$file") && [ "$spent" -lt "$most" ] &&
+        [ $n -lt "${LONG_SLICES:-1000000}" ]; do
+        line=$("$@" "$slice") || return
         echo "$line" >>"$file"
+        n=$((n + 1))
     done
 }
 

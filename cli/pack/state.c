@@ -64,7 +64,7 @@ static int keep(struct pack_state *st, const struct pack_done *done)
     return CLI_OK;
 }
 
-/* A finished shard of the right size, next in line? */
+/* A finished shard of the right size, next in line, with no more samples than are left? */
 static bool is_there(const struct pack_state *st, const struct pack_done *d)
 {
     char name[PACK_PART + 40];
@@ -73,7 +73,8 @@ static bool is_there(const struct pack_state *st, const struct pack_done *d)
                                     st->shard[st->n - 1].skipped
                               : st->first;
     snprintf(name, sizeof name, "shard%s-%06" PRIu64 ".tar", st->part, d->number);
-    return d->number == st->n && d->first == next && fstatat(st->lock, name, &file, 0) == 0 &&
+    return d->number == st->n && d->first == next && d->n <= st->end - next &&
+           d->skipped <= st->end - next - d->n && fstatat(st->lock, name, &file, 0) == 0 &&
            S_ISREG(file.st_mode) && (uint64_t)file.st_size == d->bytes;
 }
 

@@ -101,7 +101,7 @@ static int read_answer(struct mr_attached *a, const union mr_wire *in, int64_t n
         return mr_error_set(in->end.code, "%s: %.*s", a->text, MR_ERROR_BYTES - 1, in->end.text);
     if (n != sizeof in->welcome || in->kind != MR_WIRE_WELCOME ||
         in->welcome.mark != MR_SERVE_MARK || got->fd < 0 || in->welcome.ahead > MR_MAX_AHEAD ||
-        in->welcome.n_fields < 0 || in->welcome.n_fields > MR_MAX_FIELDS)
+        in->welcome.n_fields < 1 || in->welcome.n_fields > MR_MAX_FIELDS)
         return mr_error_set(MR_EFORMAT, "%s: no server, or one of another version of libmillrace",
                             a->text);
     a->welcome = in->welcome;

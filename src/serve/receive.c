@@ -13,21 +13,36 @@ void mr_receive_end(struct mr_attached *a, int code)
         mr_error_keep(code, &a->end);
 }
 
-/* The places that a note names are in it, and in the slot. */
-static bool check_note(const struct mr_wire_note *note, const struct mr_wire_batch *in)
+/* `n` numbers at a place in the note; none: place 0 where that is allowed. */
+static bool has_numbers(uint64_t place, uint64_t n, bool may_lack, const struct mr_wire_batch *in)
 {
-    uint64_t numbers = (in->note_bytes - sizeof *note) / sizeof(uint64_t), bytes;
-    if (note->n > numbers || note->n_fields < 1 || note->n_fields > MR_MAX_FIELDS ||
-        note->end > in->bytes || note->first > note->end)
-        return false;
-    bytes = note->n * sizeof(uint64_t);
-    if (note->indices + bytes > in->note_bytes || note->positions + bytes > in->note_bytes)
+    if (place == 0 && may_lack)
+        return true;
+    return place % sizeof(uint64_t) == 0 && place >= sizeof(struct mr_wire_note) &&
+           place <= in->note_bytes && n <= (in->note_bytes - place) / sizeof(uint64_t);
+}
+
+static bool is_spec(const struct mr_spec *spec)
+{
+    return memchr(spec->name, 0, sizeof spec->name) && mr_dtype_size(spec->dtype) > 0 &&
+           spec->rank >= 0 && spec->rank <= MR_MAX_RANK;
+}
+
+/* The places that a note names are in it, and in the slot. */
+static bool check_note(const struct mr_attached *a, const struct mr_wire_note *note,
+                       const struct mr_wire_batch *in)
+{
+    bool empty = note->n == 0;
+    if (note->n >= in->note_bytes || note->n_fields != a->welcome.n_fields ||
+        note->end > in->bytes || note->first > note->end ||
+        !has_numbers(note->indices, note->n, empty, in) ||
+        !has_numbers(note->positions, note->n, empty, in))
         return false;
     for (int f = 0; f < note->n_fields; f++) {
         const struct mr_wire_field *wf = &note->field[f];
-        if (wf->place > note->end || wf->bytes > note->end - wf->place ||
-            (wf->offsets && wf->offsets + bytes + sizeof(uint64_t) > in->note_bytes) ||
-            (wf->lengths && wf->lengths + bytes > in->note_bytes))
+        if (!is_spec(&wf->spec) || wf->place < note->first || wf->place > note->end ||
+            wf->bytes > note->end - wf->place || !has_numbers(wf->offsets, note->n + 1, true, in) ||
+            !has_numbers(wf->lengths, note->n, true, in))
             return false;
     }
     return true;
@@ -39,7 +54,7 @@ static int add_item(struct mr_attached *a, const struct mr_wire_batch *in)
     struct mr_item *item = mr_attached_item(a, in->number);
     const unsigned char *note;
     if (in->number != a->received || item->state != MR_ITEM_EMPTY ||
-        in->note_bytes < sizeof *item->note)
+        in->note_bytes < sizeof *item->note || in->note_offset % sizeof(uint64_t))
         return mr_error_set(MR_EFORMAT, "%s: the server sent batch %llu: expected %llu", a->text,
                             (unsigned long long)in->number, (unsigned long long)a->received);
     int rc = mr_view_get(a, &a->notes, in->note, in->note_offset, in->note_bytes, false, &note);
@@ -50,7 +65,7 @@ static int add_item(struct mr_attached *a, const struct mr_wire_batch *in)
         return rc;
     item->number = in->number;
     item->note = (const struct mr_wire_note *)note;
-    if (!check_note(item->note, in))
+    if (!check_note(a, item->note, in))
         return mr_error_set(MR_EFORMAT, "%s: batch %llu is not described as expected", a->text,
                             (unsigned long long)in->number);
     rc = a->device ? mr_transfer_copy(a, item) : 0;

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #define PAGE      4096
-#define MAX_VIEWS (1u << 24)
+#define MAX_VIEWS (1u << 16) /* 16 times the most slots of a loader */
 
 static void unmap(const struct mr_attached *a, struct mr_view *v)
 {
