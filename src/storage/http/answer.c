@@ -254,7 +254,7 @@ int mr_http_status_error(const struct mr_http_job *job, bool *again)
         snprintf(region, sizeof region, " (the bucket is in region %s: AWS_REGION)",
                  r->answer.region);
     const char *keys = job->target.url && (status == 403 || status == 401 || status == 400)
-                           ? (job->target.sign ? " (the request was signed)"
+                           ? (job->target.signs ? " (the request was signed)"
                                                : " (no AWS keys were found: unsigned)")
                            : "";
     return mr_error_set(code, "%s%s: the server says %d %s%s%s: %s%s%s; tries: %u", shown(job, url),

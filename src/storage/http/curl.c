@@ -12,7 +12,7 @@ static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libc
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char why_not[256];
 
-#define OLDEST 0x074b00 /* 7.75: CURLOPT_AWS_SIGV4 */
+#define OLDEST 0x074b00 /* 7.75: older ones were never tried */
 
 static bool find_all(void *lib)
 {

@@ -101,11 +101,8 @@ void mr_s3_account_destroy(struct mr_s3_account *account);
 
 /* How to send a request for s3://bucket/key. */
 struct mr_s3_target {
-    char *url; /* malloc'd */
-    bool sign; /* these are set: */
-    char sigv4[80];
-    char *keys;  /* "access:secret", malloc'd */
-    char *token; /* a header line, malloc'd, or NULL */
+    char *url;                         /* malloc'd */
+    const struct mr_s3_account *signs; /* with its keys; NULL: the request goes unsigned */
 };
 int mr_s3_target(const struct mr_s3_account *account, const char *url, const char *query,
                  struct mr_s3_target *out);

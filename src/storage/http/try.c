@@ -1,5 +1,6 @@
 /* One try of a request: sets up libcurl, receives the response, and decides the result. */
 #include "storage/http/job.h"
+#include "storage/s3/sign.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -87,10 +88,10 @@ static bool add_header(struct mr_http_job *job, const char *line)
     return grown != NULL;
 }
 
-/* SHA-256 of an empty body: S3 requires the body's hash among the signed headers, and libcurl 7.88
- * does not add it. */
-#define EMPTY_HASH                                                                                 \
-    "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+static bool add_line(void *user, const char *line)
+{
+    return add_header(user, line);
+}
 
 static bool add_headers(struct mr_http_job *job)
 {
@@ -106,10 +107,9 @@ static bool add_headers(struct mr_http_job *job)
         snprintf(line, sizeof line, "If-None-Match: %s", r->if_none_match);
         ok = ok && add_header(job, line);
     }
-    if (job->target.sign) {
-        ok = ok && add_header(job, EMPTY_HASH);
-        ok = ok && (!job->target.token || add_header(job, job->target.token));
-    }
+    if (ok && job->target.signs)
+        ok = mr_s3_sign(job->target.signs, r->head ? "HEAD" : "GET", job->target.url, time(NULL),
+                        add_line, job) == 0;
     return ok;
 }
 
@@ -157,17 +157,6 @@ static void set_limits(CURL *easy, const struct mr_remote_opts *opts)
     mr_curl.easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
 }
 
-/* A segment of the path is "." or "..": libcurl would resolve it, and get another object. */
-static bool has_dot_segment(const char *url)
-{
-    for (const char *at = strstr(url, "/."); at; at = strstr(at + 1, "/.")) {
-        const char *end = at + (at[2] == '.' ? 3 : 2);
-        if (*end == '/' || *end == '?' || *end == 0)
-            return true;
-    }
-    return false;
-}
-
 static void set_callbacks(struct mr_http_job *job)
 {
     mr_curl.easy_setopt(job->easy, CURLOPT_PRIVATE, (char *)job);
@@ -189,22 +178,11 @@ static int set_target(struct mr_http_job *job)
     const char *url = job->target.url ? job->target.url : job->request->url;
     CURLcode rc = mr_curl.easy_setopt(job->easy, CURLOPT_URL, url);
     set_protocols(job->easy, url);
-    /* libcurl 8.14 refuses CURLOPT_PATH_AS_IS with signatures. */
-    mr_curl.easy_setopt(job->easy, CURLOPT_PATH_AS_IS,
-                        !job->target.sigv4[0] || has_dot_segment(url) ? 1L : 0L);
+    /* A key may have a segment "..": libcurl would resolve it, and get another object. */
+    mr_curl.easy_setopt(job->easy, CURLOPT_PATH_AS_IS, 1L);
     mr_curl.easy_setopt(job->easy, CURLOPT_FOLLOWLOCATION, job->target.url ? 0L : 1L);
-    if (rc != CURLE_OK)
-        goto fail;
-    if (!job->target.sign)
+    if (rc == CURLE_OK)
         return 0;
-    rc = mr_curl.easy_setopt(job->easy, CURLOPT_AWS_SIGV4, job->target.sigv4);
-    if (rc != CURLE_OK)
-        goto fail;
-    rc = mr_curl.easy_setopt(job->easy, CURLOPT_USERPWD, job->target.keys);
-    if (rc != CURLE_OK)
-        goto fail;
-    return 0;
-fail:
     return mr_error_set(rc == CURLE_OUT_OF_MEMORY ? -ENOMEM : MR_EUNSUPPORTED, "%s: libcurl: %s",
                         mr_url_show(job->request->url, shown, sizeof shown),
                         mr_curl.easy_strerror(rc));

@@ -1,4 +1,4 @@
-/* s3:// addresses: the URL at the endpoint, and the request's signature. */
+/* s3:// addresses: the URL at the endpoint. */
 #include "storage/http/http.h"
 #include "storage/s3/account.h"
 
@@ -46,19 +46,6 @@ static char *endpoint_url(const struct mr_s3_account *a, const char *bucket, con
     return n < 0 ? NULL : text;
 }
 
-static int sign(const struct mr_s3_account *a, struct mr_s3_target *out)
-{
-    if (!a->access[0])
-        return 0;
-    out->sign = true;
-    snprintf(out->sigv4, sizeof out->sigv4, "aws:amz:%s:s3", a->region);
-    if (asprintf(&out->keys, "%s:%s", a->access, a->secret) < 0)
-        out->keys = NULL;
-    if (a->token && asprintf(&out->token, "x-amz-security-token: %s", a->token) < 0)
-        out->token = NULL;
-    return out->keys && (!a->token || out->token) ? 0 : -ENOMEM;
-}
-
 int mr_s3_target(const struct mr_s3_account *a, const char *url, const char *query,
                  struct mr_s3_target *out)
 {
@@ -78,24 +65,14 @@ int mr_s3_target(const struct mr_s3_account *a, const char *url, const char *que
     char *encoded = mr_url_encode(key, strlen(key), "/");
     out->url = encoded ? endpoint_url(a, bucket, encoded, query) : NULL;
     free(encoded);
-    if (!out->url || sign(a, out)) {
-        mr_s3_target_free(out);
+    if (!out->url)
         return mr_error_nomem("S3 request", strlen(url));
-    }
+    out->signs = a->access[0] ? a : NULL;
     return 0;
-}
-
-static void wipe(char *text)
-{
-    if (text)
-        explicit_bzero(text, strlen(text));
-    free(text);
 }
 
 void mr_s3_target_free(struct mr_s3_target *target)
 {
     free(target->url);
-    wipe(target->keys);
-    wipe(target->token);
     *target = (struct mr_s3_target){0};
 }
