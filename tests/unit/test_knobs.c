@@ -11,11 +11,22 @@
 
 struct set {
     uint32_t nap_us;
-    uint64_t late; /* this sample takes so long */
+    uint64_t late; /* this sample waits until the consumer has waited for so long */
     uint32_t late_us;
+    _Atomic uint64_t made, taken; /* samples; batches */
     _Atomic int inside, most;
     _Atomic uint64_t furthest; /* the highest index made; samples are made in their order */
 };
+
+/* Until no batch was taken for so long: the consumer has taken all that were ready. */
+static void be_late(struct set *s)
+{
+    uint64_t before;
+    do {
+        before = atomic_load(&s->taken);
+        usleep(s->late_us);
+    } while (atomic_load(&s->taken) != before);
+}
 
 static int get(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
 {
@@ -32,7 +43,8 @@ static int get(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR
     if (s->nap_us)
         usleep(s->nap_us);
     if (s->late_us && index == s->late)
-        usleep(s->late_us);
+        be_late(s);
+    atomic_fetch_add(&s->made, 1);
     atomic_fetch_sub(&s->inside, 1);
     return 0;
 }
@@ -328,6 +340,14 @@ static void slow_consumers_need_few(void **state)
     assert_true(t.workers == 2 && t.prefetch == 3);
 }
 
+/* The first call finds all ready: the batch of the last sample is so a moment after it. */
+static void wait_until_full(struct set *s, uint64_t samples)
+{
+    while (atomic_load(&s->made) < samples)
+        usleep(100);
+    usleep(50000);
+}
+
 /* How many batches are ahead at the beginning and at the end of a rank's run. */
 static void ahead_of_rank(uint32_t world, uint32_t prefetch, uint64_t max_memory, uint32_t late_us,
                           uint32_t out[2])
@@ -348,8 +368,9 @@ static void ahead_of_rank(uint32_t world, uint32_t prefetch, uint64_t max_memory
     must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
     must(mr_loader_stats(ld, &stats));
     out[0] = stats.prefetch;
+    wait_until_full(&s, MR_MIN(out[0] * opts.batch_size, N / world));
     while ((rc = mr_loader_next(ld, NULL, &b)) > 0) {
-        usleep(2000);
+        atomic_fetch_add(&s.taken, 1);
         must(mr_loader_release(ld, &b, NULL));
     }
     assert_int_equal(rc, 0);
