@@ -56,7 +56,7 @@ chmod 755 "$root" # apt downloads as a user of its own
 # Unmounts before anything is deleted, and deletes on one file system only: the host's /dev is bound into the root.
 cleanup() {
     local at
-    for at in dev/pts dev proc; do
+    for at in dev/pts dev sys proc; do
         if mountpoint -q "$root/$at"; then umount "$root/$at" || { echo "bare: $root/$at stays mounted" >&2; exit 1; }; fi
     done
     if [ -z "$keep" ]; then rm -rf --one-file-system "$root"; else echo "bare: the root is kept: $root"; fi
@@ -71,6 +71,7 @@ fi
 trap cleanup EXIT
 trap 'exit 1' INT TERM
 mount -t proc proc "$root/proc"
+mount -t sysfs -o ro sysfs "$root/sys" # without it MPICH's UCX prints an error to standard output
 mount --bind /dev "$root/dev"
 mount --bind /dev/pts "$root/dev/pts"
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
