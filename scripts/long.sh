@@ -2,7 +2,8 @@
 # The long runs: what .ci/run does by half within its 60 minutes, done whole. Each job ends with a PASS or FAIL line. They can
 # be stopped at any time and started again: what passed on this commit is not repeated, and fuzzing and soaks go on where they
 # were. docs/reliability.md says what each shows, and how far it got.
-# usage: scripts/long.sh [list | JOB...]         without arguments: all jobs; list: their names
+# usage: scripts/long.sh [list | status | JOB...]        without arguments: all jobs; list: their names; status: what the
+#                                                        counters say, as rows of the table in docs/reliability.md
 #   core                    the core build with musl and glibc, and its tests (scripts/core.sh)
 #   arm64                   the core and all of it for arm64, and their tests under qemu-user (scripts/arm64.sh; needs root)
 #   tidy                    clang-tidy with its analyzer on the tests, too (.ci/run: on all but the tests)
@@ -186,8 +187,59 @@ build_for() { # names
     if echo "$*" | grep -q 'fuzz\.'; then scripts/build.sh fuzz fuzzers || exit 1; fi
 }
 
+# ---- what was done ----
+
+in_hours() { # seconds
+    awk -v s="$1" 'BEGIN { if (s < 600) printf "%d s", s; else if (s < 7200) printf "%.0f min", s / 60; else printf "%.1f h", s / 3600 }'
+}
+
+# A run that has not ended has its figures so far in KIND.now.
+show_soaks() {
+    local file kind spent version line
+    for file in "$folder"/soak/*.runs; do
+        [ -e "$file" ] || continue
+        kind=$(basename "$file" .runs)
+        while read -r spent version line; do
+            echo "| \`soak.${kind%%-*}\` | $(in_hours "$spent"), $version | ${line#*, } |"
+        done <"$file"
+    done
+    for file in "$folder"/soak/*.now; do
+        [ -e "$file" ] || continue
+        kind=$(basename "$file" .now)
+        [ -n "$(find "$folder"/soak -name "$kind-*.runs" -newer "$file" -size +0)" ] && continue
+        echo "| \`soak.$kind\` | not ended $(date -u -d "@$(stat -c %Y "$file")" +%H:%M) | $(sed 's/^[^:]*: //' "$file") |"
+    done
+}
+
+show_fuzzers() {
+    local file target cpu wall runs result
+    for file in "$folder"/fuzz/*.runs; do
+        [ -s "$file" ] || continue
+        target=$(basename "$file" .runs)
+        read -r cpu wall runs <<<"$(awk '{ c += $1; w += $2; r += $3 } END { printf "%d %d %d", c, w, r }' "$file")"
+        result='nothing'
+        [ -e "$folder/fuzz/$target/failed" ] && result="see $folder/fuzz/$target/failed"
+        echo "| \`fuzz.$target\` | $(in_hours "$wall"), $(in_hours "$cpu") of a processor, $runs runs | $result |"
+    done
+}
+
+show_others() {
+    local file job
+    for file in "$folder"/done/*; do
+        [ -e "$file" ] || continue
+        job=$(basename "$file")
+        case $job in fuzz.* | soak.*) ;; *) echo "| \`$job\` | $(cut -d' ' -f1 "$file") | passed in $(cut -d' ' -f2- "$file") |" ;; esac
+    done
+}
+
 case ${1:-} in
 list) list_jobs ;;
+status)
+    printf '| job | how far | result |\n| --- | --- | --- |\n'
+    show_soaks
+    show_fuzzers
+    show_others
+    ;;
 --job) report_job "$2" ;;
 *)
     names=${*:-$(list_jobs)}

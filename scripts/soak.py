@@ -117,7 +117,8 @@ class Http(Kind):
         return [f"npy:http://127.0.0.1:{self.port}/ok/x.npy", "--shuffle"]
 
     def main(self):
-        return self.feed("-d", "cpu", "--cache-dir", path("cache"), "--cache-limit", "9MiB")
+        """Patient: on a busy machine the server gets little time."""
+        return self.feed("-d", "cpu", "--cache-dir", path("cache"), "--cache-limit", "9MiB", "--stall-timeout", "180s")
 
     def short(self, out):
         cache = FULL + "/cache" if out == FULL else path("cache")
@@ -184,7 +185,15 @@ def look(pid):
     return int(status["VmRSS"].split()[0]) / 1024, len(os.listdir(f"/proc/{pid}/fd")), int(status["Threads"])
 
 
-def short_run(kind, mounted, counts):
+def wait_and_watch(child, watch):
+    while True:
+        try:
+            return child.wait(5)
+        except subprocess.TimeoutExpired:
+            watch()
+
+
+def short_run(kind, mounted, counts, watch):
     """One that is killed, or one whose disk is full."""
     full = CHANCE.random() < 0.4
     out = FULL if full else WORK
@@ -195,7 +204,7 @@ def short_run(kind, mounted, counts):
 
     child = subprocess.Popen([PROGRAM, *kind.short(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=limit)
     if full:
-        status = child.wait()
+        status = wait_and_watch(child, watch)
         counts["full"] += 1
         if temporaries_in(FULL):
             sys.exit(f"a full disk left {temporaries_in(FULL)}")
@@ -248,18 +257,23 @@ def soak(kind, mounted):
     counts, seen, start, told = {"killed": 0, "full": 0}, [], time.monotonic(), 0
     with open(path("log"), "w", encoding="utf-8") as log:
         main = subprocess.Popen(kind.main(), stdout=log, stderr=log)
+
+    def watch():
+        nonlocal told
+        try:
+            seen.append((time.monotonic() - start, *look(main.pid), len(temporaries())))
+        except (FileNotFoundError, KeyError, ProcessLookupError):
+            return  # it has just ended
+        if PROGRESS and seen[-1][0] > told + 60 and len(seen) >= 10:
+            told = seen[-1][0]
+            with open(PROGRESS, "w", encoding="utf-8") as file:
+                print(figures(told, *compare(seen, told), counts, kind.kills), file=file)
+
     try:
         while main.poll() is None:
-            short_run(kind, mounted, counts)
+            short_run(kind, mounted, counts, watch)
             kind.tick(main)
-            try:
-                seen.append((time.monotonic() - start, *look(main.pid), len(temporaries())))
-            except (FileNotFoundError, KeyError, ProcessLookupError):
-                break  # it has just ended
-            if PROGRESS and seen[-1][0] > told + 60 and len(seen) >= 10:
-                told = seen[-1][0]
-                with open(PROGRESS, "w", encoding="utf-8") as file:
-                    print(figures(told, *compare(seen, told), counts, kind.kills), file=file)
+            watch()
             time.sleep(0.2)
     finally:
         if main.poll() is None and sys.exc_info()[0]:
