@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define SIM "sim:h2d=50,latency=1us"
@@ -137,6 +138,60 @@ static int use_shm(struct outcome *out)
     mr_shm_close(again);
     mr_shm_close(shm);
     mr_device_close(device);
+    return rc;
+}
+
+static int take_batches(struct mr_attached *a, struct outcome *out)
+{
+    struct mr_batch b = {.size = sizeof b};
+    int rc;
+    while ((rc = mr_attached_next(a, NULL, &b)) > 0) {
+        outcome_add(out, b.field[0].host, b.field[0].bytes);
+        rc = mr_attached_release(a, &b, NULL);
+        if (rc < 0)
+            return rc;
+    }
+    return rc;
+}
+
+/* A server and a trainer, both in this process. */
+static int use_server(struct outcome *out)
+{
+    struct mr_dataset *ds = NULL;
+    struct mr_loader *ld = NULL;
+    struct mr_server *server = NULL;
+    struct mr_attached *a = NULL;
+    struct mr_loader_opts opts;
+    struct mr_attach_opts attach;
+    int ends[2] = {-1, -1};
+    mr_loader_opts_init(&opts);
+    mr_attach_opts_init(&attach);
+    opts.workers = 2;
+    opts.batch_size = 16;
+    opts.shared = 1;
+    int rc = mr_dataset_open("synthetic:n=96,shape=40,dtype=f32", &ds);
+    if (rc == 0)
+        rc = mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld);
+    if (rc == 0)
+        rc = mr_loader_serve(ld, NULL, &server);
+    if (rc == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+        die("socketpair: %s", strerror(errno));
+    if (rc == 0)
+        rc = mr_server_add(server, ends[1]);
+    if (rc == 0) {
+        ends[1] = -1; /* the server's */
+        attach.fd = ends[0];
+        rc = mr_loader_attach(NULL, &attach, &a);
+    }
+    if (rc == 0)
+        rc = take_batches(a, out);
+    mr_attached_close(a);
+    for (int i = 0; i < 2; i++)
+        if (ends[i] >= 0)
+            close(ends[i]);
+    mr_server_close(server);
+    mr_loader_close(ld);
+    mr_dataset_close(ds);
     return rc;
 }
 
@@ -272,6 +327,7 @@ static const struct job jobs[] = {
     {"workers", NULL, open_workers, "random", NULL, "cpu", .bad = MR_BAD_SKIP},
     {"workers-sim", NULL, open_workers, "random", "cast(f32)", SIM, .bad = MR_BAD_FAIL},
     {"shm", .run = use_shm},
+    {"server", .run = use_server},
     {"located", NULL, open_located, "random", NULL, "cpu", .bad = MR_BAD_SKIP},
     {"arrow-stream", NULL, open_arrow_stream, "random", NULL, "cpu", .bad = MR_BAD_FAIL},
     {"arrow-groups", NULL, open_arrow_groups, "random:block=12,window=2", NULL, "cpu",
