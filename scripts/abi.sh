@@ -14,6 +14,8 @@ dump() { # library, output
         --no-show-locs --no-corpus-path --no-comp-dir-path --type-id-style hash "$1" >"$2"
 }
 
+major=$(scripts/version.sh | cut -d. -f1) # of the SONAMEs
+
 compare() { # old, new: libraries with debugging information, or dumps
     local rc=0
     abidiff --suppressions "$here/rules.ini" --leaf-changes-only --no-added-syms --no-show-locs "$1" "$2" >"$work/diff" || rc=$?
@@ -28,7 +30,7 @@ check() { # build
             echo "no baseline: scripts/abi.sh update makes it"
             exit 77
         fi
-        xz -dc "$here/$library.abi.xz" >"$work/$library.abi" && dump "$1/$library.so.0" "$work/new.abi" &&
+        xz -dc "$here/$library.abi.xz" >"$work/$library.abi" && dump "$1/$library.so.$major" "$work/new.abi" &&
             compare "$work/$library.abi" "$work/new.abi" && continue
         echo "$library: what programs were built with has changed; if that is meant: scripts/abi.sh update"
         failed=1
@@ -38,7 +40,7 @@ check() { # build
 
 update() { # build
     for library in $libraries; do
-        dump "$1/$library.so.0" "$work/new.abi" && xz -9e -c "$work/new.abi" >"$work/new.xz" &&
+        dump "$1/$library.so.$major" "$work/new.abi" && xz -9e -c "$work/new.abi" >"$work/new.xz" &&
             cp "$work/new.xz" "$here/$library.abi.xz" || return 1
         echo "$here/$library.abi.xz"
     done

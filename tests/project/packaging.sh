@@ -1,7 +1,8 @@
 #!/bin/bash
 # The recipes in packaging/ name the project's version wherever they name one. Spack's has no version but main, until there
 # is a release: then it has to name that. usage: packaging.sh SOURCE_ROOT [SCRATCH]
-# SCRATCH: does the same with another version in a copy, too, and expects that each recipe is reported.
+# SCRATCH: does the same with another version in a copy, too, and expects that each recipe is reported; then that
+# scripts/version.sh changes them all.
 set -eu
 if [ $# = 2 ]; then
     rm -rf "$2"
@@ -16,6 +17,10 @@ if [ $# = 2 ]; then
             exit 1
         fi
     done
+    "$2/scripts/version.sh" set 988.7.6 >"$2/set"
+    [ "$("$2/scripts/version.sh")" = 988.7.6 ] && "$0" "$2"
+    if "$2/scripts/version.sh" set 988.7 2>"$2/set"; then echo "version.sh set took 988.7" && exit 1; fi
+    if grep -rnF "$("$1/scripts/version.sh")" "$2/packaging" "$2/include"; then echo "version.sh set left these" && exit 1; fi
 fi
 cd "$1"
 version=$(scripts/version.sh)
