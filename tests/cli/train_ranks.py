@@ -291,7 +291,7 @@ def rank_0_alone_prints(mpi):
 
 
 def two_commands(mpi, first, second):
-    """Rank 0 and rank 1. Not by ":" between them: Debian 13's mpirun (Open MPI 5.0.7) crashes then."""
+    """Of rank 0 and rank 1. Not with ":" between: Debian 13's mpirun (Open MPI 5.0.7) crashes."""
     choose = (f"if [ ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} = 0 ]; then exec {shlex.join(first)}; "
               f"else exec {shlex.join(second)}; fi")
     return [*LAUNCHERS[mpi], "-n", "2", "sh", "-c", choose]

@@ -8,8 +8,8 @@
 
 /*
  * Signs a request without a body.
- * method: "GET" or "HEAD". url: as it is sent; its path and query are encoded as the signature wants
- * them, and the query's names are sorted. now: S3 refuses a signature that is 15 minutes old.
+ * method: "GET" or "HEAD". url: as it is sent; its path and query are encoded as the signature
+ * wants them, and the query's names are sorted. now: S3 refuses a signature of 15 minutes ago.
  * add: gets the lines of the headers to send, Host among them; false: there was no memory.
  * Returns 0 or -ENOMEM, without a text.
  */
