@@ -36,6 +36,14 @@ static int get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *ou
 
 #define AHEAD 8u /* rows: their addresses are needed before their bytes */
 
+static void prefetch(const struct state *st, const struct mr_arrow_type *type, int f,
+                     uint64_t index)
+{
+    uint64_t i, row;
+    const struct mr_arrow_part *part = find(st, index, &i, &row);
+    mr_arrow_prefetch(type, &part[f], i);
+}
+
 static void gather(const struct mr_dataset *ds, void *unused, int f, uint32_t n,
                    const uint64_t index[], unsigned char *to, uint64_t stride)
 {
@@ -45,7 +53,7 @@ static void gather(const struct mr_dataset *ds, void *unused, int f, uint32_t n,
     (void)unused;
     for (uint32_t k = 0; k < n; k++) {
         if (k + AHEAD < n)
-            mr_arrow_prefetch(type, &find(st, index[k + AHEAD], &i, &row)[f], i);
+            prefetch(st, type, f, index[k + AHEAD]);
         const struct mr_arrow_part *part = find(st, index[k], &i, &row);
         mr_arrow_copy(type, &part[f], i, to + k * stride);
     }
@@ -61,7 +69,7 @@ static void find_rows(const struct mr_dataset *ds, void *unused, int f, uint32_t
     (void)unused;
     for (uint32_t k = 0; k < n; k++) {
         if (k + AHEAD < n)
-            mr_arrow_prefetch(type, &find(st, index[k + AHEAD], &i, &row)[f], i);
+            prefetch(st, type, f, index[k + AHEAD]);
         const struct mr_arrow_part *part = find(st, index[k], &i, &row);
         struct mr_bytes value = mr_arrow_value(type, &part[f], i);
         __builtin_prefetch(value.data); /* for the copy into the batch */
