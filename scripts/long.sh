@@ -91,7 +91,7 @@ soak_slice() { # kind, seconds
     local python=python3 line
     if [ "$1" = python ]; then python=$folder/venv/bin/python; fi
     line=$(MILLRACE_VIDEO_MODULE=$PWD/build/dev/libmillrace-video.so PYTHONPATH=build/python SOAK_PROGRESS=$folder/soak/$1.now \
-        "$python" scripts/soak.py "$1" "$2" "$folder/soak/$1") || return
+        "$python" scripts/soak.py "$1" "$2" "$folder/soak/$1") || { echo "$line" >&2 && return 1; }
     echo "$line" >&2
     echo "$2 $version ${line#*: }"
 }

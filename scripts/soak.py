@@ -231,12 +231,14 @@ def middle(values):
 
 
 def compare(seen, seconds):
-    """The last quarter against the first one after the warm-up: looks, memory, the most descriptors, threads, temporary files."""
+    """The last quarter against the first one after the warm-up: looks, memory, descriptors, threads, temporary files. Medians,
+    as the most reads in flight differ from quarter to quarter; but the most temporary files."""
     seen = [s[1:] for s in seen if s[0] > max(seconds / 5, min(60, seconds / 2))]
     quarter = max(len(seen) // 4, 1)
     first, last = seen[:quarter], seen[-quarter:]
     rss = [middle([s[0] for s in part]) for part in (first, last)]
-    return len(seen), rss, [[max(s[i] for s in part) for part in (first, last)] for i in (1, 2, 3)]
+    others = [[how([s[i] for s in part]) for part in (first, last)] for i, how in ((1, middle), (2, middle), (3, max))]
+    return len(seen), rss, others
 
 
 def figures(seconds, looks, rss, most, counts, kills):
