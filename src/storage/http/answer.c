@@ -255,7 +255,7 @@ int mr_http_status_error(const struct mr_http_job *job, bool *again)
                  r->answer.region);
     const char *keys = job->target.url && (status == 403 || status == 401 || status == 400)
                            ? (job->target.signs ? " (the request was signed)"
-                                               : " (no AWS keys were found: unsigned)")
+                                                : " (no AWS keys were found: unsigned)")
                            : "";
     return mr_error_set(code, "%s%s: the server says %d %s%s%s: %s%s%s; tries: %u", shown(job, url),
                         range, status, name, detail[0] ? ": " : "", detail, advice, keys, region,
