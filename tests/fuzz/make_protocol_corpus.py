@@ -36,6 +36,8 @@ SEEDS = {
         "fields": patch(0, 0, 2 | 9 << 32),
         "offset": patch(1, 3, 4096),
         "places": patch(3, 0, 1 << 61) + patch(3, 4, 2**64 - 8),
+        "wrap": patch(3, 4, 2**64 - 8),
+        "dtype": patch(3, 11, 999 | 1 << 32),
         "failed": patch(2, 0, 7 | 0xFFFFFFEF << 32),
     },
     "disk_cache": {
