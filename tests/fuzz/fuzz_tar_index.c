@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <sys/stat.h>
 
-/* As in index.c. */
+/* As in index_file.c. */
 struct head {
     char magic[8];
     uint32_t version, order;
@@ -81,13 +81,13 @@ static bool write_index(const struct head *head, const uint8_t *data, size_t siz
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct mr_tar_identity id = {.path = archive};
+    struct mr_index_identity id = {.path = archive};
     struct mr_tar_index x;
     if (size < 4 || !make_folder())
         return 0;
     id.bytes = (data[2] | (uint64_t)data[3] << 8) * 512;
     struct head h = head_of(data, size - 4, id.bytes);
-    if (!write_index(&h, data + 4, size - 4) || !mr_tar_index_load(&id, MR_TAR_KEEP_BESIDE, &x))
+    if (!write_index(&h, data + 4, size - 4) || !mr_tar_index_load(&id, MR_INDEX_KEEP_BESIDE, &x))
         return 0;
     for (uint64_t i = 0; i < x.n; i++) {
         const struct mr_tar_member *m = &x.member[i];

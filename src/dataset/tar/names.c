@@ -18,17 +18,18 @@ void mr_tar_names_free(struct mr_tar_names *names)
     for (uint64_t i = 0; i < names->n; i++)
         free(names->name[i]);
     free(names->name);
-    *names = (struct mr_tar_names){0};
+    *names = (struct mr_tar_names){.of = names->of};
 }
 
 static int add_name(struct mr_tar_names *names, const char *name)
 {
     char shown[SHOWN];
     if (names->n == MAX_SHARDS)
-        return mr_error_set(MR_ELIMIT, "tar:%s: more than %u shards",
+        return mr_error_set(MR_ELIMIT, "%s:%s: more than %u shards", names->of->format,
                             mr_url_show(name, shown, sizeof shown), MAX_SHARDS);
     if (!name[0])
-        return mr_error_set(MR_EOPTION, "tar: an empty name in the list of shards");
+        return mr_error_set(MR_EOPTION, "%s: an empty name in the list of shards",
+                            names->of->format);
     if (mr_grow("list of shards", &names->name, &names->room, names->n + 1, sizeof(char *)) < 0)
         return -ENOMEM;
     names->name[names->n] = strdup(name);
@@ -40,7 +41,7 @@ static int add_name(struct mr_tar_names *names, const char *name)
 
 int mr_tar_names_one(const char *text, struct mr_tar_names *out)
 {
-    *out = (struct mr_tar_names){0};
+    *out = (struct mr_tar_names){.of = &mr_tar_naming};
     int rc = add_name(out, text);
     if (rc < 0)
         mr_tar_names_free(out);
@@ -58,6 +59,9 @@ bool mr_tar_named(const char *name)
             return true;
     return false;
 }
+
+const struct mr_tar_naming mr_tar_naming = {
+    .format = "tar", .what = "archive (.tar, .tar.gz, .tgz, .tar.zst)", .named = mr_tar_named};
 
 /* '*' matches any bytes, '?' any one. On a mismatch the last '*' takes one more byte. */
 static bool matches(const char *pattern, const char *name)
@@ -94,7 +98,7 @@ static int on_entry(void *user, const char *name, bool folder, uint64_t bytes)
     const struct looking *k = user;
     char *path = NULL;
     (void)bytes;
-    if (folder || name[0] == '.' || !mr_tar_named(name) || !matches(k->pattern, name))
+    if (folder || name[0] == '.' || !k->out->of->named(name) || !matches(k->pattern, name))
         return 0;
     if (asprintf(&path, "%.*s%s%s", (int)k->n_place, k->place,
                  k->n_place || k->place[0] == '/' ? "/" : "", name) < 0)
@@ -122,8 +126,8 @@ static int add_listed(const char *text, const char *place, const char *pattern,
     if (rc < 0)
         return rc;
     if (out->n == before)
-        return mr_error_set(MR_EFORMAT, "tar:%s: no archive (.tar, .tar.gz, .tgz, .tar.zst) %s",
-                            mr_url_show(text, shown, sizeof shown),
+        return mr_error_set(MR_EFORMAT, "%s:%s: no %s %s", out->of->format,
+                            mr_url_show(text, shown, sizeof shown), out->of->what,
                             strcmp(pattern, "*") == 0 ? "in that folder"
                                                       : "has a name that matches");
     qsort(out->name + before, out->n - before, sizeof *out->name, by_name);
@@ -140,9 +144,9 @@ static int add_matching(const char *text, struct mr_tar_names *out)
     int rc =
         strpbrk(place, "*?")
             ? mr_error_set(MR_EOPTION,
-                           "tar:%.300s: expected '*' and '?' in the last part of a path only: list "
+                           "%s:%.300s: expected '*' and '?' in the last part of a path only: list "
                            "folders with {A,B} or '::'",
-                           text)
+                           out->of->format, text)
             : add_listed(text, place, text + front, out);
     free(place);
     return rc;
@@ -163,13 +167,13 @@ static int add_place(const char *text, struct mr_tar_names *out)
     bool url = mr_store_is_remote(text), http = strncmp(text, "http", 4) == 0 && url;
     size_t n = strlen(text);
     if (url ? n > 0 && text[n - 1] == '/'
-            : !mr_tar_named(text) && stat(text, &st) == 0 && S_ISDIR(st.st_mode))
+            : !out->of->named(text) && stat(text, &st) == 0 && S_ISDIR(st.st_mode))
         return add_listed(text, text, "*", out);
     bool wild = strpbrk(text, "*?") && !http && (url || stat(text, &st) != 0);
     if (wild)
         return add_matching(text, out);
-    return strncmp(text, "s3://", 5) == 0 && !mr_tar_named(text) ? add_unnamed(text, out)
-                                                                 : add_name(out, text);
+    return strncmp(text, "s3://", 5) == 0 && !out->of->named(text) ? add_unnamed(text, out)
+                                                                   : add_name(out, text);
 }
 
 /* ---- braces ---- */
@@ -183,8 +187,8 @@ static int expand_with(const char *front, size_t n_front, const char *middle, si
     char shown[SHOWN];
     size_t n = n_front + n_middle + strlen(back);
     if (n >= MAX_NAME)
-        return mr_error_set(MR_EOPTION, "tar:%.60s...: a name of %zu bytes: expected fewer than %u",
-                            mr_url_show(front, shown, sizeof shown), n, MAX_NAME);
+        return mr_error_set(MR_EOPTION, "%s:%.60s...: a name of %zu bytes: expected fewer than %u",
+                            out->of->format, mr_url_show(front, shown, sizeof shown), n, MAX_NAME);
     char *text = NULL;
     if (asprintf(&text, "%.*s%.*s%s", (int)n_front, front, (int)n_middle, middle, back) < 0)
         return mr_error_nomem("list of shards", n + 1);
@@ -217,13 +221,12 @@ static int expand_range(const char *text, const char *open, const char *dots, co
     mr_url_show(text, shown, sizeof shown);
     if (!read_number(open + 1, dots, &first) || !read_number(dots + 2, close, &last))
         return mr_error_set(MR_EOPTION,
-                            "tar:%s: '%.*s': expected {FIRST..LAST} with numbers, or {A,B,C}",
-                            shown, (int)MR_MIN(close - open + 1, 60), open);
+                            "%s:%s: '%.*s': expected {FIRST..LAST} with numbers, or {A,B,C}",
+                            out->of->format, shown, (int)MR_MIN(close - open + 1, 60), open);
     if (last < first || last - first >= MAX_SHARDS)
         return mr_error_set(
-            MR_EOPTION,
-            "tar:%s: '%.*s': expected the first at most the last, and at most %u shards", shown,
-            (int)MR_MIN(close - open + 1, 60), open, MAX_SHARDS);
+            MR_EOPTION, "%s:%s: '%.*s': expected the first at most the last, and at most %u shards",
+            out->of->format, shown, (int)MR_MIN(close - open + 1, 60), open, MAX_SHARDS);
     for (uint64_t i = first; i <= last; i++) {
         char number[32];
         int n = snprintf(number, sizeof number, "%0*llu", (int)(dots - open - 1),
@@ -257,17 +260,17 @@ static int expand(const char *text, struct mr_tar_names *out)
     const char *close = strchr(open, '}');
     if (!close || memchr(open + 1, '{', (size_t)(close - open - 1)))
         return mr_error_set(MR_EOPTION,
-                            "tar:%s: expected each '{' closed by a '}', and none within another",
-                            mr_url_show(text, shown, sizeof shown));
+                            "%s:%s: expected each '{' closed by a '}', and none within another",
+                            out->of->format, mr_url_show(text, shown, sizeof shown));
     const char *dots = memmem(open, (size_t)(close - open), "..", 2);
     bool choice = memchr(open, ',', (size_t)(close - open)) || !dots;
     return choice ? expand_choice(text, open, close, out)
                   : expand_range(text, open, dots, close, out);
 }
 
-int mr_tar_names_expand(const char *text, struct mr_tar_names *out)
+int mr_tar_names_expand(const struct mr_tar_naming *of, const char *text, struct mr_tar_names *out)
 {
-    *out = (struct mr_tar_names){0};
+    *out = (struct mr_tar_names){.of = of};
     char *copy = strdup(text);
     if (!copy)
         return mr_error_nomem("list of shards", strlen(text) + 1);

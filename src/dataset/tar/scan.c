@@ -23,13 +23,6 @@ void mr_tar_index_free(struct mr_tar_index *index)
     *index = (struct mr_tar_index){0};
 }
 
-uint64_t mr_tar_index_sum(const struct mr_tar_index *index)
-{
-    uint64_t h = mr_hash(MR_HASH_START, index->member, index->n * sizeof *index->member);
-    h = mr_hash(h, index->names, index->names_bytes);
-    return mr_hash(h, index->small, index->small_bytes);
-}
-
 const unsigned char *mr_tar_small(const struct mr_tar_index *index, const struct mr_tar_member *m,
                                   uint32_t *out_bytes)
 {

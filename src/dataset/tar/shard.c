@@ -1,4 +1,5 @@
 /* Shards: adds them to the file table, and indexes them with a few threads. */
+#include "dataset/shards.h"
 #include "dataset/tar/state.h"
 
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <unistd.h>
 
 #define MAX_OPEN     256 /* beyond this many shards, files are opened only when they are read */
-#define MAX_THREADS  8
 #define LOCAL_CHUNK  4096u
 #define REMOTE_CHUNK (1u << 20)
 
@@ -18,14 +18,10 @@ struct open {
     const struct mr_tar_opts *opts;
     struct mr_tar_state *state;
     int (*step)(struct open *o, struct mr_tar_shard *s); /* what the threads do with each shard */
-    _Atomic uint64_t next;
     _Atomic uint64_t packed; /* total size of the archives that may have to be unpacked */
     struct mr_tar_budget budget;
     bool plain; /* packed archives are refused */
-    _Atomic bool failed, swept;
-    pthread_mutex_t lock; /* guards what follows; no other lock is taken inside */
-    uint64_t failed_shard;
-    struct mr_error_kept error;
+    _Atomic bool swept;
 };
 
 struct reader {
@@ -88,12 +84,12 @@ bool mr_tar_shard_still_there(struct mr_files *files, const struct mr_tar_shard 
     return h.bytes == m->bytes && (all > 100 || (all <= n && strcmp(h.name + n - all, name) == 0));
 }
 
-static int identify(struct open *o, struct mr_tar_shard *s, struct mr_tar_identity *id)
+static int identify(struct open *o, struct mr_tar_shard *s, struct mr_index_identity *id)
 {
     struct stat st;
     const char *url = mr_files_url(o->ds->files, s->file);
-    *id = (struct mr_tar_identity){.path = s->name,
-                                   .key = mr_url_hash(MR_HASH_START, url, strlen(url))};
+    *id = (struct mr_index_identity){.path = s->name,
+                                     .key = mr_url_hash(MR_HASH_START, url, strlen(url))};
     int rc = mr_files_size(o->ds->files, s->file, &id->bytes);
     if (rc < 0 || !s->local)
         return rc;
@@ -106,11 +102,11 @@ static int identify(struct open *o, struct mr_tar_shard *s, struct mr_tar_identi
     return 0;
 }
 
-static int index_plain(struct open *o, struct mr_tar_shard *s, const struct mr_tar_identity *id,
+static int index_plain(struct open *o, struct mr_tar_shard *s, const struct mr_index_identity *id,
                        const struct mr_tar_source *source)
 {
-    enum mr_tar_keep keep = (enum mr_tar_keep)o->opts->index;
-    struct mr_tar_identity now = *id;
+    enum mr_index_keep keep = (enum mr_index_keep)o->opts->index;
+    struct mr_index_identity now = *id;
     int rc = mr_tar_scan(source, &s->index);
     if (rc < 0)
         return rc;
@@ -125,12 +121,12 @@ static int index_plain(struct open *o, struct mr_tar_shard *s, const struct mr_t
 static int open_shard(struct open *o, struct mr_tar_shard *s)
 {
     struct reader reader = {o->ds->files, s->file};
-    struct mr_tar_identity id;
+    struct mr_index_identity id;
     int rc = identify(o, s, &id);
     if (rc < 0)
         return rc;
     if (s->packing == MR_TAR_PLAIN &&
-        mr_tar_index_load(&id, (enum mr_tar_keep)o->opts->index, &s->index)) {
+        mr_tar_index_load(&id, (enum mr_index_keep)o->opts->index, &s->index)) {
         if (s->local || mr_tar_shard_still_there(o->ds->files, s))
             return 0;
         mr_tar_index_free(&s->index);
@@ -160,44 +156,16 @@ static int open_shard(struct open *o, struct mr_tar_shard *s)
     return rc < 0 ? rc : scan_inflated(s);
 }
 
-/* If several shards fail, reports the first in order, regardless of timing. */
-static void *open_shards(void *arg)
+static int open_one(void *user, uint64_t i)
 {
-    struct open *o = arg;
-    mr_interruptible_begin();
-    /* checked before a shard is claimed: every claimed shard is opened */
-    while (!atomic_load(&o->failed)) {
-        uint64_t i = atomic_fetch_add(&o->next, 1);
-        if (i >= o->state->n_shards)
-            break;
-        int rc = o->step(o, &o->state->shard[i]);
-        if (rc >= 0)
-            continue;
-        atomic_store(&o->failed, true);
-        pthread_mutex_lock(&o->lock);
-        if (i < o->failed_shard) {
-            o->failed_shard = i;
-            mr_error_keep(rc, &o->error);
-        }
-        pthread_mutex_unlock(&o->lock);
-    }
-    mr_interruptible_end();
-    return NULL;
+    struct open *o = user;
+    return o->step(o, &o->state->shard[i]);
 }
 
 static int open_all(struct open *o, int (*step)(struct open *o, struct mr_tar_shard *s))
 {
     o->step = step;
-    atomic_store(&o->next, 0);
-    pthread_t thread[MAX_THREADS];
-    uint64_t want = MR_MIN(o->state->n_shards, MAX_THREADS);
-    uint64_t n = 0;
-    while (n + 1 < want && mr_thread_start(&thread[n], "mr-tar", open_shards, o) == 0)
-        n++; /* running with fewer threads is slower, but not an error */
-    open_shards(o);
-    for (uint64_t i = 0; i < n; i++)
-        pthread_join(thread[i], NULL);
-    return atomic_load(&o->failed) ? mr_error_put(&o->error) : 0;
+    return mr_each_shard(o->state->n_shards, "mr-tar", open_one, o);
 }
 
 /* Gets the compression of the archive, from its first bytes, and its size. */
@@ -300,8 +268,7 @@ static int make_budget(struct open *o, bool remote)
 int mr_tar_shards_open(struct mr_dataset *ds, const struct mr_tar_opts *opts)
 {
     struct mr_tar_state *st = ds->state;
-    struct open o = {
-        .ds = ds, .opts = opts, .state = st, .plain = st->plain, .failed_shard = UINT64_MAX};
+    struct open o = {.ds = ds, .opts = opts, .state = st, .plain = st->plain};
     bool remote = false;
     int rc;
     for (uint64_t i = 0; i < st->n_shards; i++) {
@@ -311,13 +278,9 @@ int mr_tar_shards_open(struct mr_dataset *ds, const struct mr_tar_opts *opts)
             return rc;
         remote = remote || !st->shard[i].local;
     }
-    pthread_mutex_init(&o.lock, NULL);
-    rc = make_budget(&o, remote);
-    if (rc < 0)
-        goto destroy;
+    if ((rc = make_budget(&o, remote)) < 0)
+        return rc;
     rc = open_all(&o, open_shard);
-destroy:
-    pthread_mutex_destroy(&o.lock);
     for (uint64_t i = 0; i < st->n_shards && rc == 0; i++)
         rc = add_inflated(ds, &st->shard[i]);
     return rc;

@@ -26,7 +26,7 @@ static const char *spill_folder(char *buf, size_t cap)
     const char *set = getenv("TMPDIR");
     if (set && set[0])
         return set;
-    const char *cache = mr_tar_cache_folder(buf, cap, true);
+    const char *cache = mr_index_cache_folder(buf, cap, true);
     return cache ? cache : "/var/tmp";
 }
 
@@ -117,7 +117,7 @@ static void sweep_folder(const char *folder)
 void mr_tar_spill_sweep(void)
 {
     char buf[PATH_MAX];
-    const char *cache = mr_tar_cache_folder(buf, sizeof buf, false);
+    const char *cache = mr_index_cache_folder(buf, sizeof buf, false);
     if (cache)
         sweep_folder(cache);
     sweep_folder("/var/tmp");

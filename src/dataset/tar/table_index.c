@@ -101,7 +101,7 @@ static int add_some(struct mr_shard_table *t, const struct mr_tar_opts *o, const
 static int add_archives(struct mr_shard_table *t, const struct mr_tar_opts *o, const char *base)
 {
     struct mr_tar_names names;
-    int rc = mr_tar_names_expand(o->path, &names);
+    int rc = mr_tar_names_expand(&mr_tar_naming, o->path, &names);
     if (rc < 0)
         return rc;
     for (uint64_t i = 0; i < names.n && rc == 0; i += AT_A_TIME)

@@ -231,7 +231,7 @@ static int open_tar(struct mr_dataset *ds, const void *options)
     if (mr_tar_table_named(o->path))
         return mr_tar_open_table(ds, o);
     int rc = mr_tar_stream_must(o) ? mr_tar_names_one(o->path, &st->names)
-                                   : mr_tar_names_expand(o->path, &st->names);
+                                   : mr_tar_names_expand(&mr_tar_naming, o->path, &st->names);
     if (rc < 0)
         return rc;
     if (o->stream || mr_tar_stream_must(o))

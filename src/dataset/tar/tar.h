@@ -15,6 +15,7 @@
 #define MR_DATASET_TAR_TAR_H
 
 #include "base/base.h"
+#include "dataset/index_file.h"
 
 #define MR_TAR_BLOCK       512u
 #define MR_TAR_SMALL_BYTES 64u   /* members up to this size are kept in the index */
@@ -118,7 +119,15 @@ bool mr_tar_is_end(const unsigned char *block);
 
 /* ---- shards by name (names.c) ---- */
 
+/* Which files of a folder are shards of a format. */
+struct mr_tar_naming {
+    const char *format, *what; /* for errors: "tar", "archive (.tar)" */
+    bool (*named)(const char *name);
+};
+extern const struct mr_tar_naming mr_tar_naming;
+
 struct mr_tar_names {
+    const struct mr_tar_naming *of;
     char **name;
     uint64_t n, room;
 };
@@ -128,25 +137,17 @@ bool mr_tar_named(const char *name);
  * directory listing, also expands a folder (for remote stores: ends with '/') to the archives in
  * it, and "shards/train-*.tar" to those that match; both sorted by bytes. Returns 0, MR_EOPTION,
  * MR_EFORMAT (no archives), MR_ELIMIT, -ENOMEM or the listing's error. On error, out is empty. */
-int mr_tar_names_expand(const char *text, struct mr_tar_names *out);
+int mr_tar_names_expand(const struct mr_tar_naming *of, const char *text, struct mr_tar_names *out);
 /* Takes the text as one name. Returns 0 or -ENOMEM. */
 int mr_tar_names_one(const char *text, struct mr_tar_names *out);
 void mr_tar_names_free(struct mr_tar_names *names);
 
 /* ---- index files (index.c) ---- */
 
-enum mr_tar_keep { MR_TAR_KEEP_AUTO, MR_TAR_KEEP_BESIDE, MR_TAR_KEEP_CACHE, MR_TAR_KEEP_NONE };
-
-/* What an index file must match. */
-struct mr_tar_identity {
-    const char *path;
-    uint64_t key; /* for a remote file: hash of its URL */
-    uint64_t bytes;
-    int64_t mtime_ns; /* 0 if unknown (remote files) */
-};
+/* As mr_index_load(), mr_index_parse() and mr_index_save(). */
 /* Returns true with *out filled if there is a valid index file. Never an error: an index that does
  * not match is rebuilt. */
-bool mr_tar_index_load(const struct mr_tar_identity *id, enum mr_tar_keep keep,
+bool mr_tar_index_load(const struct mr_index_identity *id, enum mr_index_keep keep,
                        struct mr_tar_index *out);
 /* Takes an index from the bytes of an index file of an archive of this size, wherever that was when
  * the index was made. Returns false, with out empty, if it is none or does not fit. */
@@ -154,11 +155,8 @@ bool mr_tar_index_parse(const void *data, uint64_t bytes, uint64_t archive_bytes
                         struct mr_tar_index *out);
 /* Writes an index file atomically. AUTO: beside the archive, or else in the cache directory, or
  * else not at all. Returns 0, or an error for BESIDE and CACHE. */
-int mr_tar_index_save(const struct mr_tar_identity *id, enum mr_tar_keep keep,
+int mr_tar_index_save(const struct mr_index_identity *id, enum mr_index_keep keep,
                       const struct mr_tar_index *index);
-/* $XDG_CACHE_HOME/millrace or ~/.cache/millrace; created if `make` is set. Returns buf, or NULL if
- * there is none. */
-const char *mr_tar_cache_folder(char *buf, size_t cap, bool make);
 
 /* ---- compressed archives (inflate.c) ---- */
 
