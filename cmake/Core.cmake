@@ -7,6 +7,7 @@ set(MILLRACE_CORE_WITHOUT # beginnings of paths below src/
   codec/video # libav, in a module
   dataset/arrays/npz # libzip
   dataset/arrays/safetensors dataset/tar/ loader/state_read.c # cJSON
+  dataset/records/ # zlib and decoders of pictures
   dataset/pictures/csv dataset/pictures/folder dataset/pictures/list # nothing decodes pictures
   dataset/pictures/photos dataset/pictures/tree
   dataset/video/

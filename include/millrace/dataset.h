@@ -356,6 +356,26 @@ static inline void mr_tar_opts_init(struct mr_tar_opts *opts)
 }
 MR_API int mr_dataset_open_tar(const struct mr_tar_opts *opts, struct mr_dataset **out);
 
+/* "tfrecord": TFRecord files, of tf.train.Examples or of any bytes. */
+struct mr_tfrecord_opts {
+    size_t size;
+    const char *path; /* a file or several, as mr_tar_opts.path; packed by gzip, too */
+    /* "[FIELD=]FEATURE:TYPE,...": TYPE is image, string, bytes, or an element type with a shape:
+     * "[image=image/encoded:image,label:i64,box:f32[4],tokens:i64[<=512]]". NULL: all features, by
+     * the first 16 records. "none": one field "record", each record's bytes. */
+    const char *features;
+    enum mr_tar_index_place index;         /* BESIDE: FILE.idx */
+    uint64_t memory_bytes, unpacked_bytes; /* as in struct mr_tar_opts, of .gz files */
+    int no_check;                          /* 1: the checksums of records are not verified */
+    struct mr_picture_opts picture;
+};
+MR_API void mr_tfrecord_opts_fill(struct mr_tfrecord_opts *opts, size_t size);
+static inline void mr_tfrecord_opts_init(struct mr_tfrecord_opts *opts)
+{
+    mr_tfrecord_opts_fill(opts, sizeof *opts);
+}
+MR_API int mr_dataset_open_tfrecord(const struct mr_tfrecord_opts *opts, struct mr_dataset **out);
+
 struct mr_shard_table;
 
 /*

@@ -62,6 +62,7 @@ static const char *const positional[] = {"path", NULL};
     }
 
 ABSENT(tar, "archives", ".tar", ".tar.gz", ".tgz", ".tar.zst")
+ABSENT(tfrecord, "TFRecord files", ".tfrecord", ".tfrecords", ".tfrec")
 ABSENT(safetensors, "tensors", ".safetensors", ".safetensors.index.json")
 ABSENT(npz, "numpy's archives of arrays", ".npz")
 ABSENT(folder, "pictures in folders", NULL)

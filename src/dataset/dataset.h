@@ -340,6 +340,6 @@ extern const struct mr_dataset_ops mr_dataset_idx, mr_dataset_npy, mr_dataset_ra
     mr_dataset_synthetic, mr_dataset_array, mr_dataset_callback, mr_dataset_located, mr_dataset_tar,
     mr_dataset_safetensors, mr_dataset_folder, mr_dataset_list, mr_dataset_csv, mr_dataset_video,
     mr_dataset_mix, mr_dataset_npz, mr_dataset_iterable, mr_dataset_workers, mr_dataset_arrow,
-    mr_dataset_slow;
+    mr_dataset_slow, mr_dataset_tfrecord;
 
 #endif

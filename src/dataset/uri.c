@@ -15,10 +15,10 @@
 
 /* The formats that can be opened by URI, in the order in which sniff() asks them. */
 static const struct mr_dataset_ops *const formats[] = {
-    &mr_dataset_idx,         &mr_dataset_npy,    &mr_dataset_raw,  &mr_dataset_tar,
-    &mr_dataset_safetensors, &mr_dataset_folder, &mr_dataset_list, &mr_dataset_csv,
-    &mr_dataset_video,       &mr_dataset_npz,    &mr_dataset_mix,  &mr_dataset_slow,
-    &mr_dataset_synthetic,
+    &mr_dataset_idx,      &mr_dataset_npy,         &mr_dataset_raw,    &mr_dataset_tar,
+    &mr_dataset_tfrecord, &mr_dataset_safetensors, &mr_dataset_folder, &mr_dataset_list,
+    &mr_dataset_csv,      &mr_dataset_video,       &mr_dataset_npz,    &mr_dataset_mix,
+    &mr_dataset_slow,     &mr_dataset_synthetic,
 };
 
 const char *mr_format_names(char *buf, size_t cap)
@@ -132,8 +132,13 @@ static int sniff(const char *path, const struct mr_dataset_ops **out)
     char names[128], shown[512];
     struct stat st;
     bool url = mr_store_is_remote(path);
-    if (!url && stat(path, &st) != 0 && strpbrk(path, "{*?") && mr_dataset_tar.sniff(path)) {
-        *out = &mr_dataset_tar; /* a list of names */
+    bool list = !url && stat(path, &st) != 0 && strpbrk(path, "{*?");
+    if (list && mr_dataset_tar.sniff(path)) {
+        *out = &mr_dataset_tar;
+        return 0;
+    }
+    if (list && mr_dataset_tfrecord.sniff(path)) {
+        *out = &mr_dataset_tfrecord;
         return 0;
     }
     if (!url && stat(path, &st) != 0) {

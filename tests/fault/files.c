@@ -1,5 +1,6 @@
 #include "files.h"
 #include "npy_write.h"
+#include "record_write.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -107,6 +108,21 @@ static void write_records(void)
     write_plain("x.bin", file + head, bytes - head);
 }
 
+static void write_examples(void)
+{
+    struct bytes file = {0};
+    for (int64_t i = 0; i < N_SAMPLES; i++) {
+        struct bytes map = {0};
+        const float x[40] = {(float)i, 0.5F};
+        put_feature(&map, "label", ints_of(&i, 1, 1));
+        put_feature(&map, "x", floats_of(x, 40, 1));
+        put_example(&file, map);
+    }
+    write_plain("x.tfrecord", file.data, file.n);
+    write_gz("x.tfrecord.gz", file.data, file.n);
+    free_bytes(&file);
+}
+
 static void write_numbers(const char *name, int n, int step)
 {
     char text[16 * N_SAMPLES];
@@ -128,6 +144,7 @@ void files_make(void)
     write_idx(pixels);
     write_large_gz();
     write_records();
+    write_examples();
     write_plain("gone.txt", "gone-a.jpg\ngone-b.jpg\ngone-c.jpg\n", 33);
     write_numbers("subset.txt", N_SAMPLES / 3, 2);
     write_numbers("weights.txt", N_SAMPLES, 1);
