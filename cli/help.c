@@ -49,8 +49,8 @@ void cli_paragraphs(FILE *out, const char *text, int indent)
 const char cli_dataset_text[] =
     "DATASET is [FORMAT:]PATH[,option=value...]: local files or folders, or http://, https:// or "
     "s3://BUCKET/KEY. The format is detected, or named: idx, npy, npz, safetensors, csv, raw, "
-    "tar (WebDataset), folder and list (pictures), video, mix (of several), slow (with latency "
-    "added), synthetic. For "
+    "tar (WebDataset), tfrecord, folder and list (pictures), video, mix (of several), slow (with "
+    "latency added), synthetic. For "
     "example mnist/, npy:x.npy,labels=y.npy, raw:FILE,shape=3x32x32, "
     "tar:s3://bucket/shard-{000..127}.tar, synthetic:n=1e6,shape=1024. millrace inspect "
     "--formats lists all with their options.";
