@@ -238,6 +238,36 @@ static void bad_features_are_refused(void **state)
     }
 }
 
+/* Numbers of 1 to 10 bytes, side by side in every order. */
+static void integers_of_any_length_are_read(void **state)
+{
+    enum { N = 500 };
+    int64_t x[N], got[N];
+    (void)state;
+    for (uint32_t i = 0; i < N; i++)
+        x[i] = (int64_t)(test_random(i) >> test_random(i + N) % 64);
+    x[7] = -1;
+    x[8] = INT64_MIN;
+    for (int packed = 0; packed < 2; packed++) {
+        struct bytes file = {0};
+        for (size_t n = 1; n <= N; n += n < 20 ? 1 : 160) {
+            struct bytes map = {0};
+            put_feature(&map, "x", ints_of(x + (N - n), n, packed));
+            put_example(&file, map);
+        }
+        write_bytes("v.tfrecord", &file);
+        struct mr_dataset *ds = test_open(uri("v.tfrecord", ",index=none,features=x:i64[<=500]"));
+        size_t i = 0;
+        for (size_t n = 1; n <= N; n += n < 20 ? 1 : 160, i++) {
+            uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK];
+            test_works(mr_dataset_read(ds, i, (void *const[]){got}, dim));
+            assert_int_equal(dim[0][0], n);
+            assert_memory_equal(got, x + (N - n), n * sizeof *got);
+        }
+        mr_dataset_close(ds);
+    }
+}
+
 /* Steps of a SequenceExample are one field, whose first dimension counts them. */
 static void sequences_are_read(void **state)
 {
@@ -603,6 +633,7 @@ int main(void)
         cmocka_unit_test(wrong_features_are_bad_samples),
         cmocka_unit_test(what_a_record_may_lack_is_empty),
         cmocka_unit_test(bad_features_are_refused),
+        cmocka_unit_test(integers_of_any_length_are_read),
         cmocka_unit_test(sequences_are_read),
         cmocka_unit_test(records_are_their_bytes),
         cmocka_unit_test(many_files_are_one_set),
