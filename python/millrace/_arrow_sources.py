@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import threading
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,6 +31,7 @@ _KEPT_BYTES = 1 << 30  # of row groups
 _KEPT_LEAST = 4
 _LONGEST_TEXT = 1 << 30
 _READERS = 16  # of files that stay open between row groups
+_pool_lock = threading.Lock()
 
 OrderArgs = tuple[Any, Any, bool]
 
@@ -248,6 +250,19 @@ class _HuggingFace:
 # ---- Parquet ----
 
 
+def _kept_pool(pa: Any) -> Any:
+    """Where row groups are kept; None: pyarrow's default pool.
+
+    The default is mimalloc in most wheels. A new block of some megabytes costs it more time in the
+    kernel than reading the row group takes; jemalloc and malloc return pages late and in pieces.
+    """
+    if pa.default_memory_pool().backend_name != "mimalloc":  # the user's choice
+        return None
+    with contextlib.suppress(NotImplementedError):
+        return pa.jemalloc_memory_pool()
+    return pa.system_memory_pool()
+
+
 class _Parquet:
     """Row groups of files, read by pyarrow when the engine needs them."""
 
@@ -276,6 +291,7 @@ class _Parquet:
         for k, meta in enumerate(self.meta):
             self._add_groups(k, meta)
         self._free: list[tuple[int, Any]] = []  # readers not in use
+        self._pool = _kept_pool(pyarrow(path))
 
     def _chosen(self, schema: Any) -> Any:
         return pyarrow(self.path).schema([schema.field(name) for name in self.names])
@@ -332,7 +348,21 @@ class _Parquet:
                 with contextlib.suppress(ValueError):  # another thread took it
                     self._free.remove(item)
                     return item[1]
-        return self.module.ParquetFile(self.files[file], metadata=self.meta[file])
+        return self._open(file)
+
+    def _open(self, file: int) -> Any:
+        # pre_buffer helps with remote files; it reads a whole group into memory of its own first
+        how = {"metadata": self.meta[file], "pre_buffer": False}
+        if self._pool is None:
+            return self.module.ParquetFile(self.files[file], **how)
+        pa = pyarrow(self.path)
+        with _pool_lock:  # a reader keeps the pool that is the default when it is made
+            before = pa.default_memory_pool()
+            pa.set_memory_pool(self._pool)
+            try:
+                return self.module.ParquetFile(self.files[file], **how)
+            finally:
+                pa.set_memory_pool(before)
 
     def _give(self, file: int, reader: Any) -> None:
         self._free.append((file, reader))
