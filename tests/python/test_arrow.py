@@ -239,6 +239,21 @@ def test_parquet_folder(folder, workers):
             assert rows_of(loader) == expected(table)
 
 
+def test_parquet_leaves_the_default_pool(tmp_path):
+    """Row groups are not kept in mimalloc's memory, and the program's own pool stays."""
+    before = pa.default_memory_pool()
+    if before.backend_name != "mimalloc":
+        pytest.skip("the default pool is not mimalloc")
+    values = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(256 * 4000, np.float32)), 256)
+    pq.write_table(pa.table({"x": values}), tmp_path / "a.parquet", row_group_size=1000)
+    del values
+    held = before.bytes_allocated()
+    with DataLoader(tmp_path / "a.parquet", 100, num_workers=1, as_="numpy") as loader:
+        assert sum(1 for _ in loader) == 40
+        assert before.bytes_allocated() - held < 1 << 20  # of 4 MB
+    assert pa.default_memory_pool().backend_name == "mimalloc"
+
+
 def test_parquet_that_does_not_fit(folder, monkeypatch):
     """Row groups come and go; a block of rows is read at a time."""
     from millrace import _arrow_sources
