@@ -217,6 +217,7 @@ static void constructors(void **state)
     no_opts(npy);
     no_opts(npz);
     no_opts(safetensors);
+    no_opts(tfrecord);
     no_opts(raw);
     no_opts(synthetic);
     no_opts(tar);

@@ -47,6 +47,7 @@ static void options(void **state)
     REFUSES(raw, mr_dataset_open_raw(opts, &ds));
     REFUSES(csv, mr_dataset_open_csv(opts, &ds));
     REFUSES(tar, mr_dataset_open_tar(opts, &ds));
+    REFUSES(tfrecord, mr_dataset_open_tfrecord(opts, &ds));
     REFUSES(mix, mr_dataset_open_mix(opts, &ds));
     assert_null(table);
     assert_null(advice);
