@@ -24,7 +24,7 @@ usage: millrace inspect DATASET [options]
 $ for c in $(millrace --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do millrace $c --help; done | awk 'length > 100 && !/^  millrace /'
 # Who takes a DATASET says what one is, of which formats.
 $ millrace inspect --formats | grep -o '^[a-z]*:' | tr -d : > formats; for c in feed train predict inspect pack 'bench story' 'bench batch-size' 'bench optimizers'; do millrace $c --help > text; grep -q '^DATASET is ' text || echo "$c: does not say"; while read -r f; do grep -qw "$f" text || echo "$c: $f"; done < formats; done; grep -c . formats; millrace synth --help | grep -c 'DATASET is'; rm formats text
-13
+14
 0
 # Misuse: exit status 2, the message on standard error.
 $ millrace insepct >/dev/null
