@@ -6,7 +6,12 @@
 #include "loader/engine.h"
 #include "loader/sandbox.h"
 
-#define MR_SANDBOX_SPINS 300 /* looks at the state before a thread or a decoder sleeps */
+#include <string.h>
+
+#define MR_SANDBOX_SPINS   300 /* looks at the state before a thread or a decoder sleeps */
+#define MR_SANDBOX_LARGE   (32ull << 20) /* memory of a sample that is not kept for the next one */
+#define MR_SANDBOX_TRIES   2         /* decoders that may end during a sample before it is bad */
+#define MR_SANDBOX_LOOK_NS 100000000 /* while waiting: is the keeper alive? */
 
 enum mr_sandbox_state {
     MR_SANDBOX_IDLE,
@@ -72,6 +77,36 @@ static inline void mr_sandbox_set_state(struct mr_sandbox_call *call, uint32_t s
     atomic_store(&call->state, state);
     mr_futex_wake(&call->state, 1);
 }
+
+/* Copies what the decoder may change at any time, once: what follows does not read it again. */
+static inline void mr_sandbox_copy(void *to, const void *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+    __asm__ volatile("" ::"r"(to) : "memory");
+}
+
+/* ---- sandbox.c ---- */
+
+/* How a picture of any part may be decoded. */
+struct mr_image_opts mr_sandbox_image_of(const struct mr_dataset *ds);
+bool mr_sandbox_keeper_ended(const struct mr_sandbox *b);
+/* The keeper has ended: it may have said why. Otherwise rc and text say so. */
+int mr_sandbox_gone_error(const struct mr_sandbox *b, int rc, const char *text);
+
+/* ---- sandbox_answer.c ---- */
+
+/* The sample's file, or the data set. */
+const char *mr_sandbox_name_of(const struct mr_loader *ld, const struct mr_run_sample *s);
+/* The decoder ended MR_SANDBOX_TRIES times. Returns the sample's error. */
+int mr_sandbox_death_error(const struct mr_worker *w, const struct mr_run_sample *s,
+                           struct mr_sandbox_call *call);
+/* The decoder found an error, rc. Its text may be anything. name: where it gave none. */
+int mr_sandbox_answered_error(const struct mr_sandbox_call *call, int rc, const char *name);
+/* Takes the fields that were not as they are in the file. Returns 0 or MR_EFORMAT. */
+int mr_sandbox_take_answer(const struct mr_worker *w, const struct mr_run_sample *s,
+                           const struct mr_sandbox_call *call, struct mr_sample *out);
+
+/* ---- sandbox_child.c ---- */
 
 /* What the keeper does; does not return. parent: a process. */
 _Noreturn void mr_sandbox_keep(const struct mr_loader *ld, const struct mr_sandbox *b, int parent);
