@@ -154,15 +154,16 @@ static int feed_and_report(struct feed *feed, const char *dataset, const struct 
         failed = feed_save_tuning(feed);
     if (failed == CLI_OK && opts->report_dir)
         failed = ranks_dir_write(opts->report_dir, &feed->own, &feed->result.stats, opts->force);
-    if (failed != CLI_OK)
+    feed->result.failed = rc < 0 ? failed : CLI_OK;
+    if (failed != CLI_OK && (rc >= 0 || feed->result.stats.batches == 0))
         return failed;
     feed->result.finished =
-        feed->result.stats.samples == 0 && opts->state_in && !feed->result.stopped;
+        rc >= 0 && feed->result.stats.samples == 0 && opts->state_in && !feed->result.stopped;
     if (feed->result.finished)
         cli_warn("%s: its run has finished its epochs, so nothing is left to feed; raise "
                  "--epochs, which counts from that run's start, or omit --state-in",
                  opts->state_in);
-    failed = cli_interrupted() ? CLI_FAILED : CLI_OK;
+    failed = rc < 0 ? failed : cli_interrupted() ? CLI_FAILED : CLI_OK;
     int printed = cli.json ? feed_print_json(feed) : print(feed);
     return printed == CLI_OK ? failed : CLI_FAILED;
 }
@@ -243,7 +244,9 @@ static const struct cli_note json_notes[] = {
      "null without --tune: done, workers, prefetch, first_workers, first_prefetch, tried, "
      "samples_per_s, first_samples_per_s, seconds, reason"},
     {"finished", "true when nothing was fed because the run of --state-in has finished its epochs"},
-    {"stopped", "true when --time, --batches or an interrupt ended the run"},
+    {"stopped", "true when --time, --batches, an interrupt or an error ended the run"},
+    {"error, exit_status", "only when an error ended the run after its first batch"},
+    {"cut_steps", "of a simulated device, steps that the run's end cut short or left out"},
     {"trace_spans_lost", "spans that did not fit into the trace's rings"},
     {"config", "every option's value; in resolved, the values chosen automatically"},
     {NULL, NULL},
@@ -273,7 +276,8 @@ const struct cli_command cli_feed = {
         "Reads samples in the sampler's order, decodes and transforms them into batches on "
         "worker threads, and copies the batches to a device, as a training loop would use them. "
         "Then reports the rates, where the workers spent their time, and the bottleneck. Ctrl-C "
-        "ends the run cleanly: report, state and trace are written, and the exit status is 1.",
+        "ends the run cleanly: report, state and trace are written, and the exit status is 1. An "
+        "error ends it too; the report then covers what was done until then.",
     .options = feed_options,
     .options_bytes = sizeof(struct feed_opts),
     .min_args = 1,

@@ -41,15 +41,6 @@ static int loader_opts(struct feed *feed, struct mr_loader_opts *lo)
     return rc;
 }
 
-/* What the simulated consumer takes for a step, and the events that time its first and last. */
-static int open_steps(struct feed *feed)
-{
-    double sink = feed->opts->sink_ms * 1e6;
-    feed->result.step_ns = sink > 0 ? (uint64_t)sink : feed->pipe.info.step_ns;
-    int rc = mr_event_create(feed->pipe.dev, 1, &feed->first_step);
-    return rc < 0 ? rc : mr_event_create(feed->pipe.dev, 1, &feed->last_step);
-}
-
 /* Before anything is opened: options that contradict each other, and files of an earlier run. */
 static int read_options(struct feed *feed, struct mr_loader_opts *lo)
 {
@@ -87,7 +78,7 @@ int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *op
     rc = cli_pipeline_order(&feed->pipe, order, opts->loader.seed);
     if (rc < 0)
         return rc;
-    rc = open_steps(feed);
+    rc = feed_steps_open(feed);
     if (rc < 0)
         return rc;
     rc = cli_pipeline_start(&feed->pipe, &lo);
@@ -99,8 +90,7 @@ int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *op
 void feed_close(struct feed *feed)
 {
     cli_pipeline_stop(&feed->pipe); /* before the events */
-    mr_event_destroy(feed->first_step);
-    mr_event_destroy(feed->last_step);
+    feed_steps_close(feed);
     cli_pipeline_close(&feed->pipe);
     ranks_own_close(&feed->own);
     free(feed->state_text);
@@ -143,52 +133,26 @@ static int digest_batch(struct feed *feed, const struct mr_batch *b)
     return rc;
 }
 
-/* What a training step does with a batch: enqueues work that takes step_ns. */
-static int step(struct feed *feed)
-{
-    uint64_t ns = feed->result.step_ns;
-    int rc = ns ? mr_launch(feed->pipe.stream, "busy", &ns, sizeof ns) : 0;
-    if (rc == 0 && feed->n_steps == 0)
-        rc = mr_event_record(feed->first_step, feed->pipe.stream);
-    feed->n_steps += rc == 0;
-    return rc;
-}
-
 static int take_batch(struct feed *feed, struct mr_batch *b)
 {
     int rc = feed->opts->digest || feed->opts->digest_from ? digest_batch(feed, b) : 0;
     if (rc == 0)
-        rc = step(feed);
+        rc = feed_steps_add(feed);
     int released = mr_loader_release(feed->pipe.loader, b, feed->pipe.stream);
     return rc < 0 ? rc : released;
-}
-
-/* On the host a step's real length counts: a sleep takes longer than it says. */
-static double utilization(const struct feed *feed)
-{
-    const struct feed_result *r = &feed->result;
-    if (!r->step_ns || r->span_seconds <= 0)
-        return -1;
-    double busy = feed->pipe.info.unified ? (double)r->stats.consumer_busy_ns
-                                          : (double)(feed->n_steps - 1) * (double)r->step_ns;
-    return busy * 1e-9 < r->span_seconds ? busy * 1e-9 / r->span_seconds : 1;
 }
 
 static void finish(struct feed *feed)
 {
     struct feed_result *r = &feed->result;
-    bool ended = feed->n_steps > 1 && mr_event_record(feed->last_step, feed->pipe.stream) == 0;
-    mr_stream_synchronize(feed->pipe.stream);
+    feed_steps_end(feed);
     r->seconds = (double)(mr_time_ns() - feed->pipe.start_ns) * 1e-9;
-    int64_t span;
-    if (ended && mr_event_elapsed(feed->first_step, feed->last_step, &span) == 0 && span > 0)
-        r->span_seconds = (double)span * 1e-9;
     r->stats.size = sizeof r->stats;
     mr_loader_stats(feed->pipe.loader, &r->stats);
     r->tuning.size = sizeof r->tuning;
     if (feed->opts->loader.tune)
         mr_loader_tuning(feed->pipe.loader, &r->tuning);
-    r->utilization = utilization(feed);
+    r->utilization = feed_steps_utilization(feed);
     for (int kind = 0; kind < MR_N_MEMORY; kind++) {
         r->memory[kind].size = sizeof r->memory[kind];
         mr_memory_query(feed->pipe.dev, (enum mr_memory)kind, &r->memory[kind]);
@@ -197,7 +161,7 @@ static void finish(struct feed *feed)
 
 /* Ends a run whose time is over or that was interrupted, also while it waits for a batch. */
 struct watch {
-    struct mr_loader *ld;
+    struct feed *feed;
     uint64_t until_ns; /* 0: no limit */
     _Atomic bool done, fired;
 };
@@ -209,7 +173,8 @@ static void *watch(void *arg)
     while (!w->done) {
         if (cli_interrupted() || (w->until_ns && mr_time_ns() >= w->until_ns)) {
             w->fired = true;
-            mr_loader_cancel(w->ld);
+            mr_loader_cancel(w->feed->pipe.loader);
+            feed_steps_stop(w->feed);
             break;
         }
         nanosleep(&tick, NULL);
@@ -261,7 +226,7 @@ static int run_batches(struct feed *feed, void (*tick)(void *, uint64_t), void *
 
 int feed_run(struct feed *feed, void (*tick)(void *user, uint64_t samples), void *user)
 {
-    struct watch w = {.ld = feed->pipe.loader,
+    struct watch w = {.feed = feed,
                       .until_ns =
                           feed->opts->time_ns ? feed->pipe.start_ns + feed->opts->time_ns : 0};
     pthread_t thread;
@@ -278,7 +243,9 @@ int feed_run(struct feed *feed, void (*tick)(void *user, uint64_t samples), void
     }
     finish(feed);
     int n = mr_loader_state(feed->pipe.loader, feed->result.state, sizeof feed->result.state);
-    if (rc < 0)
+    if (rc < 0) {
+        feed->result.stopped = 1;
         return mr_error_set(rc, "%s", error);
+    }
     return n < 0 ? n : 0;
 }

@@ -47,9 +47,23 @@ struct feed_result {
     struct mr_memory_counters memory[MR_N_MEMORY];
     uint64_t lost_spans;
     struct mr_loader_tuning tuning; /* with --tune */
-    bool finished; /* nothing to feed: --state-in is of a run that has done its epochs */
-    int stopped;   /* by time, batches or a signal, before the epochs' end */
+    bool finished;      /* nothing to feed: --state-in is of a run that has done its epochs */
+    int stopped;        /* by time, batches, a signal or an error, before the epochs' end */
+    int failed;         /* the exit code of the error that ended the run; CLI_OK: none */
+    uint64_t cut_steps; /* that took less than step_ns, or no time, because the run was stopped */
     char state[1024 + 40 * 1024]; /* of the largest prefetch */
+};
+
+#define FEED_STEPS_ENDS 256
+
+/* Steps of the simulated consumer (steps.c). */
+struct feed_steps {
+    struct mr_event *first, *last;
+    struct mr_event *end[FEED_STEPS_ENDS]; /* of the latest steps; n_ends: 0 where none is cut */
+    uint32_t n_ends;
+    uint64_t n, cut_ns; /* cut_ns: what is missing of steps that were cut short */
+    bool can_stop;
+    volatile uint32_t stop; /* read by the device */
 };
 
 struct feed {
@@ -59,9 +73,8 @@ struct feed {
     /* host memory for the digest */
     unsigned char *back;
     uint64_t back_bytes;
-    struct mr_event *first_step, *last_step;
     struct ranks_own own; /* with --report-dir */
-    uint64_t n_steps;
+    struct feed_steps steps;
     struct feed_result result;
 };
 
@@ -75,6 +88,19 @@ int feed_open(struct feed *feed, const char *dataset, const struct feed_opts *op
 int feed_run(struct feed *feed, void (*tick)(void *user, uint64_t samples), void *user);
 
 void feed_close(struct feed *feed);
+
+/* steps.c. Of the pipeline's device, once it is open. */
+int feed_steps_open(struct feed *feed);
+/* Enqueues a step. */
+int feed_steps_add(struct feed *feed);
+/* Cuts long steps short, those that are enqueued too; from any thread. GPUs' steps are waited
+ * for. */
+void feed_steps_stop(struct feed *feed);
+/* Waits for all of them, and sets result.span_seconds and cut_steps. */
+void feed_steps_end(struct feed *feed);
+/* result.utilization, once the loader's figures are there. */
+double feed_steps_utilization(const struct feed *feed);
+void feed_steps_close(struct feed *feed); /* after cli_pipeline_stop() */
 
 /* What came of it; return an exit code. */
 int feed_print_json(const struct feed *feed);

@@ -181,8 +181,11 @@ int feed_print_json(const struct feed *feed)
     cli_tuning_json(json, feed_tuning(feed));
     mr_json_bool(json, "finished", r->finished);
     mr_json_bool(json, "stopped", r->stopped);
+    mr_json_uint(json, "cut_steps", r->cut_steps);
     mr_json_uint(json, "trace_spans_lost", r->lost_spans);
     json_config(json, feed);
+    if (r->failed != CLI_OK)
+        mr_json_int(json, "exit_status", r->failed);
     return cli_json_end(json);
 }
 
@@ -331,6 +334,9 @@ static void print_consumer(const struct feed_result *r)
     printf("  memory: pageable %s, pinned %s, device %s, files %s\n",
            cli_bytes(st->pageable_bytes, a), cli_bytes(st->pinned_bytes, b),
            cli_bytes(st->device_bytes, c), cli_bytes(st->cache_bytes, d));
+    if (r->cut_steps > 0)
+        printf("  steps: %s of %s were not done when the run was stopped\n",
+               cli_count((double)r->cut_steps, a), cli_count((double)st->batches, b));
     if (r->utilization >= 0)
         printf("  utilization %.1f%% (steps of %s over the time from the first step's end)\n",
                100 * r->utilization, cli_time(r->step_ns, a));

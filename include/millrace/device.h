@@ -372,6 +372,14 @@ MR_API int mr_memset_async(struct mr_stream *stream, void *dst, enum mr_memory k
 
 /* ---- kernels ---- */
 
+/* Arguments of "busy". */
+struct mr_kernel_busy {
+    uint64_t ns;
+    /* Not NULL: when this is not 0 any more, the kernel ends, or does not begin. MR_EUNSUPPORTED on
+     * "cuda". The arguments may end before this member. */
+    const volatile uint32_t *stop;
+};
+
 /* Arguments of "copy". dst, src and bytes are multiples of 16. */
 struct mr_kernel_copy {
     void *dst;
@@ -391,8 +399,8 @@ struct mr_kernel_matmul {
 /*
  * Enqueues a kernel by name. args: copied; pointers in them are not checked.
  *
- *   "busy"        args: a uint64_t. Occupies the compute queue for that many nanoseconds. On "cpu"
- *                 the calling thread sleeps.
+ *   "busy"        args: struct mr_kernel_busy. Occupies the compute queue for that many
+ *                 nanoseconds. On "cpu" the calling thread sleeps.
  *   "wait"        args: a pointer to a volatile uint32_t in page-locked memory. Occupies the
  *                 compute queue until that is not 0, so that work enqueued behind it starts at
  *                 once when the host writes there. Gives up after 10 s. Do not block on the stream

@@ -60,12 +60,15 @@ enum mr_simple_kernel {
 struct mr_simple_launch {
     enum mr_simple_kernel kernel;
     union {
-        uint64_t busy_ns;
+        struct mr_kernel_busy busy;
         volatile uint32_t *flag;
         struct mr_kernel_copy copy;
         struct mr_kernel_matmul matmul;
     };
 };
+
+/* What "busy" does where there is no GPU. Returns when it ended: from_ns + busy->ns, or earlier. */
+uint64_t mr_device_sleep(uint64_t from_ns, const struct mr_kernel_busy *busy);
 
 /*
  * A device, as device.c and the other fronts call it: they check what callers pass, so hooks need

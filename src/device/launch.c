@@ -1,5 +1,6 @@
 /* Launches: kernels of src/kernels, and the simple ones that each device brings by itself. */
 #include "device/device.h"
+#include "device/host.h"
 
 #include <string.h>
 
@@ -7,11 +8,25 @@ static const struct {
     const char *name;
     size_t bytes;
 } simple[MR_N_SIMPLE] = {
-    [MR_SIMPLE_BUSY] = {"busy", sizeof(uint64_t)},
+    [MR_SIMPLE_BUSY] = {"busy", sizeof(struct mr_kernel_busy)},
     [MR_SIMPLE_WAIT] = {"wait", sizeof(uint32_t *)},
     [MR_SIMPLE_COPY] = {"copy", sizeof(struct mr_kernel_copy)},
     [MR_SIMPLE_MATMUL] = {"matmul_f32", sizeof(struct mr_kernel_matmul)},
 };
+
+#define LOOK_NS 5000000 /* how often a sleep asks whether it is to end */
+
+uint64_t mr_device_sleep(uint64_t from_ns, const struct mr_kernel_busy *busy)
+{
+    uint64_t end_ns = busy->ns > UINT64_MAX - from_ns ? UINT64_MAX : from_ns + busy->ns;
+    while (busy->stop && mr_time_ns() < end_ns) {
+        if (__atomic_load_n(busy->stop, __ATOMIC_ACQUIRE))
+            return MR_MAX(from_ns, mr_time_ns());
+        mr_sleep_until(MR_MIN(end_ns, mr_time_ns() + LOOK_NS));
+    }
+    mr_sleep_until(end_ns);
+    return end_ns;
+}
 
 /* Negative: no such name. */
 static int find_simple(const char *name)
@@ -42,9 +57,10 @@ static int launch_simple(struct mr_stream *stream, const char *kernel, const voi
     if (found < 0 || found >= ops->n_simple)
         return unknown_kernel(ops, kernel);
     it.kernel = (enum mr_simple_kernel)found;
-    bool without_rows =
-        found == MR_SIMPLE_MATMUL && args_bytes == offsetof(struct mr_kernel_matmul, rows);
-    if (args_bytes != simple[found].bytes && !without_rows)
+    bool shorter =
+        (found == MR_SIMPLE_MATMUL && args_bytes == offsetof(struct mr_kernel_matmul, rows)) ||
+        (found == MR_SIMPLE_BUSY && args_bytes == offsetof(struct mr_kernel_busy, stop));
+    if (args_bytes != simple[found].bytes && !shorter)
         return mr_error_set(MR_EMISUSE, "kernel %s: expected %zu bytes of arguments, got %zu",
                             kernel, simple[found].bytes, args_bytes);
     memcpy(&it.matmul, args, args_bytes); /* all members of the union begin at one place */

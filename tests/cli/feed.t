@@ -281,3 +281,20 @@ $ RANK=1 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 millrace feed synthetic:n=
 millrace feed: rank 1 of 4, from env; --rank and --world override that
 millrace feed: warning: --affinity node: ranks do not follow each other machine by machine: some read blocks that another machine has cached (mpirun --map-by slot, srun --distribution block)
 "random(seed=0,block=16,window=16,nodes=2,ranks=4)
+# Long steps end with the run, those that wait in the device's queue, too: 60 of them would take 10 hours.
+$ for d in sim:step=10min 'cpu --sink-ms 600000'; do timeout 60 millrace feed synthetic:n=1e5,shape=8 --time 300ms --device $d -q --json | grep -E '"stopped"'; done
+  "stopped": true,
+  "stopped": true,
+$ timeout 60 millrace feed synthetic:n=1e5,shape=8 --time 300ms --device sim:step=10min -q | grep -c '^  steps: [0-9]* of [0-9]* were not done when the run was stopped$'
+1
+$ (timeout -s INT 3 millrace feed synthetic:n=1e5,shape=8 --device sim:step=10min -q) 2>/dev/null | grep -c '(stopped before the end)$'
+1
+# A run that an error ends prints what it did until then.
+$ millrace synth photos err --n 8 --classes 1 -q >/dev/null; (find err -name '*.png' | sort; echo gone.png) >l; millrace feed list:l -t 'resize(8,8)' -b 2 -d cpu -q 2>&1 | grep -E 'gone|samples in'
+millrace feed: ./gone.png: cannot be opened: No such file or directory
+8 samples in .* \(stopped before the end\) (re)
+$ millrace feed list:l -t 'resize(8,8)' -b 2 -d cpu -q --json 2>/dev/null | grep -E '^  "(samples|stopped|exit_status|error)":'
+  "samples": 8,
+  "stopped": true,
+  "exit_status": 1,
+  "error": "./gone.png: cannot be opened: No such file or directory"

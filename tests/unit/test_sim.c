@@ -361,6 +361,27 @@ static void test_destroy_with_work(void **state)
 }
 
 /* Copies that do not lie in device memory are refused, as a driver would fault. */
+/* A hundred years of work are over once the caller says so, work that is queued included. */
+static void test_busy_stops(void **state)
+{
+    static const char *const devices[] = {"sim", "cpu"};
+    const uint64_t forever = 100ull * 365 * 86400 * 1000 * MS;
+    (void)state;
+    for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
+        struct mr_device *dev = must_open(devices[d]);
+        struct mr_stream *stream = make_stream(dev);
+        volatile uint32_t stop = d; /* on "cpu" the call itself would sleep */
+        const struct mr_kernel_busy busy = {forever, &stop};
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(mr_launch(stream, "busy", &busy, sizeof busy), 0);
+        __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+        assert_int_equal(mr_stream_synchronize(stream), 0);
+        assert_int_equal(mr_launch(stream, "busy", &busy, sizeof busy - 1), MR_EMISUSE);
+        mr_stream_destroy(stream);
+        mr_device_close(dev);
+    }
+}
+
 static void test_bad_ranges(void **state)
 {
     (void)state;
@@ -440,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_record_again),
         cmocka_unit_test(test_graphs),
         cmocka_unit_test(test_destroy_with_work),
+        cmocka_unit_test(test_busy_stops),
         cmocka_unit_test(test_bad_ranges),
         cmocka_unit_test(test_shared_stream),
     };

@@ -10,7 +10,8 @@ struct cpu_op {
     const struct mr_kernel *kernel;
     void *dst;
     const void *src;
-    uint64_t bytes, busy_ns;
+    uint64_t bytes;
+    struct mr_kernel_busy busy;
     int byte;
     _Alignas(16) unsigned char args[MR_KERNEL_ARGS];
 };
@@ -61,15 +62,14 @@ static void memory_destroy(struct mr_device *dev, enum mr_memory kind, void *ptr
 
 static void work(const struct cpu_op *op)
 {
-    uint64_t now = op->busy_ns ? mr_time_ns() : 0;
     if (op->kernel)
         op->kernel->run(op->args);
     else if (op->src)
         memmove(op->dst, op->src, op->bytes);
     else if (op->dst)
         memset(op->dst, op->byte, op->bytes);
-    if (op->busy_ns)
-        mr_sleep_until(op->busy_ns > UINT64_MAX - now ? UINT64_MAX : now + op->busy_ns);
+    if (op->busy.ns)
+        mr_device_sleep(mr_time_ns(), &op->busy);
 }
 
 static int work_or_record(struct mr_stream *stream, const struct cpu_op *op)
@@ -228,7 +228,7 @@ static int launch(struct mr_stream *stream, const struct mr_kernel *kernel, cons
 
 static int launch_simple(struct mr_stream *stream, const struct mr_simple_launch *launch)
 {
-    return work_or_record(stream, &(struct cpu_op){.busy_ns = launch->busy_ns});
+    return work_or_record(stream, &(struct cpu_op){.busy = launch->busy});
 }
 
 const struct mr_device_ops mr_device_cpu = {

@@ -123,9 +123,12 @@ void mr_cuda_unload_simple(struct mr_cuda *c)
 static int start(struct mr_cuda *c, struct mr_stream *stream, struct mr_simple_launch *it)
 {
     const struct cuda_stream *s = stream->state;
+    if (it->kernel == MR_SIMPLE_BUSY && it->busy.stop)
+        return mr_error_set(MR_EUNSUPPORTED, "%s: kernel busy: a GPU does not look at `stop`",
+                            c->name);
     uint64_t most_ns = MR_WAIT_MOST_NS,
              vectors = it->kernel == MR_SIMPLE_COPY ? it->copy.bytes / 16 : 0;
-    void *busy[] = {&it->busy_ns}, *wait[] = {&it->flag, &most_ns};
+    void *busy[] = {&it->busy.ns}, *wait[] = {&it->flag, &most_ns};
     void *copy[] = {&it->copy.dst, &it->copy.src, &it->copy.bytes};
     void **const params[] = {
         [MR_SIMPLE_BUSY] = busy, [MR_SIMPLE_WAIT] = wait, [MR_SIMPLE_COPY] = copy};

@@ -75,7 +75,10 @@ static uint64_t do_work(struct sim_stream *s, const struct sim_op *op, uint64_t 
         wait_for(op->flag);
         end_ns = MR_MAX(end_ns, mr_time_ns());
     }
-    mr_sleep_until(end_ns);
+    if (op->stop)
+        end_ns = mr_device_sleep(start_ns, &(struct mr_kernel_busy){op->cost_ns, op->stop});
+    else
+        mr_sleep_until(end_ns);
     trace_work(s, op, start_ns, end_ns);
     return end_ns;
 }

@@ -211,7 +211,8 @@ static struct sim_work work_of(struct sim_device *sim, const struct mr_simple_la
     struct sim_work work = {.engine = SIM_COMPUTE, .row.kernel = names[it->kernel]};
     double n = (double)it->matmul.n;
     if (it->kernel == MR_SIMPLE_BUSY) {
-        work.cost_ns = it->busy_ns;
+        work.cost_ns = it->busy.ns;
+        work.stop = it->busy.stop;
     } else if (it->kernel == MR_SIMPLE_WAIT) {
         work.flag = it->flag;
     } else if (it->kernel == MR_SIMPLE_COPY) { /* within the device as fast as it goes */

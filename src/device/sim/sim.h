@@ -84,6 +84,7 @@ struct sim_op {
     int byte;
     bool peer;                      /* the other end is another device's */
     volatile uint32_t *flag;        /* not NULL: the work lasts until that is not 0 */
+    const volatile uint32_t *stop;  /* not NULL: it ends when that is not 0 */
     const struct mr_kernel *kernel; /* instead of a copy; NULL: none */
     struct sim_row row;
     _Alignas(16) unsigned char args[MR_KERNEL_ARGS];
@@ -170,6 +171,7 @@ struct sim_work {
     int byte;
     bool peer;                      /* the other end is another device's */
     volatile uint32_t *flag;        /* not NULL: the work lasts until that is not 0 */
+    const volatile uint32_t *stop;  /* not NULL: it ends when that is not 0 */
     const struct mr_kernel *kernel; /* instead of a copy; NULL: none */
     const void *args;               /* the kernel's: copied */
     struct sim_row row;

@@ -21,6 +21,7 @@ static void describe(struct sim_op *op, const struct sim_work *work)
     op->byte = work->byte;
     op->peer = work->peer;
     op->flag = work->flag;
+    op->stop = work->stop;
     op->kernel = work->kernel;
     op->row = work->row;
     if (work->kernel)
