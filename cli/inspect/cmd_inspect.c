@@ -27,7 +27,8 @@ static const struct mr_option table[] = {
     {"n", 'n', MR_OPT_UINT, AT(n), "3", 0, 100, "samples", .help = "Samples to show"},
     {"index", 'i', MR_OPT_UINT, AT(index), "0", .help = "First sample to show"},
     {"scan", 0, MR_OPT_UINT, AT(scan), "0",
-     .help = "Samples to compute statistics from; 0: the first 1,000, but at most 256 MiB"},
+     .help = "Samples to compute statistics from; 0: the first 1,000, or as many as fit into "
+             "256 MiB, a sample of varying size taken for 1 MiB"},
     {"sheet", 0, MR_OPT_STRING, AT(sheet), .meta = "FILE",
      .help = "Instead, write a PNG contact sheet of the pictures from --index on; points are "
              "drawn as crosses, a clip as a row of frames",
@@ -145,6 +146,7 @@ static int prepare(struct inspect *k, uint64_t asked)
         sample_bytes += field->spec->var_dims && bytes > VARYING_BYTES ? VARYING_BYTES : bytes;
     }
     uint64_t fit = SCAN_BYTES / (sample_bytes ? sample_bytes : 1);
+    k->scan_limited = !asked && fit < DEFAULT_SCAN;
     k->scanned = asked ? asked : fit < DEFAULT_SCAN ? (fit ? fit : 1) : DEFAULT_SCAN;
     k->scanned = k->scanned < length ? k->scanned : length;
     return CLI_OK;

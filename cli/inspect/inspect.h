@@ -51,6 +51,7 @@ struct inspect {
     uint64_t n_shown, index; /* samples asked for; the first of them */
     int n_fields;
     uint64_t scanned, n_bad;
+    bool scan_limited; /* by bytes, not by DEFAULT_SCAN or --scan */
     struct inspect_field *field;
     void *row[MR_MAX_FIELDS];
     uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK];

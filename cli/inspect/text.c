@@ -146,6 +146,18 @@ uint64_t inspect_last_shown(const struct inspect *k)
     return k->index + (k->n_shown < left ? k->n_shown : left);
 }
 
+/* Of what the statistics are, if not of all samples. */
+static void print_scanned(const struct inspect *k)
+{
+    char some[CLI_HUMAN], all[CLI_HUMAN];
+    uint64_t length = mr_dataset_length(k->ds);
+    if (k->scanned < length)
+        printf("(statistics are of the first %s of %s samples%s; --scan %llu reads all)\n",
+               cli_count((double)k->scanned, some), cli_count((double)length, all),
+               k->scan_limited ? ", so as not to read more than 256 MiB" : "",
+               (unsigned long long)length);
+}
+
 int inspect_print_text(struct inspect *k)
 {
     char count[CLI_HUMAN], scanned[CLI_HUMAN], text[CLI_CLEAN];
@@ -154,9 +166,7 @@ int inspect_print_text(struct inspect *k)
            cli_count((double)mr_dataset_length(k->ds), count), cli_s(mr_dataset_length(k->ds)),
            mr_dataset_format(k->ds), (unsigned long long)mr_dataset_fingerprint(k->ds));
     print_fields(k);
-    if (k->scanned < mr_dataset_length(k->ds))
-        printf("(min, max and mean over the first %s sample%s)\n",
-               cli_count((double)k->scanned, count), cli_s(k->scanned));
+    print_scanned(k);
     for (int f = 0; f < k->n_fields; f++)
         inspect_print_sizes(&k->field[f].sizes, k->field[f].spec);
     if (k->n_bad > 0)

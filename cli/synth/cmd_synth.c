@@ -5,7 +5,8 @@
 
 #define AT(member) offsetof(struct synth_options, member)
 static const char *const orders[] = {"C", "F", NULL};
-static const char arrays[] = "Arrays (npy, raw)", digits[] = "Digits", texts[] = "Words";
+static const char arrays[] = "Arrays (npy, raw)", digits[] = "Digits", texts[] = "Words",
+                  both[] = "Digits and words";
 
 static const struct mr_option table[] = {
     {"n", 'n', MR_OPT_UINT, AT(n), "10000", 1, 4294967295.0, "samples",
@@ -13,13 +14,13 @@ static const struct mr_option table[] = {
     {"seed", 0, MR_OPT_UINT, AT(seed), "0", .help = "The same seed gives the same bytes"},
     {"force", 'f', MR_OPT_FLAG, AT(force), .help = "Replace files that exist"},
     {"n-test", 0, MR_OPT_UINT, AT(n_test), "2000", 1, 4294967295.0, "samples",
-     .help = "Samples of the test part; also of words", .group = digits},
+     .help = "Samples of the test part", .group = both},
     {"size", 0, MR_OPT_UINT, AT(size), "28", 8, 1024, "pixels",
      .help = "Height and width of an image", .group = digits},
     {"noise", 0, MR_OPT_DOUBLE, AT(noise), "0.02", 0, 1,
      .help = "Standard deviation of the noise; white is 1", .group = digits},
     {"gz", 0, MR_OPT_FLAG, AT(gz), .help = "Compress by gzip, as MNIST is distributed",
-     .group = digits},
+     .group = both},
     {"shape", 0, MR_OPT_SHAPE, AT(shape), "1024", 1, 4294967295.0, .help = "Shape of a sample",
      .group = arrays},
     {"dtype", 0, MR_OPT_DTYPE, AT(dtype), "f32",
@@ -29,12 +30,11 @@ static const struct mr_option table[] = {
      .help = "npy: C or Fortran order; the values are the same", .group = arrays},
     {"classes", 0, MR_OPT_UINT, AT(classes), "10", 0, 1e9, "classes",
      .help = "npy: labels below this go to NAME-labels.npy; 0: no labels. photos: sub-folders",
-     .group = arrays},
+     .group = "Arrays (npy) and photos"},
     {"side", 0, MR_OPT_UINT, AT(side), "128", 16, 4096, "pixels",
-     .help = "photos: height and width; each picture has between 3/4 and 7/4 of this",
-     .group = "Photos"},
+     .help = "Height and width; each picture has between 3/4 and 7/4 of this", .group = "Photos"},
     {"words", 0, MR_OPT_UINT, AT(words), "2000", 100, 1 << 20, "words",
-     .help = "words: size of the vocabulary", .group = texts},
+     .help = "Size of the vocabulary", .group = texts},
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -47,6 +47,57 @@ static const struct {
     {"raw", "samples", synth_write_raw},      {"photos", "pictures", synth_write_photos},
     {"words", "texts", synth_write_words},
 };
+
+/* Options that do not apply to every kind. */
+#define ONLY(option, member, kinds)                                                                \
+    {                                                                                              \
+        option, kinds, AT(member), sizeof((struct synth_options *)0)->member                       \
+    }
+static const struct {
+    const char *option, *kinds;
+    size_t at, bytes;
+} only[] = {
+    ONLY("n-test", n_test, "digits words"),
+    ONLY("size", size, "digits"),
+    ONLY("noise", noise, "digits"),
+    ONLY("gz", gz, "digits words"),
+    ONLY("shape", shape, "npy raw"),
+    ONLY("dtype", dtype, "npy raw"),
+    ONLY("order", order, "npy"),
+    ONLY("classes", classes, "npy photos"),
+    ONLY("side", side, "photos"),
+    ONLY("words", words, "words"),
+};
+
+static bool is_among(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = strstr(words, word); at; at = strstr(at + 1, word))
+        if ((at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == 0))
+            return true;
+    return false;
+}
+
+/* Refuses options of other kinds, unless they have their default. */
+static int check_options(const struct synth_options *o, const char *kind)
+{
+    struct synth_options initial = {0};
+    int rc = cli_options_init(table, &initial);
+    if (rc < 0)
+        return cli_error(rc);
+    for (size_t i = 0; i < CLI_COUNT(only); i++) {
+        const char *value = (const char *)o + only[i].at;
+        if (is_among(only[i].kinds, kind) ||
+            memcmp(value, (const char *)&initial + only[i].at, only[i].bytes) == 0)
+            continue;
+        const char *second = strchr(only[i].kinds, ' ');
+        int n = second ? (int)(second - only[i].kinds) : (int)strlen(only[i].kinds);
+        return cli_misuse("--%s is for `synth %.*s`%s%s%s, not for `synth %s`", only[i].option, n,
+                          only[i].kinds, second ? " and `synth " : "", second ? second + 1 : "",
+                          second ? "`" : "", kind);
+    }
+    return CLI_OK;
+}
 
 /* How to open what was written. */
 static void uri_of(const struct synth_options *o, size_t kind, const char *path, char *buf,
@@ -99,9 +150,12 @@ static int run(void *options, int n_args, char **args)
         names[k] = kinds[k].name;
         if (strcmp(args[0], kinds[k].name) != 0)
             continue;
+        int code = check_options(o, kinds[k].name);
+        if (code != CLI_OK)
+            return code;
         cli_catch_interrupts();
         uint64_t start = mr_time_ns();
-        int code = kinds[k].write(o, args[1]);
+        code = kinds[k].write(o, args[1]);
         return code == CLI_OK ? report(o, k, args[1], mr_time_ns() - start) : code;
     }
     const char *nearest = mr_nearest(args[0], names);
@@ -142,7 +196,8 @@ const struct cli_command cli_synth = {
         "folder of PNG pictures, one sub-folder per class, and points.csv with points in them\n  "
         "words    texts of ten topics as bags of words, in IDX format: a byte a word, 255 or "
         "0\n\n"
-        "Files appear complete or not at all. Existing files are replaced only with --force. The "
+        "An option of another kind is refused. Files appear complete or not at all. Existing files "
+        "are replaced only with --force. The "
         "same options give the same bytes on every machine.",
     .options = table,
     .options_bytes = sizeof(struct synth_options),

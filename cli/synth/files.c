@@ -313,8 +313,6 @@ int synth_write_raw(const struct synth_options *o, const char *path)
 {
     struct cli_output out = {0};
     struct array a;
-    if (o->order == SYNTH_ORDER_F)
-        return cli_misuse("--order F: raw records are always in C order; only npy supports F");
     int code = measure(o, &a);
     if (code == CLI_OK)
         code = cli_output_open(&out, path, CLI_DATA, o->force);

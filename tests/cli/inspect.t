@@ -130,3 +130,9 @@ millrace inspect: --base: of a table of shards only: give --shard-table FILE, to
 [2]
 $ head -c 100 set/all.shards >cut.shards; millrace inspect cut.shards 2>&1 | sed 's/[0-9][0-9]* bytes/N bytes/'
 millrace inspect: cut.shards: the head promises N bytes, the file has 100
+# What the statistics are of, where they are not of all.
+$ millrace synth photos many --n 300 --side 16 --classes 1 -q >/dev/null; millrace inspect many -n 0 | grep statistics; millrace inspect many -n 0 --scan 9 | grep statistics; millrace inspect many -n 0 --scan 300 | grep -c statistics
+(statistics are of the first 255 of 300 samples, so as not to read more than 256 MiB; --scan 300 reads all)
+(statistics are of the first 9 of 300 samples; --scan 300 reads all)
+0
+[1]

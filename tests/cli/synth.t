@@ -68,7 +68,7 @@ $ wc -c <r.bin
 $ millrace inspect raw:r.bin,shape=2x3,dtype=f64 -n 0 | grep samples
 7 samples, .* (re)
 $ millrace synth raw r2.bin --order F
-millrace synth: --order F: raw records are always in C order; only npy supports F
+millrace synth: --order is for `synth npy`, not for `synth raw`
 [2]
 $ millrace synth npz x.npz
 millrace synth: npz: no such kind; did you mean npy?
@@ -80,3 +80,11 @@ $ millrace synth raw j.bin --n 5 --json | grep -e '"samples"' -e '"dataset"' -e 
   "dataset": "raw:j.bin,shape=1024,dtype=f32",
   "samples": 5,
     "n": 5,
+# An option of another kind is refused, not ignored.
+$ millrace synth photos x --words 300; millrace synth digits x --shape 3; millrace synth npy x --gz; millrace synth raw x --classes 3; ls x
+millrace synth: --words is for `synth words`, not for `synth photos`
+millrace synth: --shape is for `synth npy` and `synth raw`, not for `synth digits`
+millrace synth: --gz is for `synth digits` and `synth words`, not for `synth npy`
+millrace synth: --classes is for `synth npy` and `synth photos`, not for `synth raw`
+ls: cannot access 'x': No such file or directory
+[2]
