@@ -298,3 +298,8 @@ $ millrace feed list:l -t 'resize(8,8)' -b 2 -d cpu -q --json 2>/dev/null | grep
   "stopped": true,
   "exit_status": 1,
   "error": "./gone.png: cannot be opened: No such file or directory"
+# A shard of a table that is missing: the list names the archive, and the table.
+$ millrace synth npy sh.npy --shape 8 --n 60 -q >/dev/null; millrace pack npy:sh.npy shd --shard-count 20 -q >/dev/null; millrace inspect shd --shard-table t.shards -q >/dev/null; rm shd/shard-000001.tar; millrace feed t.shards --bad skip --quarantine q.jsonl -d cpu -q >/dev/null; wc -l <q.jsonl; grep -o '"file": "[^"]*"\|"reason": ".*"' q.jsonl | sort -u
+20
+"file": "./shd/shard-000001.tar"
+"reason": "./shd/shard-000001.tar: cannot be opened: No such file or directory (shard 1 of t.shards)"

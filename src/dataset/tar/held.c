@@ -329,6 +329,16 @@ static struct shard *add(struct mr_tar_held *h, uint64_t number)
 
 /* ---- in use ---- */
 
+/* Says after the error which shard it is, and what names it. */
+static void add_table(const struct mr_tar_held *h, const struct mr_tar_table_entry *e, int rc)
+{
+    char text[MR_ERROR_BYTES];
+    snprintf(text, sizeof text, "%s", mr_last_error());
+    if (rc != MR_ECANCELLED)
+        mr_error_set(rc, "%s (shard %llu of %s)", text, (unsigned long long)e->number,
+                     mr_tar_table_name(h->table));
+}
+
 /* Reads the index of a LOADING shard, for all that wait for it. [lock, released meanwhile] If this
  * thread was interrupted, that is no error of the shard: another thread tries again. */
 static void load_locked(struct mr_tar_held *h, const struct mr_tar_table_entry *e, struct shard *s)
@@ -336,6 +346,7 @@ static void load_locked(struct mr_tar_held *h, const struct mr_tar_table_entry *
     pthread_mutex_unlock(&h->lock);
     int rc = load(h, e, s);
     if (rc < 0) {
+        add_table(h, e, rc);
         mr_error_keep(rc, &s->error);
         empty(s);
     }
@@ -425,6 +436,14 @@ int mr_tar_held_acquire(struct mr_tar_held *h, uint64_t sample,
     if (rc == 0)
         *out = &s->public;
     return rc;
+}
+
+const char *mr_tar_held_name(struct mr_tar_held *h, uint64_t sample)
+{
+    struct mr_tar_table_entry e;
+    int file = mr_tar_table_find(h->table, sample, &e);
+    file = file < 0 ? file : file_of(h, &e);
+    return file < 0 ? NULL : mr_files_name(h->ds->files, file);
 }
 
 void mr_tar_held_release(struct mr_tar_held *h, const struct mr_tar_held_shard *shard)

@@ -176,6 +176,11 @@ const struct mr_tar_table_head *mr_tar_table_get_head(const struct mr_tar_table 
     return &t->head;
 }
 
+const char *mr_tar_table_name(const struct mr_tar_table *table)
+{
+    return table->name;
+}
+
 /* ---- groups ---- */
 
 static uint64_t shards_in(const struct mr_tar_table *t, uint64_t g)

@@ -69,6 +69,7 @@ struct mr_tar_table;
 int mr_tar_table_open(struct mr_files *files, int file, struct mr_tar_table **out);
 void mr_tar_table_close(struct mr_tar_table *table);
 const struct mr_tar_table_head *mr_tar_table_get_head(const struct mr_tar_table *table);
+const char *mr_tar_table_name(const struct mr_tar_table *table); /* without credentials */
 /* The shard with this sample, or with this number. Any thread. */
 int mr_tar_table_find(struct mr_tar_table *table, uint64_t sample, struct mr_tar_table_entry *out);
 /* The number of the shard with this sample, if it is known without reading; else UINT64_MAX. */
@@ -95,6 +96,9 @@ void mr_tar_held_destroy(struct mr_tar_held *held);
 int mr_tar_held_acquire(struct mr_tar_held *held, uint64_t sample,
                         const struct mr_tar_held_shard **out);
 void mr_tar_held_release(struct mr_tar_held *held, const struct mr_tar_held_shard *shard);
+/* The name of the sample's shard, without credentials; NULL: it could not be found. Stays until the
+ * data set is closed. */
+const char *mr_tar_held_name(struct mr_tar_held *held, uint64_t sample);
 /* The sample's shard will be acquired soon: begins to read its index, if it is remote. */
 void mr_tar_held_expect(struct mr_tar_held *held, uint64_t sample);
 /* Of a shard that was acquired before the fields were known: the sample of each member, and then

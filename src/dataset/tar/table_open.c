@@ -54,6 +54,13 @@ static void expect(const struct mr_dataset *ds, uint64_t index)
     mr_tar_held_expect(st->held, index);
 }
 
+/* Of a shard whose index could not be read. */
+static const char *name_of(const struct mr_dataset *ds, uint64_t index)
+{
+    const struct mr_tar_state *st = ds->state;
+    return mr_tar_held_name(st->held, index);
+}
+
 static int check_bytes(const struct mr_dataset *ds, const struct mr_tar_one *one)
 {
     const struct mr_tar_state *st = ds->state;
@@ -294,4 +301,5 @@ static const struct mr_dataset_ops table_ops = {
     .expect = expect,
     .decode = decode,
     .get_field = get_field,
+    .file = name_of,
 };
