@@ -1,7 +1,9 @@
 /* What rules share: when data was waited for, rates of the link, who is to blame for idle time. */
 #include "advice/rules.h"
+#include "recording/big.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -259,9 +261,9 @@ static void find_rates(struct mr_case *c)
 static int find_copy_syncs(struct mr_case *c)
 {
     const struct mr_recording *rec = c->look->rec;
-    c->after_copy = calloc(rec->n_apis + 1, 1);
+    c->after_copy = mr_big_alloc("calls", rec->n_apis + 1, 1);
     if (!c->after_copy)
-        return mr_error_nomem("calls", rec->n_apis);
+        return -ENOMEM;
     for (uint64_t i = 0; i < c->look->n_ops; i++) {
         const struct mr_rec_op *op = &rec->ops[c->look->ops[i]];
         if (op->kind != MR_OP_COPY || op->copy_kind != MR_COPY_H2D || op->src != MR_MEM_PINNED)
@@ -338,12 +340,12 @@ int mr_case_make(const struct mr_look *look, const struct mr_advice_opts *opts, 
 void mr_case_free(struct mr_case *c)
 {
     free(c->uses_device);
-    free(c->streams.key);
+    mr_big_free(c->streams.key);
     mr_streams_free(&c->by_stream);
-    free(c->blames.at);
-    free(c->after_copy);
-    free(c->calls);
-    free(c->exposed_own);
+    mr_big_free(c->blames.at);
+    mr_big_free(c->after_copy);
+    mr_big_free(c->calls);
+    mr_big_free(c->exposed_own);
     mr_data_waits_free(&c->data);
     mr_idle_free(&c->idle);
 }

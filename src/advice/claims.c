@@ -3,7 +3,9 @@
  * nanosecond once. So savings of different rules never overlap.
  */
 #include "advice/rules.h"
+#include "recording/big.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define SUBMIT_NS 5000 /* what an asynchronous copy's call and its way to the device take anyway */
@@ -21,9 +23,9 @@ static int find_calls(struct mr_case *c)
     uint64_t n = 0, kept = 0;
     for (uint64_t i = 0; i < c->idle.n; i++)
         n += c->idle.at[i].call != MR_NONE;
-    c->calls = malloc((n + 1) * sizeof *c->calls);
+    c->calls = mr_big_alloc("calls", n + 1, sizeof *c->calls);
     if (!c->calls)
-        return mr_error_nomem("calls", n * sizeof *c->calls);
+        return -ENOMEM;
     n = 0;
     for (uint64_t i = 0; i < c->idle.n; i++) {
         const struct mr_idle_piece *p = &c->idle.at[i];
@@ -31,8 +33,7 @@ static int find_calls(struct mr_case *c)
         if (p->call != MR_NONE)
             c->calls[n++] = (struct mr_call_idle){p->call, p->after ? 0 : ns, p->after ? ns : 0};
     }
-    if (n > 1)
-        qsort(c->calls, n, sizeof *c->calls, by_call);
+    mr_big_sort(c->calls, n, sizeof *c->calls, by_call);
     for (uint64_t i = 0; i < n; i++) {
         if (kept > 0 && c->calls[kept - 1].call == c->calls[i].call) {
             c->calls[kept - 1].in_ns += c->calls[i].in_ns;
@@ -124,9 +125,9 @@ static int find_exposed(struct mr_case *c)
     const struct mr_look *look = c->look;
     struct mr_intervals exposed = {0};
     uint64_t until = 0;
-    c->exposed_own = calloc(look->n_ops + 1, sizeof *c->exposed_own);
+    c->exposed_own = mr_big_alloc("copies", look->n_ops + 1, sizeof *c->exposed_own);
     if (!c->exposed_own)
-        return mr_error_nomem("copies", look->n_ops * sizeof *c->exposed_own);
+        return -ENOMEM;
     mr_intervals_without(&look->copy, &look->compute, &exposed);
     int rc = exposed.lost ? mr_error_nomem("intervals", exposed.n * sizeof *exposed.at) : 0;
     c->exposed_ns = mr_intervals_measure(&exposed);

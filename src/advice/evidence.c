@@ -1,5 +1,6 @@
 /* What calls cost that hold up the launching thread, and rows of evidence. */
 #include "advice/rules.h"
+#include "recording/big.h"
 
 #include <errno.h>
 #include <string.h>
@@ -130,18 +131,18 @@ int mr_copies_table(const struct mr_case *c, struct mr_copies *copies, struct mr
         {"Call", MR_UNIT_NONE, MR_CELL_TEXT},
         {"Exposed", MR_UNIT_NS, MR_CELL_INT},
     };
-    struct shown *shown = malloc((copies->n + 1) * sizeof *shown);
+    struct shown *shown = mr_big_alloc("evidence", copies->n + 1, sizeof *shown);
     struct mr_table *table = shown ? mr_table_create("copies", columns, MR_COUNT(columns)) : NULL;
     if (!table) {
-        free(shown);
+        mr_big_free(shown);
         return mr_error_nomem("evidence", copies->n * sizeof *shown);
     }
     for (uint64_t i = 0; i < copies->n; i++)
         shown[i] = (struct shown){
             mr_case_exposed(c, &c->look->rec->ops[c->look->ops[copies->at[i]]]), copies->at[i]};
-    qsort(shown, copies->n, sizeof *shown, by_exposed);
+    mr_big_sort(shown, copies->n, sizeof *shown, by_exposed);
     for (uint64_t i = 0; i < copies->n && i < MR_EVIDENCE; i++)
         copy_row(c, table, &shown[i]);
-    free(shown);
+    mr_big_free(shown);
     return mr_table_finish(table, out);
 }

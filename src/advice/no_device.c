@@ -6,7 +6,9 @@
  * the system count as loading. Steps go from one range of the loader to the next.
  */
 #include "advice/rules.h"
+#include "recording/big.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -104,9 +106,10 @@ static uint64_t list_marks(const struct mr_host_look *host, const char *asked, u
 static int steps_of_loader(struct mr_host_look *host, const char *asked)
 {
     struct mr_steps *steps = &host->look.steps;
-    uint64_t room = host->look.rec->n_ranges + 1, *marks = malloc(room * sizeof *marks),
-             *ends = malloc(room * sizeof *ends);
-    int rc = marks && ends ? 0 : mr_error_nomem("steps", room * sizeof *marks);
+    uint64_t room = host->look.rec->n_ranges + 1,
+             *marks = mr_big_alloc("steps", room, sizeof *marks),
+             *ends = mr_big_alloc("steps", room, sizeof *ends);
+    int rc = marks && ends ? 0 : -ENOMEM;
     if (rc == 0) {
         uint64_t n = list_marks(host, asked, marks, ends);
         rc = mr_steps_mark(steps, marks, ends, n);
@@ -116,8 +119,8 @@ static int steps_of_loader(struct mr_host_look *host, const char *asked)
     steps->method = steps->n > 0 ? MR_STEPS_KNOWN : MR_STEPS_NONE;
     steps->confidence = 0.95;
     snprintf(steps->how, sizeof steps->how, "from one range \"%s\" to the next", host->c.data.name);
-    free(marks);
-    free(ends);
+    mr_big_free(marks);
+    mr_big_free(ends);
     return rc;
 }
 

@@ -1,6 +1,8 @@
 /* Rules about copies between host and device. */
 #include "advice/rules.h"
+#include "recording/big.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -27,12 +29,12 @@ static double rate_of(const struct mr_rec_op *op)
     return op->end_ns > op->start_ns ? (double)op->bytes / (double)(op->end_ns - op->start_ns) : 0;
 }
 
-/* [out] out->at: for the caller to free(). */
+/* [out] out->at: for the caller to mr_big_free(). */
 static int choose(const struct mr_case *c, wants_copy *wants, struct mr_copies *out)
 {
-    out->at = malloc((c->look->n_ops + 1) * sizeof *out->at);
+    out->at = mr_big_alloc("copies", c->look->n_ops + 1, sizeof *out->at);
     if (!out->at)
-        return mr_error_nomem("copies", c->look->n_ops * sizeof *out->at);
+        return -ENOMEM;
     for (uint64_t i = 0; i < c->look->n_ops; i++)
         if (mr_case_crosses(op_at(c, i)) && mr_case_in(c, op_at(c, i)->start_ns) &&
             wants(c, op_at(c, i)))
@@ -43,7 +45,7 @@ static int choose(const struct mr_case *c, wants_copy *wants, struct mr_copies *
 static int finish(const struct mr_case *c, struct mr_copies *copies, struct mr_judgement *out)
 {
     int rc = out->verdict == MR_FOUND ? mr_copies_table(c, copies, &out->evidence) : 0;
-    free(copies->at);
+    mr_big_free(copies->at);
     return rc;
 }
 
@@ -62,7 +64,7 @@ static int count_copies(const struct mr_case *c, uint64_t *n, uint64_t *n_unknow
     *n_unknown = 0;
     for (uint64_t i = 0; i < all.n; i++)
         *n_unknown += host_memory(op_at(c, all.at[i])) == MR_MEM_UNKNOWN;
-    free(all.at);
+    mr_big_free(all.at);
     return rc;
 }
 
@@ -119,7 +121,7 @@ static int judge_pageable(const struct mr_case *c, struct mr_judgement *out)
     if (rc)
         return rc;
     if (copies.n == 0) {
-        free(copies.at);
+        mr_big_free(copies.at);
         if (n_unknown > 0)
             return mr_cannot_tell(out,
                                   "the recording does not say what memory %" PRIu64 " of %" PRIu64
@@ -263,7 +265,7 @@ static int judge_stream(const struct mr_case *c, struct mr_judgement *out)
     if (rc)
         return rc;
     if (copies.n == 0) {
-        free(copies.at);
+        mr_big_free(copies.at);
         return mr_fine(
             out,
             "no large copy to the device from page-locked memory is on a stream that runs kernels");
@@ -310,7 +312,7 @@ static int judge_small(const struct mr_case *c, struct mr_judgement *out)
         return rc;
     double each = (double)copies.n / (double)steps;
     if (!c->many_small) {
-        free(copies.at);
+        mr_big_free(copies.at);
         return mr_fine(out, "%.1f copies of at most 64 KiB%s; the threshold is %d", each,
                        mr_case_per(c), MR_MANY_SMALL);
     }
@@ -360,12 +362,12 @@ static int judge_link(const struct mr_case *c, struct mr_judgement *out)
                               "the device is simulated: its link is an option, and a copy that "
                               "is slower was held up by this host, which moves the bytes");
     int rc = choose(c, large_pinned, &copies);
-    double *rate = rc ? NULL : malloc((copies.n + 1) * sizeof *rate);
+    double *rate = rc ? NULL : mr_big_alloc("rates", copies.n + 1, sizeof *rate);
     if (!rc && !rate)
-        rc = mr_error_nomem("rates", copies.n * sizeof *rate);
+        rc = -ENOMEM;
     if (rc || copies.n == 0) {
-        free(rate);
-        free(copies.at);
+        mr_big_free(rate);
+        mr_big_free(copies.at);
         return rc ? rc
                   : mr_cannot_tell(
                         out, "no page-locked copy of 1 MiB or more was recorded in the steps");
@@ -378,7 +380,7 @@ static int judge_link(const struct mr_case *c, struct mr_judgement *out)
     }
     qsort(rate, copies.n, sizeof *rate, by_real);
     median = rate[copies.n / 2];
-    free(rate);
+    mr_big_free(rate);
     bool named = c->link_rate > 0 && c->opts->link_gbps <= 0;
     snprintf(out->title, sizeof out->title, "large page-locked copies reach %.1f of %.1f GB/s",
              median, lowest_ref);

@@ -1,6 +1,8 @@
 /* Rules about waiting for data, and about gaps that nobody but the program's own code explains. */
 #include "advice/rules.h"
+#include "recording/big.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -132,11 +134,11 @@ static int waits_table(const struct mr_case *c, struct mr_table **out)
                                                {"Name", MR_UNIT_NONE, MR_CELL_TEXT},
                                                {"Idle in It", MR_UNIT_NS, MR_CELL_INT}};
     const struct mr_intervals *waits = &c->data.at;
-    struct wait_row *rows = malloc((waits->n + 1) * sizeof *rows);
+    struct wait_row *rows = mr_big_alloc("evidence", waits->n + 1, sizeof *rows);
     struct mr_table *table = rows ? mr_table_create("waits", columns, MR_COUNT(columns)) : NULL;
     size_t n = 0;
     if (!table) {
-        free(rows);
+        mr_big_free(rows);
         return mr_error_nomem("evidence", waits->n * sizeof *rows);
     }
     for (size_t i = 0; i < waits->n; i++) {
@@ -145,8 +147,7 @@ static int waits_table(const struct mr_case *c, struct mr_table **out)
         if (idle > 0)
             rows[n++] = (struct wait_row){at->start_ns, at->end_ns - at->start_ns, idle};
     }
-    if (n > 1)
-        qsort(rows, n, sizeof *rows, by_idle);
+    mr_big_sort(rows, n, sizeof *rows, by_idle);
     for (size_t i = 0; i < n && i < MR_EVIDENCE; i++) {
         mr_table_row(table);
         mr_table_int(table, (int64_t)rows[i].start_ns);
@@ -154,7 +155,7 @@ static int waits_table(const struct mr_case *c, struct mr_table **out)
         mr_table_text(table, c->data.name);
         mr_table_int(table, (int64_t)rows[i].idle_ns);
     }
-    free(rows);
+    mr_big_free(rows);
     return mr_table_finish(table, out);
 }
 
@@ -261,14 +262,14 @@ static int by_host(const void *a, const void *b)
     return (x->gap.start_ns > y->gap.start_ns) - (x->gap.start_ns < y->gap.start_ns);
 }
 
-/* Gaps with host code in them, and their number. [out] out: for the caller to free(). */
+/* Gaps with host code in them, and their number. [out] out: for the caller to mr_big_free(). */
 static int host_gaps(const struct mr_case *c, struct gap_row **out, uint64_t *out_n)
 {
     const struct mr_intervals *idle = &c->look->idle;
-    struct gap_row *rows = malloc((idle->n + 1) * sizeof *rows);
+    struct gap_row *rows = mr_big_alloc("gaps", idle->n + 1, sizeof *rows);
     uint64_t n = 0, p = 0;
     if (!rows)
-        return mr_error_nomem("gaps", idle->n * sizeof *rows);
+        return -ENOMEM;
     for (size_t i = 0; i < idle->n; i++) {
         rows[n] = (struct gap_row){idle->at[i], 0};
         for (; p < c->idle.n && c->idle.at[p].start_ns < idle->at[i].end_ns; p++)
@@ -276,8 +277,7 @@ static int host_gaps(const struct mr_case *c, struct gap_row **out, uint64_t *ou
                 rows[n].host_ns += c->idle.at[p].end_ns - c->idle.at[p].start_ns;
         n += rows[n].host_ns > 0;
     }
-    if (n > 1)
-        qsort(rows, n, sizeof *rows, by_host);
+    mr_big_sort(rows, n, sizeof *rows, by_host);
     *out = rows;
     *out_n = n;
     return 0;
@@ -335,7 +335,7 @@ static int judge_gaps(const struct mr_case *c, struct mr_judgement *out)
              "While Idle in the report step_breakdown).");
     mr_judge_saving(c, out, host, look->has_os ? 0.5 : 0.3);
     rc = out->verdict == MR_FOUND ? gaps_table(c, rows, n, &out->evidence) : 0;
-    free(rows);
+    mr_big_free(rows);
     return rc;
 }
 

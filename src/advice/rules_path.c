@@ -4,6 +4,7 @@
  * what the program tries, so they have no saving of their own.
  */
 #include "advice/rules.h"
+#include "recording/big.h"
 #include "recording/path.h"
 
 #include <errno.h>
@@ -534,14 +535,14 @@ static int judge_same_direction(const struct mr_case *c, struct mr_judgement *ou
         return mr_cannot_tell(out, "no CUDA calls of this process were recorded");
     if (c->by_stream.n < 2)
         return mr_fine(out, "all work is on one stream");
-    uint32_t *list = malloc((c->look->n_ops + 1) * sizeof *list);
-    line.late.at = malloc((c->look->n_ops + 1) * sizeof *line.late.at);
-    int rc = list && line.late.at ? 0 : mr_error_nomem("copies", c->look->n_ops * sizeof *list);
+    uint32_t *list = mr_big_alloc("copies", c->look->n_ops + 1, sizeof *list);
+    line.late.at = mr_big_alloc("copies", c->look->n_ops + 1, sizeof *line.late.at);
+    int rc = list && line.late.at ? 0 : -ENOMEM;
     for (size_t i = 0; !rc && i < MR_COUNT(ways); i++)
         rc = find_line(c, ways[i], list, &line);
     rc = rc ? rc : judge_line(c, &line, out);
-    free(list);
-    free(line.late.at);
+    mr_big_free(list);
+    mr_big_free(line.late.at);
     mr_intervals_free(&line.waits);
     return rc;
 }

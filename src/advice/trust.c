@@ -1,5 +1,6 @@
 /* How far a recording can be believed: clocks that fit, steps enough and alike. */
 #include "advice/rules.h"
+#include "recording/big.h"
 #include "recording/map.h"
 
 #include <errno.h>
@@ -154,10 +155,10 @@ static int find_late(struct mr_case *c)
 {
     const struct mr_recording *rec = c->look->rec;
     struct late late = {.c = c};
-    uint32_t *sync_of = malloc((rec->n_apis + 1) * sizeof *sync_of);
+    uint32_t *sync_of = mr_big_alloc("waits", rec->n_apis + 1, sizeof *sync_of);
     int rc = 0;
     if (!sync_of)
-        return mr_error_nomem("waits", rec->n_apis * sizeof *sync_of);
+        return -ENOMEM;
     find_waits(&late, sync_of);
     for (uint64_t i = 0; i < rec->n_apis && rc == 0 && !late.several; i++) {
         const struct mr_rec_api *api = &rec->apis[i];
@@ -172,7 +173,7 @@ static int find_late(struct mr_case *c)
     c->trust.late = late.n_waits > 0 ? (double)late.n_late / (double)late.n_waits : 0;
     mr_map_free(&late.at);
     free(late.ends);
-    free(sync_of);
+    mr_big_free(sync_of);
     return rc;
 }
 

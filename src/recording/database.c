@@ -1,4 +1,5 @@
 /* A recording's database: from anywhere, so read-only, and nothing in it is trusted. */
+#include "recording/big.h"
 #include "recording/import.h"
 #include "recording/load.h"
 #include "recording/store.h"
@@ -230,16 +231,16 @@ void mr_recording_close(struct mr_recording *recording)
     struct mr_recording_whole *whole = (struct mr_recording_whole *)recording;
     sqlite3_close(recording->db);
     mr_texts_free(&whole->texts);
-    free(recording->ops);
-    free(recording->apis);
-    free(recording->op_of_api);
-    free(recording->syncs);
-    free(recording->ranges);
-    free(recording->os);
-    free(recording->threads);
-    free(recording->processes);
-    free(recording->devices);
-    free(recording->notes);
+    mr_big_free(recording->ops);
+    mr_big_free(recording->apis);
+    mr_big_free(recording->op_of_api);
+    mr_big_free(recording->syncs);
+    mr_big_free(recording->ranges);
+    mr_big_free(recording->os);
+    mr_big_free(recording->threads);
+    mr_big_free(recording->processes);
+    mr_big_free(recording->devices);
+    mr_big_free(recording->notes);
     free(recording->path);
     free(recording->source);
     free(whole);

@@ -1,5 +1,6 @@
 /* Why a device idles: each piece of idle time gets the first class that holds (idle.h). */
 #include "recording/idle.h"
+#include "recording/big.h"
 #include "recording/comm.h"
 #include "recording/overlap.h"
 
@@ -56,12 +57,13 @@ static int by_number(const void *a, const void *b)
  * 100 us and 5% of a step. */
 int mr_burst_find(const struct mr_look *look, const struct mr_thread_log *log, uint64_t *out_ns)
 {
-    uint64_t n = 0, longest = NO_STEP_NS, *pause = malloc((log->n_doings + 1) * sizeof *pause);
+    uint64_t n = 0, longest = NO_STEP_NS,
+             *pause = mr_big_alloc("pauses", log->n_doings + 1, sizeof *pause);
     const struct mr_doing *last = NULL;
     if (look->n_steps > 0)
         longest = MR_MAX(look->wall_ns / look->n_steps / BURST_SHARE, (uint64_t)BURST_NS);
     if (!pause)
-        return mr_error_nomem("pauses", log->n_doings * sizeof *pause);
+        return -ENOMEM;
     for (uint64_t i = 0; i < log->n_doings; i++) {
         if (!launches(&log->doing[i]))
             continue;
@@ -69,10 +71,9 @@ int mr_burst_find(const struct mr_look *look, const struct mr_thread_log *log, u
             pause[n++] = log->doing[i].start_ns - last->end_ns;
         last = &log->doing[i];
     }
-    if (n > 1)
-        qsort(pause, n, sizeof *pause, by_number);
+    mr_big_sort(pause, n, sizeof *pause, by_number);
     uint64_t usual = n > 0 ? pause[n / 2] * BURST_PAUSES : 0;
-    free(pause);
+    mr_big_free(pause);
     *out_ns = MR_MIN(MR_MAX(usual, (uint64_t)BURST_NS), longest);
     return 0;
 }
@@ -106,7 +107,7 @@ static int put(struct sort *s, uint64_t start_ns, uint64_t end_ns, enum mr_idle_
     struct mr_idle *out = s->out;
     if (end_ns <= start_ns)
         return 0;
-    if (mr_grow("idle times", &out->at, &out->capacity, out->n + 1, sizeof *out->at) < 0)
+    if (mr_big_grow("idle times", &out->at, &out->capacity, out->n + 1, sizeof *out->at) < 0)
         return -ENOMEM;
     out->at[out->n++] = (struct mr_idle_piece){start_ns, end_ns, call, (uint8_t) class, after};
     return 0;
@@ -310,7 +311,7 @@ int mr_idle_sort(const struct mr_look *look, const struct mr_data_waits *data, s
 end:
     free(s.facts);
     free(s.comm);
-    free(s.blames.at);
+    mr_big_free(s.blames.at);
     if (rc)
         mr_idle_free(out);
     return rc;
@@ -318,7 +319,7 @@ end:
 
 void mr_idle_free(struct mr_idle *idle)
 {
-    free(idle->at);
+    mr_big_free(idle->at);
     free(idle->burst_ns);
     *idle = (struct mr_idle){0};
 }

@@ -2,6 +2,7 @@
 #include "recording/intervals.h"
 
 #include "base/base.h"
+#include "recording/big.h"
 
 #include <string.h>
 
@@ -9,7 +10,7 @@ void mr_intervals_add(struct mr_intervals *list, uint64_t start_ns, uint64_t end
 {
     if (end_ns <= start_ns || list->lost)
         return;
-    if (mr_grow("intervals", &list->at, &list->capacity, list->n + 1, sizeof *list->at) < 0) {
+    if (mr_big_grow("intervals", &list->at, &list->capacity, list->n + 1, sizeof *list->at) < 0) {
         list->lost = true;
         return;
     }
@@ -22,21 +23,12 @@ static int by_start(const void *a, const void *b)
     return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
-static bool sorted(const struct mr_intervals *list)
-{
-    for (size_t i = 1; i < list->n; i++)
-        if (list->at[i].start_ns < list->at[i - 1].start_ns)
-            return false;
-    return true;
-}
-
 void mr_intervals_unite(struct mr_intervals *list)
 {
     size_t n = 0;
     if (list->n == 0)
         return;
-    if (!sorted(list))
-        qsort(list->at, list->n, sizeof *list->at, by_start);
+    mr_big_sort(list->at, list->n, sizeof *list->at, by_start);
     for (size_t i = 1; i < list->n; i++) {
         if (list->at[i].start_ns <= list->at[n].end_ns)
             list->at[n].end_ns = MR_MAX(list->at[n].end_ns, list->at[i].end_ns);
@@ -48,7 +40,7 @@ void mr_intervals_unite(struct mr_intervals *list)
 
 void mr_intervals_free(struct mr_intervals *list)
 {
-    free(list->at);
+    mr_big_free(list->at);
     *list = (struct mr_intervals){0};
 }
 

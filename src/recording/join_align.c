@@ -1,4 +1,5 @@
 /* Which recordings are of one job, and how their clocks differ. */
+#include "recording/big.h"
 #include "recording/join.h"
 
 #include <errno.h>
@@ -34,7 +35,7 @@ static int read_comms(struct mr_join_file *file, bool *works)
         rc = mr_place_ops(rec, &places[i], &ops, &n_ops);
         rc = rc ? rc : mr_comms_find(rec, &places[i], ops, n_ops, &comms);
         mr_comms_keep_collectives(&comms);
-        free(ops);
+        mr_big_free(ops);
         bool more = comms.n > file->comms.n;
         mr_comms_free(more ? &file->comms : &comms);
         if (more)

@@ -1,5 +1,6 @@
 /* Loading: reading rows of either schema, and the tables of who and where. */
 #include "recording/load.h"
+#include "recording/big.h"
 
 #include <errno.h>
 #include <string.h>
@@ -96,7 +97,7 @@ int mr_load_grow(struct mr_load *load, void *array, uint64_t n, uint64_t *capaci
     if (n >= UINT32_MAX - 1)
         return mr_error_set(MR_ELIMIT, "%s: %s has more than %llu rows; look at a part of it",
                             load->recording->path, load->table, (unsigned long long)n);
-    return mr_grow(load->recording->path, array, capacity, n + 1, bytes);
+    return mr_big_grow(load->recording->path, array, capacity, n + 1, bytes);
 }
 
 /* A text of another id's: an integer is a number of StringIds, a text is itself. */

@@ -1,5 +1,6 @@
 /* Loading: what follows from all events together: their order, which call made what, which range is
  * inside which. */
+#include "recording/big.h"
 #include "recording/load.h"
 
 #include <errno.h>
@@ -59,13 +60,13 @@ static struct sort_key *sort_keys(struct sort_key *keys, struct sort_key *spare,
 static int permute(struct mr_load *load, char *items, size_t bytes, const struct sort_key *keys,
                    uint64_t n)
 {
-    char *copy = malloc(n * bytes);
+    char *copy = mr_big_alloc(load->recording->path, n, bytes);
     if (!copy)
-        return mr_error_nomem(load->recording->path, n * bytes);
+        return -ENOMEM;
     for (uint64_t i = 0; i < n; i++)
         memcpy(copy + i * bytes, items + keys[i].index * bytes, bytes);
     memcpy(items, copy, n * bytes);
-    free(copy);
+    mr_big_free(copy);
     return 0;
 }
 
@@ -82,15 +83,15 @@ static int sort_events(struct mr_load *load, void *items, uint64_t n, size_t byt
     }
     if (sorted || n == 0)
         return 0;
-    struct sort_key *keys = malloc(2 * n * sizeof(*keys));
+    struct sort_key *keys = mr_big_alloc(load->recording->path, 2 * n, sizeof(*keys));
     if (!keys)
-        return mr_error_nomem(load->recording->path, 2 * n * sizeof(*keys));
+        return -ENOMEM;
     for (uint64_t i = 0; i < n; i++) {
         memcpy(now, (char *)items + i * bytes, sizeof(now));
         keys[i] = (struct sort_key){now[0], outer_first ? ~now[1] : 0, (uint32_t)i};
     }
     int rc = permute(load, items, bytes, sort_keys(keys, keys + n, n), n);
-    free(keys);
+    mr_big_free(keys);
     return rc;
 }
 
@@ -141,9 +142,9 @@ static int index_calls(struct mr_load *load, struct by_correlation *table)
     table->n_slots = 64;
     while (table->n_slots < recording->n_apis * 2)
         table->n_slots *= 2;
-    table->slots = malloc(table->n_slots * sizeof(*table->slots));
+    table->slots = mr_big_alloc(recording->path, table->n_slots, sizeof(*table->slots));
     if (!table->slots)
-        return mr_error_nomem(recording->path, table->n_slots * sizeof(*table->slots));
+        return -ENOMEM;
     memset(table->slots, 0xff, table->n_slots * sizeof(*table->slots));
     for (uint32_t i = 0; i < recording->n_apis; i++) {
         const struct mr_rec_api *api = &recording->apis[i];
@@ -160,9 +161,10 @@ static int index_calls(struct mr_load *load, struct by_correlation *table)
 static int list_ops(struct mr_load *load)
 {
     struct mr_recording *recording = load->recording;
-    recording->op_of_api = malloc((recording->n_ops + 1) * sizeof(*recording->op_of_api));
+    recording->op_of_api =
+        mr_big_alloc(recording->path, recording->n_ops + 1, sizeof(*recording->op_of_api));
     if (!recording->op_of_api)
-        return mr_error_nomem(recording->path, recording->n_ops * sizeof(*recording->op_of_api));
+        return -ENOMEM;
     uint32_t first = 0;
     for (uint64_t i = 0; i < recording->n_ops; i++)
         if (recording->ops[i].api != MR_NONE)
@@ -197,7 +199,7 @@ static int join_calls(struct mr_load *load)
         sync->api =
             sync->api ? *slot_of(&table, recording->apis, sync->process, sync->api) : MR_NONE;
     }
-    free(table.slots);
+    mr_big_free(table.slots);
     return list_ops(load);
 }
 

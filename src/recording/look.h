@@ -46,7 +46,7 @@ uint32_t mr_place_device_id(const struct mr_recording *rec, const struct mr_plac
 /* All places, that with the most work first. [out] out: for the caller to free(). */
 int mr_places_find(const struct mr_recording *rec, struct mr_place **out, uint32_t *out_n);
 
-/* Indices of a place's operations, by start. [out] out: for the caller to free(). */
+/* Indices of a place's operations, by start. [out] out: for the caller to mr_big_free(). */
 int mr_place_ops(const struct mr_recording *rec, const struct mr_place *place, uint32_t **out,
                  uint64_t *out_n);
 
@@ -82,7 +82,7 @@ struct mr_work {
     struct mr_work_sum *at; /* by time, n + 1: the last one holds everything */
     uint64_t n;
 };
-/* [out] out->at: for the caller to free(). */
+/* [out] out->at: for the caller to mr_big_free(). */
 int mr_work_read(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops,
                  uint64_t n_ops, struct mr_work *out);
 struct mr_work_sum mr_work_between(const struct mr_work *work, uint64_t from_ns, uint64_t to_ns);

@@ -1,6 +1,8 @@
 /* Places: who gives which device work, and what a place's time is made of. */
+#include "recording/big.h"
 #include "recording/look.h"
 
+#include <errno.h>
 #include <string.h>
 
 bool mr_op_computes(const struct mr_rec_op *op)
@@ -131,9 +133,9 @@ int mr_place_ops(const struct mr_recording *rec, const struct mr_place *place, u
                  uint64_t *out_n)
 {
     uint64_t n = 0;
-    uint32_t *ops = malloc((place->n_ops + 1) * sizeof *ops);
+    uint32_t *ops = mr_big_alloc("a place's operations", place->n_ops + 1, sizeof *ops);
     if (!ops)
-        return mr_error_nomem("a place's operations", (place->n_ops + 1) * sizeof *ops);
+        return -ENOMEM;
     for (uint64_t i = 0; i < rec->n_ops && n < place->n_ops; i++)
         if (rec->ops[i].process == place->process && rec->ops[i].device == place->device)
             ops[n++] = (uint32_t)i;
@@ -369,7 +371,7 @@ void mr_look_free(struct mr_look *look)
     for (uint32_t i = 0; i < look->n_logs; i++)
         mr_thread_log_free(&look->logs[i]);
     free(look->logs);
-    free(look->ops);
+    mr_big_free(look->ops);
     mr_steps_free(&look->steps);
     *look = (struct mr_look){0};
 }

@@ -1,6 +1,8 @@
 /* What threads did, and who is to blame for a device's idle time. */
+#include "recording/big.h"
 #include "recording/look.h"
 
+#include <errno.h>
 #include <string.h>
 
 int mr_os_waits(const char *name)
@@ -41,11 +43,7 @@ static int by_start(const void *a, const void *b)
 static uint64_t outermost(struct mr_doing *doing, uint64_t n)
 {
     uint64_t kept = 0, until = 0;
-    bool sorted = true;
-    for (uint64_t i = 1; i < n && sorted; i++)
-        sorted = by_start(&doing[i - 1], &doing[i]) <= 0;
-    if (!sorted)
-        qsort(doing, n, sizeof *doing, by_start);
+    mr_big_sort(doing, n, sizeof *doing, by_start);
     for (uint64_t i = 0; i < n; i++) {
         struct mr_doing d = doing[i];
         d.start_ns = MR_MAX(d.start_ns, until);
@@ -64,9 +62,9 @@ static int make_doings(const struct mr_recording *rec, struct mr_thread_log *log
         n += rec->apis[i].thread == log->thread;
     for (uint64_t i = 0; i < rec->n_os; i++)
         n += rec->os[i].thread == log->thread;
-    log->doing = malloc((n + 1) * sizeof *log->doing);
+    log->doing = mr_big_alloc("a thread's calls", n + 1, sizeof *log->doing);
     if (!log->doing)
-        return mr_error_nomem("a thread's calls", (n + 1) * sizeof *log->doing);
+        return -ENOMEM;
     n = 0;
     for (uint64_t i = 0; i < rec->n_apis; i++) {
         const struct mr_rec_api *api = &rec->apis[i];
@@ -135,14 +133,14 @@ static int make_scopes(const struct mr_recording *rec, struct mr_thread_log *log
     uint64_t n = 0;
     for (uint64_t i = 0; i < rec->n_ranges; i++)
         n += rec->ranges[i].thread == log->thread;
-    struct open_range *open = malloc((n + 1) * sizeof *open);
-    log->scope = malloc((2 * n + 1) * sizeof *log->scope);
-    if (!open || !log->scope) {
-        free(open);
-        return mr_error_nomem("a thread's ranges", (2 * n + 1) * sizeof *log->scope);
+    struct open_range *open = mr_big_alloc("a thread's ranges", n + 1, sizeof *open);
+    log->scope = open ? mr_big_alloc("a thread's ranges", 2 * n + 1, sizeof *log->scope) : NULL;
+    if (!log->scope) {
+        mr_big_free(open);
+        return -ENOMEM;
     }
     flatten(rec, log, open);
-    free(open);
+    mr_big_free(open);
     return 0;
 }
 
@@ -155,8 +153,8 @@ int mr_thread_log_make(const struct mr_recording *rec, uint32_t thread, struct m
 
 void mr_thread_log_free(struct mr_thread_log *log)
 {
-    free(log->doing);
-    free(log->scope);
+    mr_big_free(log->doing);
+    mr_big_free(log->scope);
     *log = (struct mr_thread_log){0};
 }
 
@@ -220,7 +218,7 @@ static bool put(struct mr_blames *out, struct mr_blame piece)
 {
     if (piece.end_ns <= piece.start_ns)
         return true;
-    if (mr_grow("pieces of time", &out->at, &out->capacity, out->n + 1, sizeof *out->at) < 0)
+    if (mr_big_grow("pieces of time", &out->at, &out->capacity, out->n + 1, sizeof *out->at) < 0)
         return false;
     out->at[out->n++] = piece;
     return true;

@@ -16,7 +16,9 @@
  *   nothing else  no kernel was queued that could have run meanwhile
  */
 #include "recording/overlap.h"
+#include "recording/big.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -132,17 +134,16 @@ static bool loaders_own(const struct mr_recording *rec, const struct mr_rec_op *
 int mr_kernel_streams_make(const struct mr_look *look, struct mr_kernel_streams *out)
 {
     uint64_t n = 0, last = 0;
-    uint64_t *key = malloc((look->n_ops + 1) * sizeof *key);
+    uint64_t *key = mr_big_alloc("streams", look->n_ops + 1, sizeof *key);
     if (!key)
-        return mr_error_nomem("streams", look->n_ops * sizeof *key);
+        return -ENOMEM;
     for (uint64_t i = 0; i < look->n_ops; i++) {
         const struct mr_rec_op *op = &look->rec->ops[look->ops[i]];
         if (op->kind == MR_OP_KERNEL && (n == 0 || stream_key(op) != last) &&
             !loaders_own(look->rec, op))
             key[n++] = last = stream_key(op);
     }
-    if (n > 1)
-        qsort(key, n, sizeof *key, by_number);
+    mr_big_sort(key, n, sizeof *key, by_number);
     for (uint64_t i = 0; i < n; i++)
         if (out->n == 0 || key[i] != key[out->n - 1])
             key[out->n++] = key[i];

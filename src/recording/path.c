@@ -1,5 +1,6 @@
 /* The critical path: a walk back from the end of the last step. path.h says from where to where. */
 #include "recording/path.h"
+#include "recording/big.h"
 #include "recording/comm.h"
 
 #include <errno.h>
@@ -453,7 +454,7 @@ end:
 static int keep(void *user, const struct mr_path_piece *piece)
 {
     struct mr_path *out = user;
-    if (mr_grow("a path", &out->at, &out->capacity, out->n + 1, sizeof *out->at) < 0)
+    if (mr_big_grow("a path", &out->at, &out->capacity, out->n + 1, sizeof *out->at) < 0)
         return -ENOMEM;
     out->at[out->n++] = *piece;
     return 0;
@@ -507,7 +508,7 @@ uint64_t mr_path_behind_ns(const struct mr_look *look)
 
 void mr_path_free(struct mr_path *path)
 {
-    free(path->at);
+    mr_big_free(path->at);
     *path = (struct mr_path){0};
 }
 

@@ -1,4 +1,5 @@
 /* Ranks side by side (ranks.h). */
+#include "recording/big.h"
 #include "recording/ranks_view.h"
 
 #include <errno.h>
@@ -412,7 +413,7 @@ static int make(struct job *j, const char *step)
         rc = rc ? rc : mr_comms_find(j->rec, &r->place, ops, n_ops, &comms);
         r->n_comms = comms.n;
         mr_comms_free(&comms);
-        free(ops);
+        mr_big_free(ops);
         if (rc < 0)
             return rc;
     }

@@ -1,9 +1,10 @@
 /* Steps of a training loop: from NVTX ranges, else by the period of the device's work. */
+#include "recording/big.h"
+#include "recording/import.h"
 #include "recording/look.h"
 
-#include "recording/import.h"
-
 #include <ctype.h>
+#include <errno.h>
 #include <string.h>
 
 #define PAUSE       100 /* usual steps between two marks: an epoch's end */
@@ -67,7 +68,7 @@ static int by_number(const void *a, const void *b)
 
 static uint64_t median_of(uint64_t *values, uint64_t n)
 {
-    qsort(values, n, sizeof *values, by_number);
+    mr_big_sort(values, n, sizeof *values, by_number);
     return values[n / 2];
 }
 
@@ -90,17 +91,17 @@ static uint64_t usual_distance(uint64_t *distance, uint64_t n)
 int mr_steps_mark(struct mr_steps *steps, const uint64_t *mark_ns, const uint64_t *end_ns,
                   uint64_t n)
 {
-    uint64_t *distance = malloc((n + 1) * sizeof *distance), usual;
-    steps->at = malloc((n + 1) * sizeof *steps->at);
+    uint64_t *distance = mr_big_alloc("steps", n + 1, sizeof *distance), usual;
+    steps->at = distance ? mr_big_alloc("steps", n + 1, sizeof *steps->at) : NULL;
     steps->n = 0;
-    if (!steps->at || !distance) {
-        free(distance);
-        return mr_error_nomem("steps", n * sizeof *steps->at);
+    if (!steps->at) {
+        mr_big_free(distance);
+        return -ENOMEM;
     }
     for (uint64_t i = 0; i + 1 < n; i++)
         distance[i] = mark_ns[i + 1] - mark_ns[i];
     usual = usual_distance(distance, n > 0 ? n - 1 : 0);
-    free(distance);
+    mr_big_free(distance);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t next = i + 1 < n ? mark_ns[i + 1] : end_ns[i], end = next;
         uint64_t own = MR_MIN(MR_MAX(end_ns[i], mark_ns[i]), next);
@@ -187,7 +188,7 @@ struct search {
     struct named *names;
     uint64_t n_names, *scratch;
     struct group *groups;
-    uint64_t n_groups;
+    uint64_t n_groups, groups_room;
     struct mr_work work;
     double cover; /* of the range that was found by its regularity */
 };
@@ -195,11 +196,10 @@ struct search {
 static int make_groups(struct search *s)
 {
     const struct mr_recording *rec = s->rec;
-    s->names = malloc((rec->n_ranges + 1) * sizeof *s->names);
-    s->scratch = malloc((rec->n_ranges + 1) * sizeof *s->scratch);
-    s->groups = malloc((rec->n_ranges + 1) * sizeof *s->groups);
-    if (!s->names || !s->scratch || !s->groups)
-        return mr_error_nomem("ranges", (rec->n_ranges + 1) * sizeof *s->groups);
+    s->names = mr_big_alloc("ranges", rec->n_ranges + 1, sizeof *s->names);
+    s->scratch = mr_big_alloc("ranges", rec->n_ranges + 1, sizeof *s->scratch);
+    if (!s->names || !s->scratch)
+        return -ENOMEM;
     for (uint64_t i = 0; i < rec->n_ranges; i++) {
         const struct mr_rec_range *range = &rec->ranges[i];
         if (range->type != MR_RANGE_MARK && range->thread < rec->n_threads &&
@@ -207,12 +207,14 @@ static int make_groups(struct search *s)
             rec->threads[range->thread].process == s->place->process)
             s->names[s->n_names++] = (struct named){key_of(rec, range), (uint32_t)i};
     }
-    if (s->n_names > 0)
-        qsort(s->names, s->n_names, sizeof *s->names, by_key);
+    mr_big_sort(s->names, s->n_names, sizeof *s->names, by_key);
     s->n_names = drop_nested(rec, s->names, s->n_names);
     for (uint64_t i = 0, n; i < s->n_names; i += n) {
         for (n = 1; i + n < s->n_names && s->names[i + n].key == s->names[i].key;)
             n++;
+        if (mr_big_grow("ranges", &s->groups, &s->groups_room, s->n_groups + 1, sizeof *s->groups) <
+            0)
+            return -ENOMEM;
         s->groups[s->n_groups++] = measure(rec, s->names, i, n, s->scratch);
     }
     return 0;
@@ -397,8 +399,9 @@ static void describe_group(const struct search *s, const struct group *g, struct
 
 static int take_group(const struct search *s, const struct group *g, struct mr_steps *out)
 {
-    uint64_t n = g->n, *mark = malloc((n + 1) * sizeof *mark), *end = malloc((n + 1) * sizeof *end);
-    int rc = mark && end ? 0 : mr_error_nomem("steps", n * sizeof *mark);
+    uint64_t n = g->n, *mark = mr_big_alloc("steps", n + 1, sizeof *mark),
+             *end = mr_big_alloc("steps", n + 1, sizeof *end);
+    int rc = mark && end ? 0 : -ENOMEM;
     if (rc < 0)
         goto end;
     for (uint64_t i = 0; i < n; i++) {
@@ -413,8 +416,8 @@ static int take_group(const struct search *s, const struct group *g, struct mr_s
         drop_last(out, mark[n - 1]);
     describe_group(s, g, out);
 end:
-    free(mark);
-    free(end);
+    mr_big_free(mark);
+    mr_big_free(end);
     return rc;
 }
 
@@ -532,10 +535,10 @@ int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, 
     struct search s = {.rec = rec, .place = place};
     struct mr_steps steps = {0};
     int rc = find(&s, ops, n_ops, name, &steps);
-    free(s.names);
-    free(s.scratch);
-    free(s.groups);
-    free(s.work.at);
+    mr_big_free(s.names);
+    mr_big_free(s.scratch);
+    mr_big_free(s.groups);
+    mr_big_free(s.work.at);
     if (rc < 0) {
         mr_steps_free(&steps);
         return rc;
@@ -551,6 +554,6 @@ int mr_steps_find(const struct mr_recording *rec, const struct mr_place *place, 
 
 void mr_steps_free(struct mr_steps *steps)
 {
-    free(steps->at);
+    mr_big_free(steps->at);
     *steps = (struct mr_steps){0};
 }

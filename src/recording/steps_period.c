@@ -10,8 +10,10 @@
  * Where a loader's threads copy whenever they are ready, or another thread tries out kernels, all
  * of it has no period, but what the driving thread launches may have one.
  */
+#include "recording/big.h"
 #include "recording/look.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define MAX_FOLD       8
@@ -100,27 +102,20 @@ static void sort_positions(struct period *p)
     p->first[p->n_ids] = p->n;
 }
 
-static bool in_order(const struct period *p)
-{
-    for (uint64_t i = 1; i < p->n; i++)
-        if (p->tokens[i].launched_ns < p->tokens[i - 1].launched_ns)
-            return false;
-    return true;
-}
-
 static int read_tokens(struct period *p, const uint32_t *ops)
 {
     uint64_t n_slots = 64;
     while (n_slots < 2 * p->n)
         n_slots *= 2;
-    uint32_t *slot = calloc(n_slots, sizeof *slot);
-    p->tokens = malloc((p->n + 1) * sizeof *p->tokens);
-    p->by_id = malloc((p->n + 1) * sizeof *p->by_id);
-    p->first = calloc(p->n + 2, sizeof *p->first);
-    p->fed = malloc((p->n + 1) * sizeof *p->fed);
+    const char *what = "the device's work";
+    uint32_t *slot = mr_big_alloc(what, n_slots, sizeof *slot);
+    p->tokens = mr_big_alloc(what, p->n + 1, sizeof *p->tokens);
+    p->by_id = mr_big_alloc(what, p->n + 1, sizeof *p->by_id);
+    p->first = mr_big_alloc(what, p->n + 2, sizeof *p->first);
+    p->fed = mr_big_alloc(what, p->n + 1, sizeof *p->fed);
     if (!slot || !p->tokens || !p->by_id || !p->first || !p->fed) {
-        free(slot);
-        return mr_error_nomem("the device's work", p->n * sizeof *p->tokens);
+        mr_big_free(slot);
+        return -ENOMEM;
     }
     for (uint64_t i = 0; i < p->n; i++) {
         const struct mr_rec_op *op = &p->rec->ops[ops[i]];
@@ -128,10 +123,9 @@ static int read_tokens(struct period *p, const uint32_t *ops)
             op->api < p->rec->n_apis ? p->rec->apis[op->api].start_ns : op->start_ns;
         p->tokens[i] = (struct token){token_hash(op), launched, ops[i], 0};
     }
-    if (!in_order(p))
-        qsort(p->tokens, p->n, sizeof *p->tokens, by_launch);
+    mr_big_sort(p->tokens, p->n, sizeof *p->tokens, by_launch);
     number(p, slot, n_slots);
-    free(slot);
+    mr_big_free(slot);
     sort_positions(p);
     p->fed[0] = 0;
     for (uint64_t i = 0; i < p->n; i++)
@@ -237,9 +231,9 @@ static int mark(const struct period *p, const struct candidate *c, struct mr_ste
 {
     const uint64_t *at = p->by_id + p->first[c->id];
     uint64_t n_at = p->first[c->id + 1] - p->first[c->id], n = 0;
-    uint64_t *mark_ns = malloc((n_at + 1) * sizeof *mark_ns),
-             *end_ns = malloc((n_at + 1) * sizeof *end_ns);
-    int rc = mark_ns && end_ns ? 0 : mr_error_nomem("steps", n_at * sizeof *mark_ns);
+    uint64_t *mark_ns = mr_big_alloc("steps", n_at + 1, sizeof *mark_ns),
+             *end_ns = mr_big_alloc("steps", n_at + 1, sizeof *end_ns);
+    int rc = mark_ns && end_ns ? 0 : -ENOMEM;
     if (rc < 0)
         goto end;
     for (uint64_t i = 0; i < n_at; i += c->fold) {
@@ -255,8 +249,8 @@ static int mark(const struct period *p, const struct candidate *c, struct mr_ste
     }
     rc = mr_steps_mark(out, mark_ns, end_ns, n);
 end:
-    free(mark_ns);
-    free(end_ns);
+    mr_big_free(mark_ns);
+    mr_big_free(end_ns);
     return rc;
 }
 
@@ -297,10 +291,10 @@ static int find(const struct mr_recording *rec, const uint32_t *ops, uint64_t n_
     if (best)
         rc = take_candidate(&p, best, one_thread, out);
 end:
-    free(p.tokens);
-    free(p.by_id);
-    free(p.first);
-    free(p.fed);
+    mr_big_free(p.tokens);
+    mr_big_free(p.by_id);
+    mr_big_free(p.first);
+    mr_big_free(p.fed);
     return rc;
 }
 
@@ -327,9 +321,9 @@ int mr_steps_period(const struct mr_recording *rec, const struct mr_place *place
     int rc = find(rec, ops, n_ops, false, out);
     if (rc || out->n > 0 || place->thread == MR_NONE)
         return rc;
-    uint32_t *own = malloc((n_ops + 1) * sizeof *own);
+    uint32_t *own = mr_big_alloc("a thread's work", n_ops + 1, sizeof *own);
     if (!own)
-        return mr_error_nomem("a thread's work", n_ops * sizeof *own);
+        return -ENOMEM;
     uint64_t n = own_ops(rec, place, ops, n_ops, own);
     if (n < n_ops) {
         enum mr_steps_method method = out->method;
@@ -337,6 +331,6 @@ int mr_steps_period(const struct mr_recording *rec, const struct mr_place *place
         out->method = method;
         rc = find(rec, own, n, true, out);
     }
-    free(own);
+    mr_big_free(own);
     return rc;
 }

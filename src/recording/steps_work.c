@@ -1,5 +1,8 @@
 /* What was given to a device in a span of time, by sums over the calls that gave it. */
+#include "recording/big.h"
 #include "recording/look.h"
+
+#include <errno.h>
 
 static int by_time(const void *a, const void *b)
 {
@@ -10,9 +13,10 @@ static int by_time(const void *a, const void *b)
 int mr_work_read(const struct mr_recording *rec, const struct mr_place *place, const uint32_t *ops,
                  uint64_t n_ops, struct mr_work *out)
 {
-    struct mr_work_sum sum = {.at_ns = UINT64_MAX}, *at = malloc((n_ops + 1) * sizeof *at);
+    struct mr_work_sum sum = {.at_ns = UINT64_MAX},
+                       *at = mr_big_alloc("the device's work", n_ops + 1, sizeof *at);
     if (!at)
-        return mr_error_nomem("the device's work", n_ops * sizeof *at);
+        return -ENOMEM;
     for (uint64_t i = 0; i < n_ops; i++) {
         const struct mr_rec_op *op = &rec->ops[ops[i]];
         bool counts = place->n_kernels == 0 || op->kind == MR_OP_KERNEL;
@@ -25,7 +29,7 @@ int mr_work_read(const struct mr_recording *rec, const struct mr_place *place, c
                            : 0,
         };
     }
-    qsort(at, n_ops, sizeof *at, by_time);
+    mr_big_sort(at, n_ops, sizeof *at, by_time);
     for (uint64_t i = 0; i < n_ops; i++) {
         struct mr_work_sum own = at[i];
         at[i] = sum;

@@ -1,4 +1,5 @@
 /* A place's operations by stream. */
+#include "recording/big.h"
 #include "recording/path.h"
 
 #include <errno.h>
@@ -75,9 +76,9 @@ int mr_streams_make(const struct mr_look *look, struct mr_streams *out)
     uint64_t *next = NULL;
     if (rc)
         goto end;
-    out->of = malloc((look->n_ops + 1) * sizeof *out->of);
-    out->list = malloc((look->n_ops + 1) * sizeof *out->list);
-    out->before = malloc((look->n_ops + 1) * sizeof *out->before);
+    out->of = mr_big_alloc("streams", look->n_ops + 1, sizeof *out->of);
+    out->list = mr_big_alloc("streams", look->n_ops + 1, sizeof *out->list);
+    out->before = mr_big_alloc("streams", look->n_ops + 1, sizeof *out->before);
     out->first = calloc((size_t)out->n + 1, sizeof *out->first);
     next = calloc((size_t)out->n + 1, sizeof *next);
     if (!out->of || !out->list || !out->before || !out->first || !next) {
@@ -94,9 +95,9 @@ end:
 
 void mr_streams_free(struct mr_streams *streams)
 {
-    free(streams->of);
-    free(streams->list);
-    free(streams->before);
+    mr_big_free(streams->of);
+    mr_big_free(streams->list);
+    mr_big_free(streams->before);
     free(streams->first);
     free(streams->key);
     *streams = (struct mr_streams){0};

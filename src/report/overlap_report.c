@@ -1,4 +1,5 @@
 /* The report overlap's rows. */
+#include "recording/big.h"
 #include "recording/overlap.h"
 #include "report/report.h"
 
@@ -163,7 +164,7 @@ static int place_rows(const struct mr_recording *rec, const struct mr_place *pla
         rc = union_rows(&look, filter, &sums, table);
         reason_rows(&look, &sums, table);
     }
-    free(streams.key);
+    mr_big_free(streams.key);
     mr_look_free(&look);
     return rc;
 }

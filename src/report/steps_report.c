@@ -1,5 +1,6 @@
 /* The report step_breakdown: what each step's time is made of, and what the launching thread did
  * while the device was idle. */
+#include "recording/big.h"
 #include "recording/look.h"
 #include "report/report.h"
 
@@ -80,7 +81,7 @@ static int keep(struct mr_blames *all, const struct mr_blame *piece, uint64_t n)
 {
     if (n == 0)
         return 0;
-    if (mr_grow("idle times", &all->at, &all->capacity, all->n + n, sizeof *all->at) < 0)
+    if (mr_big_grow("idle times", &all->at, &all->capacity, all->n + n, sizeof *all->at) < 0)
         return -ENOMEM;
     memcpy(all->at + all->n, piece, n * sizeof *piece);
     all->n += n;
@@ -259,8 +260,8 @@ static int place_rows(const struct mr_look *look, const struct mr_filter *filter
         row(table, look, name, &steps[i]);
     }
     free(steps);
-    free(blames.at);
-    free(all.at);
+    mr_big_free(blames.at);
+    mr_big_free(all.at);
     mr_intervals_free(&both);
     return rc;
 }

@@ -1,7 +1,9 @@
 /* What a picture says in words, and where it looks: the steps, and where their time went. */
 #include "advice/rules.h"
+#include "recording/big.h"
 #include "timeline/timeline.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* As much of a step as is computed, communicated, copied, waited for data, and idle otherwise;
@@ -31,9 +33,9 @@ static void share_out(const struct mr_case *c, struct mr_tl_story *out)
 
 static int copy_steps(const struct mr_steps *steps, struct mr_steps *out)
 {
-    struct mr_interval *at = malloc((steps->n + 1) * sizeof(*at));
+    struct mr_interval *at = mr_big_alloc("timeline: steps", steps->n + 1, sizeof(*at));
     if (!at)
-        return mr_error_nomem("timeline: steps", steps->n * sizeof(*at));
+        return -ENOMEM;
     if (steps->n)
         memcpy(at, steps->at, steps->n * sizeof(*at));
     *out = *steps;

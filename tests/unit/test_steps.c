@@ -1,6 +1,7 @@
 /* White-box. Steps, by ranges and by period, and the breakdown of their time. */
 #include "loop_sim.h"
 
+#include "recording/big.h"
 #include "recording/look.h"
 #include <inttypes.h>
 #include <unistd.h>
@@ -64,7 +65,7 @@ static struct mr_steps steps_of(struct mr_recording *rec, const char *name)
     if (mr_steps_find(rec, &places[0], ops, n_ops, name, &steps) < 0)
         fail_msg("%s", mr_last_error());
     free(places);
-    free(ops);
+    mr_big_free(ops);
     return steps;
 }
 
