@@ -3,11 +3,14 @@
 
 #include <stdlib.h>
 
-/* " (rgb|rgba)", where there is a choice. */
+/* " (rgb|rgba)", where there is a choice; " (a bare number is ms)" of a time. */
 static void write_choices(const struct mr_option *option, char *out, size_t cap)
 {
     size_t at = 0;
     out[0] = 0;
+    if (option->type == MR_OPT_DURATION)
+        at = (size_t)snprintf(out, cap, " (a bare number is %s)",
+                              option->unit ? option->unit : "ms");
     for (int i = 0; option->choices && option->choices[i] && at < cap; i++)
         at += (size_t)snprintf(out + at, cap - at, "%s%s%s", i ? "|" : " (", option->choices[i],
                                option->choices[i + 1] ? "" : ")");
@@ -47,6 +50,8 @@ static int format_json(void *user, const char *name, const char *summary,
         mr_json_string(json, "name", options->name);
         mr_json_string(json, "default", options->initial);
         mr_json_string(json, "help", options->help);
+        if (options->type == MR_OPT_DURATION)
+            mr_json_string(json, "unit", options->unit ? options->unit : "ms");
         if (options->choices) {
             mr_json_array(json, "choices");
             for (int i = 0; options->choices[i]; i++)

@@ -40,8 +40,9 @@ def options():
         rows = []
         for o in f["options"]:
             choices = f" ({', '.join(o['choices'])})" if o.get("choices") else ""
+            unit = f" (a bare number is {o['unit']})" if o.get("unit") else ""
             default = f"`{o['default']}`" if o["default"] not in (None, "") else ""
-            rows.append([f"`{o['name']}`", default, cell(o["help"] + choices)])
+            rows.append([f"`{o['name']}`", default, cell(o["help"] + unit + choices)])
         parts.append(f"`{f['name']}:`\n\n" + table(["option", "default", "meaning"], rows))
     return "\n\n".join(parts)
 
