@@ -299,10 +299,10 @@ static int run(void *options, int n_args, char **args)
     if (n_args == 0)
         return cli_misuse("an argument is missing: millrace inspect DATASET [options]");
     if (!o->sheet && (o->transform || o->vary))
-        return cli_misuse("%s: of a contact sheet only: give --sheet FILE, too",
+        return cli_misuse("%s is for contact sheets: give --sheet FILE, too",
                           o->vary ? "--vary" : "--transform");
     if (o->base && !o->table)
-        return cli_misuse("--base: of a table of shards only: give --shard-table FILE, too");
+        return cli_misuse("--base is for tables of shards: give --shard-table FILE, too");
     if (o->table && o->sheet)
         return cli_misuse("--shard-table and --sheet: give one of them");
     size_t n = o->sheet ? strlen(o->sheet) : 0;

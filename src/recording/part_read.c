@@ -57,7 +57,7 @@ static int header_read(struct mr_part_reader *reader)
         return (int)got;
     if (memcmp(header->magic, MR_PART_MAGIC, MR_MIN((size_t)got, sizeof(header->magic))) != 0)
         return mr_error_set(MR_EFORMAT,
-                            "%s: is no part of a recording: it does not begin with \"MRPART1\"",
+                            "%s: not a part of a recording: it does not begin with \"MRPART1\"",
                             reader->path);
     if (got < (int64_t)sizeof(*header))
         return 0;
@@ -81,7 +81,7 @@ static int reader_open(struct mr_part_reader *reader, const char *path)
     if (reader->fd < 0 || fstat(reader->fd, &st) != 0)
         return mr_error_errno(errno, "%s: cannot be read", path);
     if (!S_ISREG(st.st_mode))
-        return mr_error_set(MR_EFORMAT, "%s: is no part of a recording: it is no file", path);
+        return mr_error_set(MR_EFORMAT, "%s: not a part of a recording: it is not a file", path);
     if (!reader->path || !reader->buffer)
         return mr_error_nomem(path, MR_PART_BUFFER);
     reader->size = (uint64_t)st.st_size;

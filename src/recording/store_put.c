@@ -276,7 +276,7 @@ int mr_store_put(struct mr_store *store, enum mr_part_type type, const void *rec
         return stack_put(store, record);
     default:
         if (!store->batch[type].table)
-            return mr_error_set(MR_EMISUSE, "%s: records of type %d are not put", store->path,
+            return mr_error_set(MR_EMISUSE, "%s: records of type %d cannot be stored", store->path,
                                 (int)type);
         return mr_store_put_row(store, type, record);
     }

@@ -241,7 +241,7 @@ static int check_reports(const char *names)
             i++;
         if (i == MR_COUNT(reports_of))
             return mr_error_set(MR_EOPTION,
-                                "report \"%.*s\": rows are compared of cuda_gpu_kern_sum, "
+                                "report \"%.*s\" can't be compared: expected cuda_gpu_kern_sum, "
                                 "cuda_gpu_mem_time_sum, cuda_gpu_sum, cuda_api_sum, nvtx_sum or "
                                 "all",
                                 (int)MR_MIN(n, 200), at);

@@ -137,7 +137,7 @@ static void add_note(struct mr_table *table, const struct mr_ranks *ranks)
                           (double)slow->cost_ns / 1e6 / (double)slow->n_last, gain,
                           mr_cause_text(ranks->cause));
     } else if (ranks->n_steps > 0) {
-        mr_table_add_note(table, "no rank is the one that the others wait for");
+        mr_table_add_note(table, "there is no rank that the others wait for");
     }
     if (ranks->why[0])
         mr_table_add_note(table, "%s", ranks->why);

@@ -126,7 +126,7 @@ $ millrace inspect set --shard-table other/x.shards --base set -q --json | grep 
   "samples": 50
   "samples": 50,
 $ millrace inspect set --base set
-millrace inspect: --base: of a table of shards only: give --shard-table FILE, too
+millrace inspect: --base is for tables of shards: give --shard-table FILE, too
 [2]
 $ head -c 100 set/all.shards >cut.shards; millrace inspect cut.shards 2>&1 | sed 's/[0-9][0-9]* bytes/N bytes/'
 millrace inspect: cut.shards: the head promises N bytes, the file has 100

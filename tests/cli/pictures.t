@@ -54,7 +54,7 @@ s.png
 $ millrace inspect p --sheet u.png --json | grep '"sheet"' && rm u.png
   "sheet": "u.png"
 $ millrace inspect p -t 'resize(32,32)'
-millrace inspect: --transform: of a contact sheet only: give --sheet FILE, too
+millrace inspect: --transform is for contact sheets: give --sheet FILE, too
 [2]
 # Bad pictures are told and counted; the rest is shown.
 $ echo no picture >p/class-001/bad.png; millrace inspect p -n 0 2>&1 | grep bad; millrace inspect p -n 0 >/dev/null 2>&1

@@ -132,7 +132,7 @@ $ millrace report --diff run.sqlite
 millrace report: --diff: expected two recordings, before and after
 [2]
 $ millrace report --diff run.sqlite run.sqlite -r osrt_sum
-millrace report: report "osrt_sum": rows are compared of cuda_gpu_kern_sum, cuda_gpu_mem_time_sum, cuda_gpu_sum, cuda_api_sum, nvtx_sum or all
+millrace report: report "osrt_sum" can't be compared: expected cuda_gpu_kern_sum, cuda_gpu_mem_time_sum, cuda_gpu_sum, cuda_api_sum, nvtx_sum or all
 [2]
 $ millrace report --diff run.sqlite run.sqlite --sort duration
 millrace report: --sort: with --diff only for --report, which compares row by row
