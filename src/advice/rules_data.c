@@ -159,6 +159,47 @@ static int waits_table(const struct mr_case *c, struct mr_table **out)
     return mr_table_finish(table, out);
 }
 
+/* Neither ranges of a loader nor system calls were recorded. */
+static int judge_unknown(const struct mr_case *c, double idle, struct mr_judgement *out)
+{
+    const struct mr_look *look = c->look;
+    /* launches, copies and the like do not load */
+    double may = (double)(c->idle_ns[MR_IDLE_HOST] + c->idle_ns[MR_IDLE_OS] +
+                          c->idle_ns[MR_IDLE_UNEXPLAINED]);
+    if (may < MR_WORTH * (double)look->wall_ns)
+        return mr_fine(out,
+                       "the device is idle %.1f%% of the time, %.1f%% in code of the program "
+                       "that may load data",
+                       mr_case_percent(c, idle), mr_case_percent(c, may));
+    return mr_cannot_tell(
+        out,
+        "the device idles %.3f ms%s, but neither an NVTX range of the loader nor system "
+        "calls were recorded: %s, or name the range (--range)",
+        mr_case_ms(c, idle), mr_case_per(c), mr_recording_more(look->rec));
+}
+
+static void advise_loader(const struct mr_case *c, const char *workers, struct mr_judgement *out)
+{
+    if (c->data.millrace)
+        snprintf(out->advice, sizeof out->advice,
+                 "The loader's statistics (bottleneck in mr_loader_stats, the last line of "
+                 "millrace feed) name the stage that sets the pace: more workers for decoding "
+                 "and transforms, --cache or packed shards for reading, u8 finished on the "
+                 "device (--device-transforms) for copying.%s",
+                 workers);
+    else
+        snprintf(out->advice, sizeof out->advice,
+                 "%sLoad ahead on more threads or processes (in PyTorch DataLoader(num_workers=N, "
+                 "prefetch_factor=4, "
+                 "persistent_workers=True)), or make samples cheaper: decode at the size that is "
+                 "used, resize and normalise "
+                 "on the device, pack small files.%s",
+                 c->data.how == MR_LOADER_WAITS
+                     ? "Put an NVTX range around the loading of data to be sure. "
+                     : "",
+                 workers);
+}
+
 static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
 {
     const struct mr_look *look = c->look;
@@ -167,21 +208,8 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
     if (look->place.n_kernels == 0)
         return mr_cannot_tell(out, "no kernels were recorded, so the device's idle time is "
                                    "unknown");
-    if (c->data.how == MR_LOADER_UNKNOWN) {
-        /* launches, copies and the like do not load */
-        double may = (double)(c->idle_ns[MR_IDLE_HOST] + c->idle_ns[MR_IDLE_OS] +
-                              c->idle_ns[MR_IDLE_UNEXPLAINED]);
-        if (may < MR_WORTH * (double)look->wall_ns)
-            return mr_fine(out,
-                           "the device is idle %.1f%% of the time, %.1f%% in code of the program "
-                           "that may load data",
-                           mr_case_percent(c, idle), mr_case_percent(c, may));
-        return mr_cannot_tell(
-            out,
-            "the device idles %.3f ms%s, but neither an NVTX range of the loader nor system "
-            "calls were recorded: %s, or name the range (--range)",
-            mr_case_ms(c, idle), mr_case_per(c), mr_recording_more(look->rec));
-    }
+    if (c->data.how == MR_LOADER_UNKNOWN)
+        return judge_unknown(c, idle, out);
     if (mr_case_doubts(c) && (double)c->idle_ns[MR_IDLE_LOADER] < MR_WORTH * (double)look->wall_ns)
         return mr_cannot_tell(out,
                               "the device idles %.3f ms%s, %.3f ms of it while the launching "
@@ -202,24 +230,7 @@ static int judge_starvation(const struct mr_case *c, struct mr_judgement *out)
              c->data.how == MR_LOADER_RANGES ? "the range \"" : "", c->data.name,
              c->data.how == MR_LOADER_RANGES ? "\"" : "",
              c->data.how == MR_LOADER_WAITS ? ", not all of which may be for data" : "", line);
-    if (c->data.millrace)
-        snprintf(out->advice, sizeof out->advice,
-                 "The loader's statistics (bottleneck in mr_loader_stats, the last line of "
-                 "millrace feed) name the stage that sets the pace: more workers for decoding "
-                 "and transforms, --cache or packed shards for reading, u8 finished on the "
-                 "device (--device-transforms) for copying.%s",
-                 workers);
-    else
-        snprintf(out->advice, sizeof out->advice,
-                 "%sLoad ahead on more threads or processes (in PyTorch DataLoader(num_workers=N, "
-                 "prefetch_factor=4, "
-                 "persistent_workers=True)), or make samples cheaper: decode at the size that is "
-                 "used, resize and normalise "
-                 "on the device, pack small files.%s",
-                 c->data.how == MR_LOADER_WAITS
-                     ? "Put an NVTX range around the loading of data to be sure. "
-                     : "",
-                 workers);
+    advise_loader(c, workers, out);
     mr_judge_saving(c, out, (double)c->idle_ns[MR_IDLE_LOADER],
                     c->data.how == MR_LOADER_RANGES ? 0.9 : 0.6);
     return out->verdict == MR_FOUND ? waits_table(c, &out->evidence) : 0;

@@ -11,47 +11,14 @@ struct sort_key {
     uint32_t index;
 };
 
-static bool is_after(const struct sort_key *x, const struct sort_key *y)
+static int by_key(const void *a, const void *b)
 {
-    return x->first != y->first     ? x->first > y->first
-           : x->second != y->second ? x->second > y->second
-                                    : x->index > y->index;
-}
-
-/* Where the ascending run that begins at `from` ends. */
-static uint64_t run_end(const struct sort_key *keys, uint64_t from, uint64_t n)
-{
-    while (++from < n && !is_after(&keys[from - 1], &keys[from]))
-        ;
-    return MR_MIN(from, n);
-}
-
-/* Merges runs in pairs into `to`; returns how many are left. */
-static uint64_t merge_pairs(const struct sort_key *keys, struct sort_key *to, uint64_t n)
-{
-    uint64_t n_runs = 0;
-    for (uint64_t begin = 0; begin < n; n_runs++) {
-        uint64_t x = begin, middle = run_end(keys, begin, n);
-        uint64_t y = middle, end = middle < n ? run_end(keys, middle, n) : n;
-        for (; begin < end; begin++) {
-            bool first = y == end || (x < middle && !is_after(&keys[x], &keys[y]));
-            to[begin] = keys[first ? x++ : y++];
-        }
-    }
-    return n_runs;
-}
-
-/* Most come in few runs, one for each table and process that they are of. Returns where they lie:
- * in keys or in spare. */
-static struct sort_key *sort_keys(struct sort_key *keys, struct sort_key *spare, uint64_t n)
-{
-    for (uint64_t n_runs = 2; n_runs > 1;) {
-        n_runs = merge_pairs(keys, spare, n);
-        struct sort_key *held = keys;
-        keys = spare;
-        spare = held;
-    }
-    return keys;
+    const struct sort_key *x = a, *y = b;
+    if (x->first != y->first)
+        return x->first < y->first ? -1 : 1;
+    if (x->second != y->second)
+        return x->second < y->second ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
 }
 
 /* Puts items where the keys say they belong. By way of a copy, which is read and written in
@@ -83,14 +50,16 @@ static int sort_events(struct mr_load *load, void *items, uint64_t n, size_t byt
     }
     if (sorted || n == 0)
         return 0;
-    struct sort_key *keys = mr_big_alloc(load->recording->path, 2 * n, sizeof(*keys));
+    /* most come in few runs, one for each table and process that they are of */
+    struct sort_key *keys = mr_big_alloc(load->recording->path, n, sizeof(*keys));
     if (!keys)
         return -ENOMEM;
     for (uint64_t i = 0; i < n; i++) {
         memcpy(now, (char *)items + i * bytes, sizeof(now));
         keys[i] = (struct sort_key){now[0], outer_first ? ~now[1] : 0, (uint32_t)i};
     }
-    int rc = permute(load, items, bytes, sort_keys(keys, keys + n, n), n);
+    mr_big_sort(keys, n, sizeof(*keys), by_key);
+    int rc = permute(load, items, bytes, keys, n);
     mr_big_free(keys);
     return rc;
 }
