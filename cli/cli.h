@@ -160,6 +160,16 @@ int cli_json_end(struct mr_json *json);
 /* The same, with every option as it stands as its last member, config. */
 int cli_json_end_config(struct mr_json *json, const struct mr_option *table, const void *values);
 
+/*
+ * Results go to standard output. Libraries print there, too: MPICH's UCX logs its warnings to it,
+ * also when MPI ends. apart: with --json, what is printed to stdout from here on goes to standard
+ * error, and the object to standard output. Call it before such a library is opened.
+ */
+FILE *cli_results(void);
+void cli_results_apart(void);
+int cli_results_drop(void);  /* another process prints them. Returns 0 or an error */
+int cli_results_flush(void); /* returns whether some could not be written */
+
 /* Help and man pages. */
 #define CLI_OPTIMIZER_HELP 512
 extern char cli_optimizer_help[]; /* of an option: the library's optimizers */

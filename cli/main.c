@@ -183,7 +183,7 @@ static int end_object(struct mr_json *json)
     int64_t bytes = mr_json_finish(json, &text);
     int code = bytes < 0 ? cli_error((int)bytes) : CLI_OK;
     if (code == CLI_OK)
-        printf("%s\n", text);
+        fprintf(cli_results(), "%s\n", text);
     json_printed = json_printed || code == CLI_OK;
     mr_json_destroy(json);
     return code;
@@ -389,7 +389,7 @@ int main(int argc, char **argv)
         code = no_such_command(argc - 1, argv + 1);
     if (json && code != CLI_OK && !json_printed)
         print_json_error(code);
-    if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK)
+    if (cli_results_flush() != 0 && code == CLI_OK)
         code = cli_fail("standard output: %s", strerror(errno));
     return code;
 }

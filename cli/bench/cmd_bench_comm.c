@@ -266,6 +266,7 @@ static int open_comm(struct ranks *r, struct bench *b)
     opts.timeout_ns = o->timeout_ns;
     opts.config = config;
     opts.device = cuda ? b->dev : NULL;
+    cli_results_apart();
     int rc = mr_comm_open(&opts, &r->comm);
     r->lost = rc == MR_EPEER;
     r->stats.size = sizeof r->stats;
@@ -317,9 +318,7 @@ static int be_quiet(struct bench *b)
 {
     cli.progress = 0;
     b->plot = NULL;
-    if (!freopen("/dev/null", "w", stdout))
-        return mr_error_set(-errno, "/dev/null: %s", strerror(errno));
-    return 0;
+    return cli_results_drop();
 }
 
 static int open_ranks(struct bench *b)

@@ -70,15 +70,12 @@ static char *make_config(const struct train_opts *o, const char *dataset, bool n
 /* Only rank 0 prints. It reports the errors of the others; without it, another rank does. */
 static void be_quiet(struct train_ranks *r)
 {
-    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    if (null < 0)
+    if (cli_results_drop() < 0)
         return;
-    fflush(NULL);
+    fflush(stderr);
     r->errors = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-    dup2(null, STDOUT_FILENO);
     if (r->errors >= 0)
-        dup2(null, STDERR_FILENO);
-    close(null);
+        dup2(STDOUT_FILENO, STDERR_FILENO); /* /dev/null */
     cli.progress = 0;
 }
 
@@ -109,6 +106,7 @@ static int open_comm(struct train_ranks *r, const struct train_opts *o, const ch
     if (!config)
         return cli_fail("out of memory");
     opts.config = config;
+    cli_results_apart();
     int rc = mr_comm_open(&opts, &r->comm);
     free(config);
     if (rc == MR_EPEER) { /* what MPI does at exit may wait for the others */
