@@ -175,6 +175,21 @@ static void prefer_nccl(struct train_ranks *r, const struct train_opts *o)
         r->nccl = true;
 }
 
+/* One process, where options speak of several. mpirun -n 1 is what its user wanted. */
+static int check_alone(const struct train_opts *o, const struct mr_place *place)
+{
+    if (o->split_ranks && (o->comm == COMM_NONE || !place->launcher[0]))
+        return cli_misuse("--split-ranks: %s: start it with mpirun, srun or torchrun, or give "
+                          "--device cuda:0+cuda:1, which splits the net in one process",
+                          o->comm == COMM_NONE
+                              ? "with --comm none each process is alone"
+                              : "no launcher started this process, which is alone");
+    if (o->shard_optimizer && (o->comm == COMM_NONE || !place->launcher[0]))
+        cli_warn("--shard-optimizer: this process is alone and keeps the whole state: start "
+                 "several with mpirun, srun or torchrun");
+    return CLI_OK;
+}
+
 int train_ranks_open(struct train_ranks *r, const struct train_opts *o, const char *dataset)
 {
     *r = (struct train_ranks){.place = {.size = sizeof r->place, .world = 1},
@@ -182,12 +197,12 @@ int train_ranks_open(struct train_ranks *r, const struct train_opts *o, const ch
                               .errors = -1};
     snprintf(r->device, sizeof r->device, "%s", o->device);
     if (o->comm == COMM_NONE)
-        return CLI_OK;
+        return check_alone(o, &r->place);
     int rc = mr_place_query(&r->place);
     if (rc < 0)
         return cli_error(rc);
     if (r->place.world == 1 && o->comm == COMM_AUTO)
-        return CLI_OK;
+        return check_alone(o, &r->place);
     bool gpu = strcmp(o->device, "cpu") != 0;
     r->nccl = o->comm == COMM_NCCL || (o->comm == COMM_AUTO && gpu && !starts_mpi(&r->place));
     if (!r->nccl && !starts_mpi(&r->place))

@@ -297,6 +297,31 @@ def two_commands(mpi, first, second):
     return [*LAUNCHERS[mpi], "-n", "2", "sh", "-c", choose]
 
 
+def alone():
+    """Options of several ranks, and one process that no launcher started."""
+    args = ["-m", "mlp:30s", "-b", "64", "--max-steps", "1"]
+    for more in ([], ["--comm", "none"]):
+        done = run(None, 1, *args, "--split-ranks", *more, want=2)
+        assert "start it with mpirun, srun or torchrun" in done.stderr, done
+    words = [word for word in command(None, 1, *args, "--shard-optimizer") if word != "-q"]
+    done = finish(words)
+    assert done.returncode == 0 and "keeps the whole state" in done.stderr, done
+
+
+def libraries_print(mpi):
+    """MPICH's UCX logs to standard output, which --json has for itself."""
+    os.environ["UCX_LOG_LEVEL"] = "info"
+    try:
+        done = run(mpi, 2, "-m", "softmax", "-b", "64", "--max-steps", "3", "--json")
+        assert loads(done.stdout)["world"] == 2, done
+        words = [*LAUNCHERS[mpi], "-n", "2", PROGRAM, "bench", "comm", "-d", "cpu", "--json",
+                 "--max-bytes", "1KiB", "--repeats", "1", "-q"]
+        done = finish(words)
+        assert done.returncode == 0 and loads(done.stdout)["command"] == "bench comm", done
+    finally:
+        del os.environ["UCX_LOG_LEVEL"]
+
+
 def misuse(mpi):
     done = run(mpi, 3, "-m", "softmax", "-b", "64", want=2)
     assert "64 samples in 3 parts (3 ranks)" in done.stderr, done
@@ -449,6 +474,7 @@ def main():
         return 77
     synth = ["synth", "digits", "d", "-n", str(SAMPLES), "--n-test", str(TESTS), "-q"]
     subprocess.run([PROGRAM, *synth], check=True, stdout=subprocess.DEVNULL)
+    alone()
     same_bits(found)
     sharded(found)
     sharded_checkpoints(found)
@@ -460,6 +486,7 @@ def main():
     for mpi in found:
         exact_remainders(mpi)
         rank_0_alone_prints(mpi)
+        libraries_print(mpi)
         misuse(mpi)
         seconds = stands_still(mpi, variables[mpi], 1)
         print(f"{mpi}: a rank that stood still ended the run after {seconds:.1f} s (limit 4 s)")
