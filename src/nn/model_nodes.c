@@ -101,6 +101,21 @@ int mr_model_add_linear(struct mr_model_builder *b, const struct mr_model_args *
     return 0;
 }
 
+/* A window of k x k that its input is smaller than. what: "conv 3x3 with padding 0". */
+static int does_not_fit(const struct mr_model_builder *b, const char *what,
+                        const struct mr_nn_tensor *in)
+{
+    char shape[32];
+    if (in->h == 1 && in->w == 1)
+        return mr_error_set(MR_ESHAPE,
+                            "model: layer %u: %s takes pictures, and its input is %u numbers "
+                            "(words, a table's row): expected layers such as linear, as in the "
+                            "models mlp:300r,100r and softmax",
+                            b->number, what, in->c);
+    return mr_error_set(MR_ESHAPE, "model: layer %u: %s does not fit its input %s", b->number, what,
+                        mr_shape_text(in, shape));
+}
+
 int mr_model_add_conv(struct mr_model_builder *b, const struct mr_model_args *a)
 {
     int rc = check_outputs(b, a);
@@ -108,14 +123,12 @@ int mr_model_add_conv(struct mr_model_builder *b, const struct mr_model_args *a)
         return rc;
     struct mr_net *net = b->net;
     struct mr_nn_tensor in = net->tensor[b->at];
-    char shape[32], name[24];
+    char what[96], name[24];
     uint64_t k = a->k, h = in.h + 2 * a->p, w = in.w + 2 * a->p;
+    snprintf(what, sizeof what, "conv %llux%llu with padding %llu", (unsigned long long)k,
+             (unsigned long long)k, (unsigned long long)a->p);
     if (h < k || w < k)
-        return mr_error_set(
-            MR_ESHAPE,
-            "model: layer %u: conv %llux%llu with padding %llu does not fit its input %s",
-            b->number, (unsigned long long)k, (unsigned long long)k, (unsigned long long)a->p,
-            mr_shape_text(&in, shape));
+        return does_not_fit(b, what, &in);
     struct mr_node *node = add_node(b, MR_NODE_CONV, (uint32_t)a->n, (uint32_t)((h - k) / a->s + 1),
                                     (uint32_t)((w - k) / a->s + 1));
     if (!node)
@@ -139,12 +152,12 @@ int mr_model_add_conv(struct mr_model_builder *b, const struct mr_model_args *a)
 int mr_model_add_pool(struct mr_model_builder *b, const struct mr_model_args *a)
 {
     struct mr_nn_tensor in = b->net->tensor[b->at];
-    char shape[32];
+    char what[64];
     uint64_t s = a->s ? a->s : a->k;
+    snprintf(what, sizeof what, "a pool of %llux%llu", (unsigned long long)a->k,
+             (unsigned long long)a->k);
     if (in.h < a->k || in.w < a->k)
-        return mr_error_set(
-            MR_ESHAPE, "model: layer %u: a pool of %llux%llu does not fit its input %s", b->number,
-            (unsigned long long)a->k, (unsigned long long)a->k, mr_shape_text(&in, shape));
+        return does_not_fit(b, what, &in);
     struct mr_node *node = add_node(b, MR_NODE_POOL, in.c, (uint32_t)((in.h - a->k) / s + 1),
                                     (uint32_t)((in.w - a->k) / s + 1));
     if (!node)

@@ -19,6 +19,22 @@ static uint32_t find_layer(const struct mr_net *net, const char *name, size_t by
     return i;
 }
 
+/* Do nodes begin .. end - 1 have parameters? */
+static bool has_weights(const struct mr_net *net, uint32_t begin, uint32_t end)
+{
+    for (uint32_t i = begin; i < end; i++)
+        if (net->node[i].weight != MR_NN_NONE)
+            return true;
+    return false;
+}
+
+/* With parameters in the stages before it and behind it. */
+static bool can_begin(const struct mr_net *net, uint32_t node)
+{
+    return mr_net_can_cut(net, node) && has_weights(net, 0, node) &&
+           has_weights(net, node, net->n_nodes);
+}
+
 /* Lists the layers that can begin a stage; of those with one name only the first can be given. */
 static int bad_layer(const struct mr_net *net, const char *why, const char *name, size_t bytes)
 {
@@ -27,51 +43,54 @@ static int bad_layer(const struct mr_net *net, const char *why, const char *name
     snprintf(text, sizeof text, "%.*s", (int)MR_MIN(bytes, 40), name);
     for (uint32_t i = 1; i < net->n_nodes && used < sizeof found - 32; i++) {
         const char *layer = net->layer[i].name;
-        if (mr_net_can_cut(net, i) && find_layer(net, layer, strlen(layer)) == i)
+        if (can_begin(net, i) && find_layer(net, layer, strlen(layer)) == i)
             used += (size_t)snprintf(found + used, sizeof found - used, "%s%s", used ? ", " : "",
                                      layer);
     }
+    if (used == 0)
+        return mr_error_set(MR_EOPTION,
+                            "split: %s '%s'; the net can't be cut into stages that have parameters "
+                            "each",
+                            why, text);
     return mr_error_set(MR_EOPTION, "split: %s '%s'; a stage can begin with %s%s", why, text, found,
                         used < sizeof found - 32 ? "" : ", ...");
+}
+
+/* The node of the layer that begins stage k. */
+static int by_name(const struct plan *p, const char *text, const char *name, uint32_t k,
+                   uint32_t *first)
+{
+    const size_t bytes = strcspn(name, ",");
+    first[k] = find_layer(p->net, name, bytes);
+    if (first[k] == p->net->n_nodes)
+        return bad_layer(p->net, "the net has no layer", name, bytes);
+    if (first[k] && !can_begin(p->net, first[k]))
+        return bad_layer(p->net, "no stage can begin with layer", name, bytes);
+    if (first[k] > first[k - 1])
+        return 0;
+    return mr_error_set(
+        MR_EOPTION, "split %s: expected layers in the net's order, none of them the first", text);
 }
 
 /* "conv3,fc1": a layer for each stage but the first. */
 static int by_names(const struct plan *p, const char *text, uint32_t *first)
 {
-    uint32_t n = 1;
-    for (const char *at = text; n <= p->n_stages; n++) {
-        size_t bytes = strcspn(at, ",");
-        if (n == p->n_stages)
-            break;
-        first[n] = find_layer(p->net, at, bytes);
-        if (first[n] == p->net->n_nodes)
-            return bad_layer(p->net, "the net has no layer", at, bytes);
-        if (first[n] && !mr_net_can_cut(p->net, first[n]))
-            return bad_layer(p->net, "no stage can begin with layer", at, bytes);
-        if (first[n] <= first[n - 1])
-            return mr_error_set(MR_EOPTION,
-                                "split %s: expected layers in the net's order, none of them the "
-                                "first",
-                                text);
-        at += bytes;
-        if (!*at) {
-            n++;
-            break;
-        }
-        at++;
-    }
-    const char *comma = text;
     uint32_t given = 1;
-    while ((comma = strchr(comma, ',')) != NULL) {
+    for (const char *comma = text; (comma = strchr(comma, ',')) != NULL; comma++)
         given++;
-        comma++;
+    if (given != p->n_stages - 1)
+        return mr_error_set(MR_EOPTION,
+                            "split %s: %u layer%s for %u devices: expected the first layer of each "
+                            "stage but the first",
+                            text, given, given == 1 ? "" : "s", p->n_stages);
+    const char *name = text;
+    for (uint32_t k = 1; k < p->n_stages; k++) {
+        int rc = by_name(p, text, name, k, first);
+        if (rc < 0)
+            return rc;
+        name += strcspn(name, ",") + 1; /* behind the last one it is not read */
     }
-    if (n == p->n_stages && given == p->n_stages - 1)
-        return 0;
-    return mr_error_set(MR_EOPTION,
-                        "split %s: %u layer%s for %u devices: expected the first layer of each "
-                        "stage but the first",
-                        text, given, given == 1 ? "" : "s", p->n_stages);
+    return 0;
 }
 
 /* The stages of least longest time that end before node `end`: best[k][end] for k + 1 of them. */

@@ -230,6 +230,18 @@ $ millrace train d --device cpu+cpu --split fc2 --micro-batches 4 --model mlp:20
 $ millrace train d --device cpu+cpu --split conv9
 millrace train: split: the net has no layer 'conv9'; a stage can begin with .*fc2.* (re)
 [2]
+# Each layer that is listed can begin a stage: both of them have parameters.
+$ millrace train d --device cpu+cpu --model softmax --split fc1
+millrace train: split: no stage can begin with layer 'fc1'; the net can't be cut into stages that have parameters each
+[2]
+$ for l in $(millrace train d --device cpu+cpu --model 'conv:4,relu,maxpool:2,flatten,linear:10,logsoftmax' --loss nll --split x 2>&1 | sed 's/.*begin with//; s/,//g'); do millrace train d --device cpu+cpu --model 'conv:4,relu,maxpool:2,flatten,linear:10,logsoftmax' --loss nll --split $l --max-steps 1 -q >/dev/null && echo $l; done
+pool
+flatten
+fc1
+# Words are no pictures.
+$ millrace synth words words -n 60 --n-test 10 -q >/dev/null; millrace train words
+millrace train: model: layer 1: conv 3x3 with padding 0 takes pictures, and its input is 2000 numbers (words, a table's row): expected layers such as linear, as in the models mlp:300r,100r and softmax
+[1]
 $ millrace train d --device cpu+cpu+cpu --model softmax
 millrace train: split: the net can't be cut into 3 stages that have parameters each; residuals and layers that run as one stay together
 [2]
