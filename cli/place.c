@@ -113,8 +113,12 @@ int cli_affinity(int affinity, const char *sampler, uint32_t rank, uint32_t worl
     *out = NULL;
     if (affinity == CLI_AFFINITY_NONE)
         return 0;
-    if (!sampler || strncmp(sampler, "random:", 7) != 0 || !strstr(sampler, "block=") ||
-        strstr(sampler, "nodes="))
+    if (sampler && (strstr(sampler, "nodes=") || strstr(sampler, "ranks=")))
+        return mr_error_set(MR_EOPTION,
+                            "--affinity %s with --sampler %s: --affinity sets nodes= and ranks= "
+                            "itself: give one of the two",
+                            cli_affinities[affinity], sampler);
+    if (!sampler || strncmp(sampler, "random:", 7) != 0 || !strstr(sampler, "block="))
         return mr_error_set(MR_EOPTION,
                             "--affinity %s: expected --sampler random:block=N[,window=N], whose "
                             "blocks then belong to a %s",

@@ -263,6 +263,9 @@ $ millrace feed synthetic:n=640,shape=8 -q --sampler random:block=16 --affinity 
 $ millrace feed synthetic:n=640,shape=8 --shuffle --affinity rank
 millrace feed: --affinity rank: expected --sampler random:block=N[,window=N], whose blocks then belong to a rank
 [2]
+$ millrace feed synthetic:n=640,shape=8 --sampler random:block=8,nodes=2,ranks=4 --affinity node
+millrace feed: --affinity node with --sampler random:block=8,nodes=2,ranks=4: --affinity sets nodes= and ranks= itself: give one of the two
+[2]
 $ millrace feed synthetic:n=640,shape=8 -q --sampler random:block=16 --affinity node --rank 0 --world 4
 millrace feed: --affinity node: no launcher says which ranks share a machine: give --sampler random:block=N,nodes=N,ranks=4
 [2]
