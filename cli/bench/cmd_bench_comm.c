@@ -45,7 +45,7 @@ static const struct mr_option options[] = {
     OPT("repeats", MR_OPT_UINT, repeats, .initial = "5", .min = 1, .max = MAX_REPEATS,
         .unit = "repeats", .help = "Measurements of each size; medians are printed"),
     OPT("comm-timeout", MR_OPT_DURATION, timeout_ns, .initial = "1min", .min = 1e6, .max = 86400e9,
-        .help = "A sum that lasts longer ends the run (status 4)"),
+        .unit = "s", .help = "A sum that lasts longer ends the run (status 4)"),
     OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
     CLI_COMMON_OPTIONS,
     {NULL},

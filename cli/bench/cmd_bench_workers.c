@@ -27,7 +27,7 @@ static const struct mr_option options[] = {
         .help = "Measurements of each row, in turn; 0: 3 with a DATASET, else 1"),
     OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 1, .max = 1e9,
         .unit = "samples", .help = "Without a DATASET: samples of the set in memory, 4 KiB each"),
-    OPT("step", MR_OPT_DURATION, step_ns, .initial = "100us", .min = 0, .max = 3600e9, .unit = "us",
+    OPT("step", MR_OPT_DURATION, step_ns, .initial = "100us", .min = 0, .max = 3600e9, .unit = "ms",
         .help = "Time that the device works on each batch; 0: none"),
     OPT("time", MR_OPT_DURATION, time_ns, .initial = "1s", .min = 1e6, .max = 3600e9, .unit = "s",
         .help = "Duration of each measurement, after a quarter of it to warm up"),

@@ -58,7 +58,7 @@ const struct mr_option feed_options[] = {
     OPT("retries", 0, MR_OPT_UINT, retries, .initial = "5", .max = 100, .unit = "tries",
         .help = "How often to retry a failed request, after random waits that double",
         .group = "Remote data"),
-    OPT("stall-timeout", 0, MR_OPT_DURATION, stall_ns, .initial = "30", .min = 1000000,
+    OPT("stall-timeout", 0, MR_OPT_DURATION, stall_ns, .initial = "30s", .min = 1000000,
         .max = 86400000000000, .unit = "s",
         .help = "Retry a request that delivers less than 1 KiB/s for this long",
         .group = "Remote data"),
