@@ -88,7 +88,8 @@ static void title(FILE *out, const char *name, const char *summary)
     fputc('\n', out);
 }
 
-static const char exit_status[] = ".SH EXIT STATUS\n0 done, 1 failed, 2 misused.\n";
+static const char exit_status[] =
+    ".SH EXIT STATUS\n0 done, 1 failed, 2 misused, 4 a rank failed or hung.\n";
 
 /* A page's name: that of the command, words joined by '-'. */
 static const char *page_name(const struct cli_command *command, char buf[64])

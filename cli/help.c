@@ -112,7 +112,7 @@ void cli_help_all(FILE *out)
                    "millrace COMMAND --help describes a command. A DATASET is "
                    "[FORMAT:]PATH[,option=value...]; millrace inspect --formats lists formats "
                    "and their options.\n\n"
-                   "Exit status: 0 done, 1 failed, 2 misused. With --json a failure also prints "
-                   "an object; its member error says what failed.",
+                   "Exit status: 0 done, 1 failed, 2 misused, 4 a rank failed or hung. With --json "
+                   "a failure also prints an object; its member error says what failed.",
                    0);
 }

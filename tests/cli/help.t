@@ -5,8 +5,8 @@ usage: millrace COMMAND [arguments] [options]
 ...
   inspect +Show what is in a data set (re)
 ...
-Exit status: 0 done, 1 failed, 2 misused. With --json a failure .* (re)
-error says what failed.
+Exit status: 0 done, 1 failed, 2 misused, 4 a rank failed or hung. With --json a failure also prints
+an object; its member error says what failed.
 $ millrace >/dev/null
 millrace keeps .* (re)
 ...
