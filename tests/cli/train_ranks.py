@@ -315,7 +315,7 @@ def libraries_print(mpi):
         done = run(mpi, 2, "-m", "softmax", "-b", "64", "--max-steps", "3", "--json")
         assert loads(done.stdout)["world"] == 2, done
         words = [*LAUNCHERS[mpi], "-n", "2", PROGRAM, "bench", "comm", "-d", "cpu", "--json",
-                 "--max-bytes", "1KiB", "--repeats", "1", "-q"]
+                 "--max-bytes", "8KiB", "--repeats", "1", "-q"]
         done = finish(words)
         assert done.returncode == 0 and loads(done.stdout)["command"] == "bench comm", done
     finally:
