@@ -47,6 +47,7 @@ struct report {
     struct doctor_gpu gpu[DOCTOR_MAX_GPUS];
     int n_gpus;
     struct doctor_mps mps;
+    struct doctor_ranks ranks;
     struct doctor_disk disk;
     struct utsname kernel;
     struct finding finding[MAX_FINDINGS];
@@ -163,6 +164,7 @@ static int examine(const struct options *o, struct report *r)
     for (int i = 0; i < r->n_gpus; i++)
         doctor_judge_gpu(&r->gpu[i], &r->mps, find, r);
     doctor_judge_mps(&r->mps, find, r);
+    doctor_look_at_ranks(&r->ranks, find, r);
     if (!o->disk)
         return CLI_OK;
     cli_catch_interrupts();
@@ -214,6 +216,7 @@ static int print_text(const struct report *r)
         doctor_gpu_rows(&r->gpu[i], t);
     if (r->n_gpus > 0)
         doctor_mps_row(&r->mps, t);
+    doctor_ranks_rows(&r->ranks, t);
     int code = cli_table_print(t, stdout, 0);
     for (int i = 0; i < r->n_findings; i++)
         printf("%s! %s\n  fix: %s\n", i == 0 ? "\n" : "", r->finding[i].problem,
@@ -293,6 +296,7 @@ static int print_json(const struct report *r)
         doctor_gpu_json(&r->gpu[i], json);
     mr_json_array_end(json);
     doctor_mps_json(&r->mps, json);
+    doctor_ranks_json(&r->ranks, json);
     mr_json_array(json, "findings");
     for (int i = 0; i < r->n_findings; i++) {
         mr_json_object(json, NULL);
@@ -342,6 +346,9 @@ static const struct cli_note json[] = {
      "unknown), peer_gb_per_s (all its NVLinks, one way), processes (others that use it: pid, "
      "bytes; null: unknown), device_transforms (whether this build's kernels run on it)"},
     {"mps", "NVIDIA's Multi-Process Service: running, pipes (its control pipe exists), directory"},
+    {"ranks",
+     "launcher (null: none), rank, world, local_rank, local_world (0: unknown); mpi and nccl: "
+     "library (name and version; null: none), and the reason why there is none"},
     {"findings", "For each thing set wrong the problem and its remedy"},
     {NULL},
 };

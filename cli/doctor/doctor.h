@@ -3,6 +3,7 @@
 #define CLI_DOCTOR_DOCTOR_H
 
 #include "cli.h"
+#include <millrace/place.h>
 
 struct doctor_disk {
     uint64_t bytes, ns;
@@ -58,5 +59,19 @@ typedef void doctor_find_fn(void *report, const char *remedy, const char *fmt, .
 void doctor_judge_gpu(const struct doctor_gpu *gpu, const struct doctor_mps *mps,
                       doctor_find_fn *find, void *report);
 void doctor_judge_mps(const struct doctor_mps *mps, doctor_find_fn *find, void *report);
+
+struct doctor_library {
+    bool found;
+    char text[512]; /* its name and version, or why there is none */
+};
+
+struct doctor_ranks {
+    struct mr_place place;
+    struct doctor_library mpi, nccl;
+};
+
+void doctor_look_at_ranks(struct doctor_ranks *out, doctor_find_fn *find, void *report);
+void doctor_ranks_rows(const struct doctor_ranks *r, struct cli_table *t);
+void doctor_ranks_json(const struct doctor_ranks *r, struct mr_json *json);
 
 #endif

@@ -80,6 +80,15 @@ static inline void mr_comm_opts_init(struct mr_comm_opts *opts)
 MR_API int mr_comm_find(const char *engine);
 
 /*
+ * The library that an engine would use in this process, with its version: "Open MPI v4.1.4
+ * (libmpi.so.40)", "NCCL 2.28.9". It is opened and stays open; MPI is not started. Any thread.
+ * [out] out: cap bytes, on success; cut to fit.
+ * Returns 0, MR_EUNSUPPORTED (not found; the text says where it was looked for, or the engine has
+ * none), MR_EOPTION (no such engine), MR_EMISUSE (NULL).
+ */
+MR_API int mr_comm_library(const char *engine, char *out, size_t cap);
+
+/*
  * Joins the other ranks and compares `config`. Collective; blocks.
  * opts: used only during this call.
  * [out] out: on success; free it with mr_comm_close().

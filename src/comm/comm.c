@@ -66,6 +66,19 @@ int mr_comm_find(const char *name)
     return rc < 0 || !engine->find ? rc : engine->find();
 }
 
+int mr_comm_library(const char *name, char *out, size_t cap)
+{
+    const struct mr_comm_engine *engine = NULL;
+    if (!name || !out)
+        return mr_error_null("mr_comm_library", "an engine and out");
+    int rc = find_engine(name, &engine);
+    if (rc < 0)
+        return rc;
+    if (!engine->library)
+        return mr_error_set(MR_EUNSUPPORTED, "comm: engine %s has no library", name);
+    return engine->library(out, cap);
+}
+
 static int check(const struct mr_comm_opts *o)
 {
     const struct mr_place *p = &o->place;

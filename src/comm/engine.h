@@ -40,6 +40,8 @@ struct mr_comm_engine {
     const char *name;
     /* mr_comm_find(); NULL: there is nothing to look for. */
     int (*find)(void);
+    /* mr_comm_library(); NULL: there is none. */
+    int (*library)(char *out, size_t cap);
     /* Joins the ranks; sets impl and library. */
     int (*open)(struct mr_comm *c);
     /* clean: no call failed, so the other ranks leave, too. impl may be NULL. Returns false where

@@ -61,15 +61,10 @@ static int check_world(struct mr_comm *c)
 {
     struct mr_mpi_ranks *r = ranks(c);
     const char *launcher = c->opts.place.launcher;
-    char text[8192] = "";
-    int rank = 0, world = 0, bytes = 0;
+    int rank = 0, world = 0;
     r->mpi.Comm_rank(r->mpi.world, &rank);
     r->mpi.Comm_size(r->mpi.world, &world);
-    r->mpi.Get_library_version(text, &bytes);
-    text[strcspn(text, ",\n")] = '\0';
-    for (char *p = text; *p; p++) /* MPICH: "MPICH Version:\t4.0.2" */
-        *p = *p == '\t' ? ' ' : *p;
-    snprintf(c->library, sizeof c->library, "%s", text);
+    mr_mpi_version(&r->mpi, c->library, sizeof c->library);
     if (rank == (int)c->rank && world == (int)c->world)
         return 0;
     return mr_error_set(
@@ -212,6 +207,7 @@ static void end(struct mr_comm *c, int status)
 
 const struct mr_comm_engine mr_comm_mpi = {
     .name = "mpi",
+    .library = mr_mpi_library,
     .open = open_mpi,
     .close = close_mpi,
     .sum = sum,

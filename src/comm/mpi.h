@@ -86,6 +86,9 @@ struct mr_mpi_ranks {
 
 /* mpi_load.c. The launcher says which library is tried first. Returns 0, MR_EUNSUPPORTED. */
 int mr_mpi_load(struct mr_mpi *mpi, const char *launcher);
+/* "MPICH Version: 4.0.2". MPI need not have started. */
+void mr_mpi_version(const struct mr_mpi *mpi, char *out, size_t cap);
+int mr_mpi_library(char *out, size_t cap);
 /* MPI_Init_thread() with a time limit. [out] ours: whether it was needed. */
 int mr_mpi_start(struct mr_mpi *mpi, uint64_t timeout_ns, bool *ours);
 

@@ -146,6 +146,30 @@ int mr_mpi_load(struct mr_mpi *m, const char *launcher)
                         "that the launcher belongs to, or name it in MILLRACE_MPI");
 }
 
+void mr_mpi_version(const struct mr_mpi *m, char *out, size_t cap)
+{
+    char text[8192] = "";
+    int bytes = 0;
+    m->Get_library_version(text, &bytes);
+    text[strcspn(text, ",\n")] = '\0';
+    for (char *p = text; *p; p++) /* MPICH: "MPICH Version:\t4.0.2" */
+        *p = *p == '\t' ? ' ' : *p;
+    snprintf(out, cap, "%s", text);
+}
+
+int mr_mpi_library(char *out, size_t cap)
+{
+    struct mr_place place = {.size = sizeof place};
+    struct mr_mpi m;
+    char version[128];
+    int rc = mr_mpi_load(&m, mr_place_query(&place) == 0 ? place.launcher : "");
+    if (rc < 0)
+        return rc;
+    mr_mpi_version(&m, version, sizeof version);
+    snprintf(out, cap, "%s (%s)", version, m.name);
+    return 0;
+}
+
 /* A start that a rank may not come to, in a thread of its own so that it can be given up. */
 struct start {
     pthread_mutex_t lock;

@@ -407,6 +407,7 @@ static void end(struct mr_comm *c, int status)
 const struct mr_comm_engine mr_comm_nccl = {
     .name = "nccl",
     .find = mr_nccl_find,
+    .library = mr_nccl_library,
     .open = open_nccl,
     .close = close_nccl,
     .sum = sum,

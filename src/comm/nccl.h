@@ -149,6 +149,7 @@ int mr_nccl_pass_device(struct mr_comm *c, const struct mr_comm_message *message
 /* nccl_open.c */
 int mr_nccl_join(struct mr_comm *c);
 int mr_nccl_find(void);
+int mr_nccl_library(char *out, size_t cap);
 
 /* nccl_watch.c */
 int mr_nccl_watch_start(struct mr_comm *c);

@@ -34,6 +34,22 @@ int mr_nccl_find(void)
     return load(&nccl);
 }
 
+static void version_of(const struct mr_nccl_table *nccl, char *out, size_t cap)
+{
+    int version = 0;
+    nccl->ncclGetVersion(&version);
+    snprintf(out, cap, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+}
+
+int mr_nccl_library(char *out, size_t cap)
+{
+    struct mr_nccl_table nccl = {0};
+    int rc = load(&nccl);
+    if (rc == 0)
+        version_of(&nccl, out, cap);
+    return rc;
+}
+
 static bool has_mpi(const struct mr_place *place)
 {
     const char *const without[] = {"", "torchrun", "env"};
@@ -101,7 +117,7 @@ static int init(struct mr_comm *c)
 int mr_nccl_join(struct mr_comm *c)
 {
     struct mr_nccl *r = mr_nccl_of(c);
-    int version = 0;
+    char version[32];
     gethostname(r->node, sizeof r->node - 1);
     if (!c->opts.device || c->opts.device->ops != &mr_device_cuda)
         return mr_error_set(MR_EOPTION, "comm: engine nccl: expected a device \"cuda\"");
@@ -112,9 +128,8 @@ int mr_nccl_join(struct mr_comm *c)
     rc = open_control(c);
     if (rc < 0)
         return rc;
-    r->nccl.ncclGetVersion(&version);
-    snprintf(c->library, sizeof c->library, "NCCL %d.%d.%d%s%.20s", version / 10000,
-             version / 100 % 100, version % 100, r->control ? ", " : "",
+    version_of(&r->nccl, version, sizeof version);
+    snprintf(c->library, sizeof c->library, "%s%s%.20s", version, r->control ? ", " : "",
              r->control ? r->control->library : "");
     rc = mr_device_load_kernels(r->device, &mr_sum_module);
     if (rc < 0)

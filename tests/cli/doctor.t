@@ -34,3 +34,10 @@ millrace doctor: nowhere: cannot be opened as a folder: No such file or director
 $ millrace doctor somewhere
 millrace doctor: somewhere: one argument too many: millrace doctor [options]
 [2]
+# Who this process is among the ranks, and what they could train by.
+$ RANK=1 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MILLRACE_MPI=/nowhere/libmpi.so MILLRACE_NCCL=/nowhere/libnccl.so millrace doctor --no-disk | grep -E '^(ranks|MPI|NCCL)'
+ranks        this is rank 1 of 4 by env; local rank 1 of 2
+MPI          comm: MILLRACE_MPI: /nowhere/libmpi.so: cannot open shared object file: No such file or directory
+NCCL         comm: no NCCL: /nowhere/libnccl.so: cannot open shared object file: .* (re)
+$ OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 MILLRACE_MPI=/nowhere/libmpi.so millrace doctor --no-disk | grep 'no MPI library is found'
+! openmpi started this rank, and no MPI library is found
