@@ -9,6 +9,7 @@
 
 enum {
     PANEL_W = 560,
+    NARROW_W = 340, /* of a panel on a narrow screen, at least */
     PANEL_H = 380,
     LEFT = 74,
     RIGHT = 30,
@@ -430,10 +431,13 @@ int plot_write(const struct plot *plot, const char *path)
     if (html)
         put(&w,
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>%s - "
-            "millrace</title></head>"
-            "<body>\n",
-            plot->title);
+            "millrace</title><meta name=\"viewport\" content=\"width=device-width\"/>"
+            "<style>.chart{overflow-x:auto}.chart svg{max-width:100%%;min-width:%dpx;height:auto}"
+            "</style></head><body>\n<div class=\"chart\">\n",
+            plot->title, plot->n_panels > 1 ? 2 * NARROW_W : NARROW_W);
     draw(&w, plot);
+    if (html)
+        put(&w, "</div>\n");
     if (html && plot->below && w.code == CLI_OK)
         w.code = cli_output_write(&w.file, plot->below, strlen(plot->below));
     if (html && w.code == CLI_OK)

@@ -85,7 +85,8 @@ static void put_learn(FILE *out, const char *learn)
 
 void plot_page_below(const struct plot *plot, FILE *out)
 {
-    fputs("<div style=\"font:14px sans-serif;color:#222;max-width:56em;margin:0 0 24px 82px\">\n",
+    fputs("<div style=\"font:14px sans-serif;color:#222;max-width:56em;"
+          "margin:0 0 24px min(82px,5%);overflow-wrap:anywhere\">\n",
           out);
     if (plot->verdict && plot->verdict[0]) {
         fputs("<p class=\"verdict\"><b>", out);

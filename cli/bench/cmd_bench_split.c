@@ -83,7 +83,8 @@ struct split {
     int n_stages, n;
     uint64_t micro[MAX_COUNTS], batch_size, steps;
     const char *model, *shape;
-    char stages[512]; /* what is where */
+    char stages[512];              /* what is where */
+    char label[MAX_COUNTS + 1][8]; /* below bars */
 };
 
 static int read_counts(struct split *s, const struct opts *o)
@@ -247,11 +248,22 @@ static int open_all(struct bench *b)
         b->rows[i].v[MICRO] = m;
         b->rows[i].text[HOW] = !i ? "whole, on one" : m > 1 ? "pipelined" : "split";
         b->rows[i].name = b->rows[i].text[HOW];
+        if (m > 1) {
+            snprintf(s->label[i], sizeof s->label[i], "%.0f", m);
+            b->rows[i].name = s->label[i];
+        }
     }
     return rc;
 }
 
-static struct bench_panel panels[] = {{"Speed-up over the whole net on one device",
+/* The tutorial's bars and its curve. */
+static struct bench_panel panels[] = {{.title = "Throughput, by micro-batches",
+                                       .x_label = "",
+                                       .y_label = "samples/s",
+                                       .x = -1,
+                                       .y = {RATE},
+                                       .n = 1},
+                                      {"Speed-up over the whole net on one device",
                                        "micro-batches",
                                        "times",
                                        MICRO,
@@ -259,6 +271,67 @@ static struct bench_panel panels[] = {{"Speed-up over the whole net on one devic
                                        2,
                                        .log_x = true,
                                        .ticks = PLOT_BINARY}};
+
+static const struct bench_row *best_row(const struct bench *b)
+{
+    const struct bench_row *best = NULL;
+    for (int i = 1; i < b->n_rows; i++)
+        if (!isnan(b->rows[i].v[SPEEDUP]) && (!best || b->rows[i].v[SPEEDUP] > best->v[SPEEDUP]))
+            best = &b->rows[i];
+    return best;
+}
+
+/* Of the whole net's rounds, or the best row's. */
+static double noise(const struct bench *b, const struct bench_row *best)
+{
+    const double spread = fmax(b->rows[0].v[SPREAD], best->v[SPREAD]);
+    return isnan(spread) ? 0 : spread;
+}
+
+#define GAIN_LEAST 0.05
+
+/* What counts as a gain: more than the rounds differ. */
+static bool pays(const struct bench *b, const struct bench_row *best)
+{
+    return best->v[SPEEDUP] > 1 + fmax(GAIN_LEAST, 2 * noise(b, best));
+}
+
+/* More than the stages can gain: then the whole net's steps, or some others, were held up. */
+static bool is_disturbed(const struct bench_row *best)
+{
+    return best->v[OF_BOUND] > 1.1;
+}
+
+static void judge(struct bench *b)
+{
+    const struct bench_row *best = best_row(b);
+    if (!best)
+        return;
+    const char *es = best->v[MICRO] > 1 ? "es" : "";
+    if (is_disturbed(best))
+        snprintf(
+            b->verdict, sizeof b->verdict,
+            "cannot tell: %.2f times as fast with %.0f micro-batch%s is more than the bound of "
+            "%.2f, so other programs held some steps up: measure again, with more --repeats",
+            best->v[SPEEDUP], best->v[MICRO], es, best->v[BOUND]);
+    else if (!pays(b, best) && best->v[SPEEDUP] > 1 + GAIN_LEAST)
+        snprintf(b->verdict, sizeof b->verdict,
+                 "cannot tell: %.2f times as fast with %.0f micro-batch%s, but rounds differ by "
+                 "%.0f%%: measure again, with more --repeats",
+                 best->v[SPEEDUP], best->v[MICRO], es, 100 * noise(b, best));
+    else if (pays(b, best))
+        snprintf(b->verdict, sizeof b->verdict,
+                 "splitting pays: %.2f times as fast with %.0f micro-batch%s; fewer leave stages "
+                 "idle for longer, more make passes smaller, which costs more per sample",
+                 best->v[SPEEDUP], best->v[MICRO], es);
+    else
+        snprintf(
+            b->verdict, sizeof b->verdict,
+            "splitting does not pay here: at best %.2f times as fast (%.0f micro-batch%s): the "
+            "passes are too short for what each costs to start, or too small to fill a "
+            "device; it serves nets that do not fit into one",
+            best->v[SPEEDUP], best->v[MICRO], es);
+}
 
 /* p stages work at once but for the first and last p - 1 micro-batches: GPipe (2019), section 2. */
 static void conclude(struct bench *b)
@@ -276,6 +349,7 @@ static void conclude(struct bench *b)
     snprintf(b->subtitle, sizeof b->subtitle,
              "%d stages, one per device (%.80s); batches of %" PRIu64, s->n_stages, where,
              s->batch_size);
+    judge(b);
 }
 
 static void above(const struct bench *b)
@@ -290,40 +364,11 @@ static void above(const struct bench *b)
     printf("\nstages: %s\n", s->stages);
 }
 
-static const struct bench_row *best_row(const struct bench *b)
-{
-    const struct bench_row *best = NULL;
-    for (int i = 1; i < b->n_rows; i++)
-        if (!isnan(b->rows[i].v[SPEEDUP]) && (!best || b->rows[i].v[SPEEDUP] > best->v[SPEEDUP]))
-            best = &b->rows[i];
-    return best;
-}
-
-/* What counts as a gain: more than the rounds differ. */
-static bool pays(const struct bench *b, const struct bench_row *best)
-{
-    const double noise = fmax(b->rows[0].v[SPREAD], best->v[SPREAD]);
-    return best->v[SPEEDUP] > 1 + fmax(0.05, isnan(noise) ? 0 : 2 * noise);
-}
-
 static void below(const struct bench *b)
 {
-    const struct bench_row *best = best_row(b);
+    const int p = ((const struct split *)b->user)->n_stages;
     printf("bound: %d m / (m + %d) with m micro-batches: the stages fill and drain once a step\n",
-           ((const struct split *)b->user)->n_stages,
-           ((const struct split *)b->user)->n_stages - 1);
-    if (!best)
-        return;
-    if (pays(b, best))
-        printf(
-            "splitting pays: %.2f times as fast with %.0f micro-batch%s; fewer leave stages idle "
-            "for longer, more make passes smaller, which costs more per sample\n",
-            best->v[SPEEDUP], best->v[MICRO], best->v[MICRO] > 1 ? "es" : "");
-    else
-        printf("splitting does not pay here: at best %.2f times as fast (%.0f micro-batch%s): the "
-               "passes are too short for what each costs to start, or too small to fill a device; "
-               "it serves nets that do not fit into one\n",
-               best->v[SPEEDUP], best->v[MICRO], best->v[MICRO] > 1 ? "es" : "");
+           p, p - 1);
 }
 
 static void json(const struct bench *b, struct mr_json *json)
@@ -335,7 +380,8 @@ static void json(const struct bench *b, struct mr_json *json)
     mr_json_string(json, "stages", s->stages);
     mr_json_uint(json, "batch_size", s->batch_size);
     mr_json_uint(json, "best_micro_batches", best ? (uint64_t)best->v[MICRO] : 0);
-    mr_json_bool(json, "pays", best && pays(b, best));
+    mr_json_bool(json, "pays", best && !is_disturbed(best) && pays(b, best));
+    mr_json_string(json, "verdict", b->verdict);
 }
 
 static int run(void *values, int n_args, char **args)
@@ -378,7 +424,8 @@ static const struct cli_note json_notes[] = {
     {"rows", "of each: how, micro_batches (none: the whole net), step_ms, spread (of the rounds), "
              "samples_per_s, speedup, bound, of_bound"},
     {"best_micro_batches, pays", "the fastest; whether it is faster than the whole net by more "
-                                 "than 5% and twice the spread"},
+                                 "than 5% and twice the spread, and not beyond its bound"},
+    {"verdict", "the last line of the text"},
     {"config", "every option as it stands"},
     {NULL, NULL},
 };

@@ -191,10 +191,14 @@ int plan_draw(const struct plan *p)
                                          .n_series = 3,
                                          .log_x = true,
                                          .x_ticks = PLOT_BINARY}};
+    char *text = sentences(p);
     const struct plot plot = {.title = "millrace plan",
                               .subtitle = "simulated ranks in lock step",
                               .panels = panels,
                               .n_panels = 2,
+                              .verdict = text,
                               .force = p->opts->force};
-    return plot_write(&plot, p->opts->plot);
+    int code = plot_write(&plot, p->opts->plot);
+    free(text);
+    return code;
 }
