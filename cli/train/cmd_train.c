@@ -158,7 +158,7 @@ const struct mr_option train_options[] = {
         .help = "Also write one every N steps (500) or at this interval (30s)"),
     OPT("resume", 0, MR_OPT_FLAG, resume, files,
         .help = "Continue from the file of --checkpoint; start from the beginning if it does not "
-                "exist"),
+                "exist. On by itself when torchrun or Slurm restarts the ranks, but for --force"),
     OPT("force", 'f', MR_OPT_FLAG, force, files,
         .help = "Start over even if the file of --checkpoint exists; --checkpoint, --log and "
                 "--plot replace any file"),
@@ -264,6 +264,18 @@ static int train_and_report(struct train *t)
     return code == CLI_OK ? report(t) : code;
 }
 
+/* After a failure torchrun and Slurm start a command again, which goes on where the run was. A file that
+ * the first start was to replace may be an older run's. */
+static void resume_after_restart(struct train_opts *o, const struct mr_place *place)
+{
+    if (place->restart_count == 0 || !o->checkpoint || o->resume)
+        return;
+    if (o->force)
+        cli_warn("restart %u starts over, as --force says: with --resume it would go on",
+                 place->restart_count);
+    o->resume = !o->force;
+}
+
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args;
@@ -277,6 +289,7 @@ static int run(void *values, int n_args, char **args)
     int code = train_ranks_open(&ranks, o, args[0]);
     char *order = NULL;
     own.device = ranks.device;
+    resume_after_restart(&own, &ranks.place);
     o = &own;
     if (code == CLI_OK) {
         uint32_t world = ranks.comm ? ranks.place.world : 1;

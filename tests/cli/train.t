@@ -238,6 +238,13 @@ $ for l in $(millrace train d --device cpu+cpu --model 'conv:4,relu,maxpool:2,fl
 pool
 flatten
 fc1
+# A restart by torchrun goes on where the run was.
+$ t="RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=9 TORCHELASTIC_RUN_ID=x TORCHELASTIC_MAX_RESTARTS=3"; for n in 0 1; do env $t TORCHELASTIC_RESTART_COUNT=$n millrace train d -m softmax -b 64 -d cpu --test none --max-steps $((4 + n)) -c restart.st --json | grep -E '"(steps|resumed_from_step)": [0-9]+,$' | tail -n 2; done; env $t TORCHELASTIC_RESTART_COUNT=2 millrace train d -m softmax -b 64 -d cpu --test none --max-steps 2 -c restart.st -f 2>&1 >/dev/null
+  "steps": 4,
+  "resumed_from_step": 0,
+  "steps": 5,
+  "resumed_from_step": 4,
+millrace train: warning: restart 2 starts over, as --force says: with --resume it would go on
 # Words are no pictures.
 $ millrace synth words words -n 60 --n-test 10 -q >/dev/null; millrace train words
 millrace train: model: layer 1: conv 3x3 with padding 0 takes pictures, and its input is 2000 numbers (words, a table's row): expected layers such as linear, as in the models mlp:300r,100r and softmax
