@@ -264,8 +264,8 @@ static int train_and_report(struct train *t)
     return code == CLI_OK ? report(t) : code;
 }
 
-/* After a failure torchrun and Slurm start a command again, which goes on where the run was. A file that
- * the first start was to replace may be an older run's. */
+/* After a failure torchrun and Slurm start a command again, which goes on where the run was. A file
+ * that the first start was to replace may be an older run's. */
 static void resume_after_restart(struct train_opts *o, const struct mr_place *place)
 {
     if (place->restart_count == 0 || !o->checkpoint || o->resume)
