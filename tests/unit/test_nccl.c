@@ -479,14 +479,16 @@ static void none_waits_for_ever(void **state)
     setenv("TEST_LIMIT", "1", 1);
     assert_int_equal(run(2, 1, -1, "TEST_NONE=1", out, sizeof out), 1); /* one never comes */
     if (!strstr(out, "comm: rank 0 of 2 (") ||
-        !strstr(out, "ncclCommInitRankConfig did not end in 1.0 s: not all ranks came"))
+        !strstr(out, "ncclCommInitRankConfig did not end in 1.") ||
+        !strstr(out, " s: not all ranks came"))
         fail_msg("%s", out);
     assert_int_equal(run(2, 2, -1, "TEST_LATE=1", out, sizeof out), 2);
-    if (!strstr(out, "a sum by NCCL did not end in 1.0 s: not all ranks came to it"))
+    if (!strstr(out, "a sum by NCCL did not end in 1.") || /* or 1.1 s, on a busy machine */
+        !strstr(out, " s: not all ranks came to it"))
         fail_msg("%s", out);
     /* what rank 1 sends too late fits into the fake's box */
     assert_int_equal(run(2, 2, -1, "TEST_MESSAGE=1", out, sizeof out), 1);
-    if (!strstr(out, "by NCCL did not end in 1.0 s: not all ranks came to it"))
+    if (!strstr(out, "by NCCL did not end in 1.") || !strstr(out, " s: not all ranks came to it"))
         fail_msg("%s", out);
     assert_int_equal(run(2, 2, -1, "FAKE_NCCL_ASYNC=6", out, sizeof out), 2);
     if (!strstr(out, "NCCL: remote process exited"))
