@@ -12,10 +12,12 @@
 #include <string.h>
 
 static struct mr_loader *volatile running; /* NULL: there is nothing to cancel */
+static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int number)
 {
     (void)number;
+    interrupted = 1;
     mr_interrupt(1); /* ends the opening of a data set; both calls are allowed in signal handlers */
     if (running)
         mr_loader_cancel(running);
@@ -54,6 +56,8 @@ static int run(struct mr_loader *loader)
     uint64_t n = 0;
     int rc;
     running = loader;
+    if (interrupted) /* before there was a loader */
+        mr_loader_cancel(loader);
     while ((rc = mr_loader_next(loader, NULL, &b)) > 0) {
         if (n++ == 0) {
             printf("from batch %llu of epoch %llu; stop with Ctrl-C\n", (unsigned long long)b.index,

@@ -38,8 +38,8 @@
  *
  *     struct mr_loader_stats stats = {.size = sizeof stats};
  *
- * A wrong size, such as 0, is MR_EMISUSE. In C++ before C++20: `mr_loader_stats stats{};
- * stats.size = sizeof stats;`.
+ * A wrong size, such as 0, is MR_EMISUSE. In C++ before C++20: `struct mr_loader_stats stats{};
+ * stats.size = sizeof stats;` (with `struct`, as there is a function of that name, too).
  *
  * ABI: within one SONAME, structs that begin with a size, and those that only the library makes and
  * returns pointers to, may grow at the end. All others never change: they are elements of arrays or
