@@ -14,6 +14,7 @@ static _Thread_local uint64_t n_errors; /* texts set so far */
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*log_fn)(void *, enum mr_log_level, const char *);
 static void *log_user;
+static pthread_once_t watched = PTHREAD_ONCE_INIT;
 
 const char *mr_strerror(int code)
 {
@@ -115,8 +116,20 @@ int mr_error_put(const struct mr_error_kept *kept)
     return kept->code;
 }
 
+/* A thread that the child does not have may have been logging. */
+static void in_child(void)
+{
+    pthread_mutex_init(&log_lock, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, in_child);
+}
+
 void mr_log_set(void (*fn)(void *user, enum mr_log_level level, const char *text), void *user)
 {
+    pthread_once(&watched, watch_forks);
     pthread_mutex_lock(&log_lock);
     log_fn = fn;
     log_user = user;

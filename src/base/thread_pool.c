@@ -15,7 +15,8 @@ struct mr_thread_pool {
     uint64_t n;
     _Atomic uint64_t next; /* next task */
     atomic_uint n_named;
-    uint32_t n_started; /* without the caller */
+    uint32_t n_started;        /* without the caller */
+    struct mr_process process; /* that has the threads: a forked child has none */
     pthread_t thread[];
 };
 
@@ -100,6 +101,7 @@ int mr_thread_pool_create(uint32_t n, const char *name, uint32_t looks, struct m
     if (!pool)
         return mr_error_nomem(name, bytes);
     pool->looks = looks;
+    mr_process_note(&pool->process);
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->done, NULL);
@@ -121,6 +123,10 @@ void mr_thread_pool_destroy(struct mr_thread_pool *pool)
 {
     if (!pool)
         return;
+    if (!mr_process_is(&pool->process)) {
+        free(pool);
+        return;
+    }
     pool->stop = true;
     next_turn(pool);
     for (uint32_t i = 0; i < pool->n_started; i++)
@@ -134,7 +140,8 @@ void mr_thread_pool_destroy(struct mr_thread_pool *pool)
 void mr_thread_pool_run(struct mr_thread_pool *pool, /* NULL: the caller works alone */
                         void (*fn)(void *user, uint64_t i, uint32_t who), void *user, uint64_t n)
 {
-    if (!pool || n < 2) { /* waking threads costs more than a small job */
+    /* Waking threads costs more than a small job. */
+    if (!pool || n < 2 || !mr_process_is(&pool->process)) {
         for (uint64_t i = 0; i < n; i++)
             fn(user, i, 0);
         return;

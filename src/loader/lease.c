@@ -11,6 +11,7 @@ int mr_leases_create(struct mr_loader *ld)
     pthread_mutex_init(&all->lock, NULL);
     all->ld = ld;
     all->info = ld->device_info;
+    mr_process_note(&all->process);
     ld->ring.leases = all;
     return 0;
 }
@@ -66,6 +67,9 @@ int mr_lease_begin(const struct mr_batch *batch, struct mr_stream *stream, bool 
         !(atomic_load(&slot->hold) & MR_HELD))
         return mr_error_set(MR_EMISUSE, "this batch is not held: it was released before");
     struct mr_leases *all = slot->leases;
+    int rc = mr_process_check(&all->process, "this loader");
+    if (rc < 0)
+        return rc;
     pthread_mutex_lock(&all->lock);
     atomic_fetch_add(&slot->hold, 1);
     all->n++;
@@ -115,6 +119,8 @@ static void end(struct mr_lease *lease)
 
 bool mr_lease_end(struct mr_lease *lease, struct mr_deferred *later)
 {
+    if (!mr_process_is(&lease->all->process))
+        return true;
     struct mr_stream *stream = lease->stream;
     struct mr_device *any = stream && mr_stream_is_any(stream) ? stream->dev : NULL;
     if (any && !mr_any_enter(any, later))

@@ -10,7 +10,8 @@
  *   ld NULL     it is being closed: the holds are only counted
  *   orphaned    it is closed: a slot's last lease destroys it, the last of all destroys this
  *
- * Programs that take no leases never take the lock.
+ * Programs that take no leases never take the lock. In a forked child nothing ends: locks may have
+ * been held by threads that are not there, and the parent's leases are its own.
  */
 #ifndef MR_LOADER_LEASE_H
 #define MR_LOADER_LEASE_H
@@ -25,6 +26,7 @@ struct mr_leases {
     uint64_t n;                   /* not yet ended */
     struct mr_device *own_device; /* orphaned: opened by the loader */
     struct mr_device_info info;   /* only read */
+    struct mr_process process;    /* only read */
 };
 
 struct mr_lease {
@@ -41,10 +43,11 @@ void mr_leases_detach(struct mr_loader *ld);
 /* Destroys the slots that no lease holds, and the leases if there are none. */
 void mr_leases_close(struct mr_loader *ld);
 
-/* One more hold of a batch that is held. host: the host half is read. Returns 0, MR_EMISUSE. */
+/* One more hold of a batch that is held. host: the host half is read. Returns 0, MR_EMISUSE (also in a
+ * forked child). */
 int mr_lease_begin(const struct mr_batch *batch, struct mr_stream *stream, bool host,
                    struct mr_lease *out);
-/* true: it has ended. false: its stream is mr_stream_any(), and a stream is being captured:
+/* true: it has ended, or this is a forked child. false: its stream is mr_stream_any(), and a stream is being captured:
  * later->run is called after the capture, and ends it. */
 bool mr_lease_end(struct mr_lease *lease, struct mr_deferred *later);
 /* mr_hold_release() of a batch that has or had leases. */

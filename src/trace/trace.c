@@ -64,8 +64,27 @@ static void end_thread(void *arg)
     pthread_mutex_unlock(&lock);
 }
 
+/* A trace is its process's. In a forked child none runs; the lock, and the tracks of threads that
+ * are not there, are as the fork found them. */
+static void in_child(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    atomic_store(&on, false);
+    running = false;
+    all_tracks = own_track;
+    if (!own_track)
+        return;
+    own_track->next = NULL;
+    own_track->tid = gettid();
+    free(own_track->records);
+    own_track->records = NULL;
+    own_track->n_written = own_track->n_lost = 0;
+    atomic_store(&own_track->writing, false);
+}
+
 static void make_key(void)
 {
+    pthread_atfork(NULL, NULL, in_child);
     key_made = pthread_key_create(&key, end_thread) == 0;
 }
 
@@ -215,6 +234,7 @@ void mr_trace_counter(const char *name, uint64_t time_ns, int64_t value)
 
 int mr_trace_start(uint32_t spans_per_thread)
 {
+    pthread_once(&key_once, make_key);
     pthread_mutex_lock(&lock);
     bool was_running = running;
     if (!was_running) {

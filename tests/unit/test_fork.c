@@ -1,7 +1,12 @@
 /* What a forked child can do with what it inherits: each call works or says why not; none hangs. */
 #include "run_loader.h"
 
+#include <millrace/dlpack.h>
+#include <millrace/trace.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -303,12 +308,194 @@ static void a_set_that_is_being_inflated_says_so(void **state)
     unlink(file);
 }
 
+/* ---- what other threads may hold at the fork ---- */
+
+static int end_tensor(void *tensor)
+{
+    struct mr_dlpack *t = tensor;
+    t->deleter(t);
+    return 0;
+}
+
+struct tensor_of {
+    struct mr_batch *batch; /* held */
+    int parent;
+};
+
+static int make_tensor(void *arg)
+{
+    struct tensor_of *of = arg;
+    struct inherited in = {.parent = of->parent};
+    struct mr_dlpack *t;
+    expect(refused(&in, mr_batch_to_dlpack(of->batch, 0, MR_DLPACK_HOST, NULL, &t)));
+    return 0;
+}
+
+/* Workers and copies are at the loader's locks all the time: of children that take one, some hang. */
+static void tensors_end_in_a_child(void **state)
+{
+    (void)state;
+    struct mr_loader_opts opts;
+    struct mr_loader *ld;
+    struct mr_dataset *ds;
+    struct mr_device *device;
+    mr_loader_opts_init(&opts);
+    opts.batch_size = 1;
+    opts.prefetch = 4;
+    opts.workers = 4;
+    opts.epochs = 0;
+    must(mr_device_open("sim", &device));
+    must(mr_dataset_open("synthetic:n=1000,shape=1,values=zero", &ds));
+    must(mr_loader_open(ds, NULL, NULL, device, &opts, &ld));
+    for (int round = 0; round < 60; round++) {
+        struct mr_batch b = {.size = sizeof b};
+        struct mr_stream *stream = round % 2 ? mr_stream_any(device) : NULL;
+        struct mr_dlpack *t;
+        for (int i = 0; i < 20; i++) {
+            assert_int_equal(mr_loader_next(ld, NULL, &b), 1);
+            must(mr_loader_release(ld, &b, NULL));
+        }
+        assert_int_equal(mr_loader_next(ld, NULL, &b), 1);
+        must(mr_batch_to_dlpack(&b, 0, MR_DLPACK_HOST, stream, &t));
+        in_child(end_tensor, t);
+        if (round == 0)
+            in_child(make_tensor, &(struct tensor_of){&b, getpid()});
+        must(mr_loader_release(ld, &b, NULL));
+        t->deleter(t);
+    }
+    mr_loader_close(ld);
+    mr_dataset_close(ds);
+    mr_device_close(device);
+}
+
+static sem_t logging, go_on;
+static bool blocks; /* the log function */
+
+static void log_slowly(void *user, enum mr_log_level level, const char *text)
+{
+    (void)level, (void)text;
+    ++*(atomic_int *)user;
+    if (!blocks)
+        return;
+    sem_post(&logging);
+    sem_wait(&go_on);
+}
+
+static int take_in_order(void *user, uint64_t epoch, uint64_t position, uint64_t count,
+                         uint64_t *out_indices)
+{
+    (void)user, (void)epoch;
+    for (uint64_t i = 0; i < count; i++)
+        out_indices[i] = position + i;
+    return 0;
+}
+
+/* Resuming by a sampler without a name logs a warning. */
+static void *log_something(void *unused)
+{
+    (void)unused;
+    struct mr_sampler_opts so;
+    struct mr_sampler *sampler;
+    struct mr_loader_opts opts;
+    struct mr_dataset *ds;
+    struct mr_loader *ld;
+    char state[1024];
+    mr_sampler_opts_init(&so);
+    so.kind = MR_SAMPLER_CUSTOM;
+    so.map = take_in_order;
+    so.length = 10;
+    must(mr_sampler_create(&so, 10, &sampler));
+    must(mr_dataset_open("synthetic:n=10,shape=1", &ds));
+    mr_loader_opts_init(&opts);
+    must(mr_loader_open(ds, sampler, NULL, NULL, &opts, &ld));
+    must(mr_loader_state(ld, state, sizeof state));
+    mr_loader_close(ld);
+    opts.state = state;
+    must(mr_loader_open(ds, sampler, NULL, NULL, &opts, &ld));
+    mr_loader_close(ld);
+    mr_sampler_destroy(sampler);
+    mr_dataset_close(ds);
+    return NULL;
+}
+
+static int log_in_child(void *n)
+{
+    blocks = false;
+    int before = atomic_load((atomic_int *)n);
+    if (THREADS)
+        log_something(NULL);
+    expect(!THREADS || atomic_load((atomic_int *)n) == before + 1);
+    return 0;
+}
+
+static void a_child_logs_while_its_parent_does(void **state)
+{
+    (void)state;
+    atomic_int n = 0;
+    pthread_t thread;
+    sem_init(&logging, 0, 0);
+    sem_init(&go_on, 0, 0);
+    blocks = true;
+    mr_log_set(log_slowly, &n);
+    assert_int_equal(pthread_create(&thread, NULL, log_something, NULL), 0);
+    sem_wait(&logging); /* that thread is in the log function now */
+    in_child(log_in_child, &n);
+    sem_post(&go_on);
+    pthread_join(thread, NULL);
+    mr_log_set(NULL, NULL);
+    assert_int_equal(n, 1);
+}
+
+static atomic_bool tracing;
+
+static void *trace_spans(void *unused)
+{
+    (void)unused;
+    while (atomic_load(&tracing))
+        mr_trace_span("test", 1, 2, NULL, 0);
+    return NULL;
+}
+
+static int trace_in_child(void *unused)
+{
+    (void)unused;
+    uint64_t lost;
+    expect(!mr_trace_on());
+    mr_trace_span("test", 1, 2, NULL, 0);
+    expect(mr_trace_stop(NULL, &lost) == MR_EMISUSE); /* the parent's is not the child's */
+    expect(mr_trace_start(0) == 0);
+    mr_trace_span("test", 1, 2, NULL, 0);
+    expect(mr_trace_stop(NULL, &lost) == 0 && lost == 0);
+    return 0;
+}
+
+static void a_trace_is_its_process_s(void **state)
+{
+    (void)state;
+    uint64_t lost;
+    pthread_t thread;
+    atomic_store(&tracing, true);
+    must(mr_trace_start(16));
+    assert_int_equal(pthread_create(&thread, NULL, trace_spans, NULL), 0);
+    for (int i = 0; i < 20; i++) {
+        if (i % 2) /* with and without a ring of this thread */
+            mr_trace_span("test", 1, 2, NULL, 0);
+        in_child(trace_in_child, NULL);
+    }
+    atomic_store(&tracing, false);
+    pthread_join(thread, NULL);
+    must(mr_trace_stop(NULL, &lost));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_inherited_loader_says_so),
         cmocka_unit_test(an_inherited_simulated_device_says_so),
         cmocka_unit_test(a_set_that_is_being_inflated_says_so),
+        cmocka_unit_test(tensors_end_in_a_child),
+        cmocka_unit_test(a_child_logs_while_its_parent_does),
+        cmocka_unit_test(a_trace_is_its_process_s),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

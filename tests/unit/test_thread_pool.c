@@ -1,10 +1,12 @@
 /* White-box. Thread pools: every task is done once, in many jobs of many sizes; no thread has
- * two. */
+ * two. In a forked child, which has none of the threads, too. */
 #include "unit.h"
 
 #include "base/thread_pool.h"
 
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define MOST 3000
 
@@ -55,8 +57,45 @@ static void test_all_once(void **state)
     }
 }
 
+/* A child has none of the threads: the caller does all tasks. */
+static int run_in_child(struct mr_thread_pool *pool, struct job *job)
+{
+    mr_thread_pool_run(pool, task, job, 7);
+    mr_thread_pool_destroy(pool);
+    for (int i = 0; i < 7; i++)
+        if (job->done[i] != 2)
+            return 1;
+    return job->wrong != 0;
+}
+
+static void test_a_child(void **state)
+{
+    (void)state;
+    struct mr_thread_pool *pool;
+    struct job *job = calloc(1, sizeof *job);
+    int status;
+    assert_non_null(job);
+    job->n_threads = 3;
+    assert_int_equal(mr_thread_pool_create(3, "test", 0, &pool), 0);
+    mr_thread_pool_run(pool, task, job, 7);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(60); /* SIGALRM ends it if it hangs */
+        _exit(run_in_child(pool, job));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    mr_thread_pool_run(pool, task, job, 7);
+    assert_int_equal(job->done[6], 2);
+    mr_thread_pool_destroy(pool);
+    free(job);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_once),
+                                       cmocka_unit_test(test_a_child)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
