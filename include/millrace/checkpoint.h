@@ -6,7 +6,8 @@
  * safetensors.torch.load_file() reads them. The file's metadata contain the model, the shape of its
  * samples, and the state of the run. A checksum covers tensors and metadata.
  *
- * Threads: a checkpoint does not change once it is open, so any thread may read it.
+ * Threads: a checkpoint does not change once it is open, so any thread may read it. fork: a child
+ * may read and close those that it inherits.
  * This is part of libmillrace-train.
  */
 #ifndef MILLRACE_CHECKPOINT_H

@@ -16,7 +16,8 @@
  * their order at a limited rate. Gradients are added up bucket by bucket while the backward pass
  * goes on. Not in the model: routes and congestion of networks, and failures.
  *
- * Threads: any. The same options give the same numbers. This is part of libmillrace-train.
+ * Threads: any. fork: a child may call everything. The same options give the same numbers. This is
+ * part of libmillrace-train.
  */
 #ifndef MILLRACE_CLUSTER_H
 #define MILLRACE_CLUSTER_H

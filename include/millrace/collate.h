@@ -15,7 +15,7 @@
  * bad samples (left out before), states and prefetching stay the loader's.
  *
  * Threads: the callback runs on a worker, several at once for several batches. It must not use the
- * loader. Like other callbacks it must not let a C++ exception out.
+ * loader. Like other callbacks it must not let a C++ exception out. fork: see loader.h.
  */
 #ifndef MILLRACE_COLLATE_H
 #define MILLRACE_COLLATE_H

@@ -14,6 +14,10 @@
  * the batch and all of its tensors have ended, in whatever order. Tensors may outlive the loader:
  * then the last one gives the memory back. The device and the streams that tensors were made with
  * must outlive the tensors.
+ *
+ * Threads: any thread may make tensors of a batch and end them, at the same time.
+ * fork: a child may end the tensors that it inherits, which does nothing to their batches. It may
+ * read those in host memory if the parent keeps them. Making one fails with MR_EMISUSE.
  */
 #ifndef MILLRACE_DLPACK_H
 #define MILLRACE_DLPACK_H

@@ -17,7 +17,8 @@
  * NULL, and void functions do nothing.
  *
  * Threads: every function here may be called from any thread. The error text is kept per thread; an
- * error on a worker thread is handed to the call that returns it.
+ * error on a worker thread is handed to the call that returns it. fork: a child has the text of the
+ * thread that forked, and the log function.
  */
 #ifndef MILLRACE_ERROR_H
 #define MILLRACE_ERROR_H

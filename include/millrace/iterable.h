@@ -7,7 +7,7 @@
  * MR_UNKNOWN, and mr_dataset_read() fails. examples/iterable.c is one; docs/own_data.md is the
  * guide. "tar:-" is one, too: see mr_tar_opts.stream.
  *
- * fork: see dataset.h.
+ * Threads and fork: see dataset.h; each callback says which threads call it.
  */
 #ifndef MILLRACE_ITERABLE_H
 #define MILLRACE_ITERABLE_H

@@ -16,7 +16,7 @@
  *
  * Errors: the first one (no memory, calls that do not balance) is kept and returned by
  * mr_json_finish(), so the other calls need no checks. All accept a NULL writer.
- * Threads: a writer belongs to one thread at a time.
+ * Threads: a writer belongs to one thread at a time. fork: a child has a copy.
  */
 #ifndef MILLRACE_JSON_H
 #define MILLRACE_JSON_H

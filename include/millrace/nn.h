@@ -29,6 +29,8 @@
  * work, unless they say that they block. The stream must be of the net's device (else MR_EMISUSE);
  * on "cpu" it may be NULL. While a net computes on "cpu", the process's BLAS library is set to one
  * thread.
+ * fork: a child has a copy of a net on "cpu", and computes in one thread; it cannot use those on
+ * other devices (device.h).
  * Errors: MR_EOPTION (the model's text: which layer, what is wrong), MR_ESHAPE (the layer and both
  * shapes), MR_EUNSUPPORTED (which library is missing, and what needs it), MR_EDEVICE, -ENOMEM.
  */

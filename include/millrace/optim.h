@@ -25,6 +25,8 @@
  *
  * Threads: an optimizer or a schedule belongs to one thread at a time. Use one stream for all calls
  * on an optimizer, or order them by events.
+ * fork: a child has a copy of one that works on the host, and computes in one thread; it cannot use
+ * those on other devices (device.h).
  */
 #ifndef MILLRACE_OPTIM_H
 #define MILLRACE_OPTIM_H

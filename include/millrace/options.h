@@ -19,7 +19,8 @@
  *     int n = mr_options_parse_args(table, &s, argc - 1, argv + 1);
  *     mr_options_free(table, &s);
  *
- * Threads: tables are constant and may be shared; an options struct belongs to its caller.
+ * Threads: tables are constant and may be shared; an options struct belongs to its caller. fork: a
+ * child has copies.
  */
 #ifndef MILLRACE_OPTIONS_H
 #define MILLRACE_OPTIONS_H

@@ -21,7 +21,8 @@
  * starts without srun is alone. RANK without WORLD_SIZE, or the reverse, is ignored outside of
  * torchrun: both are common names. An empty variable counts as not set.
  *
- * Threads: any, but not while another thread changes the environment.
+ * Threads: any, but not while another thread changes the environment. fork: a child has the
+ * environment of its parent, and with it the parent's place.
  */
 #ifndef MILLRACE_PLACE_H
 #define MILLRACE_PLACE_H

@@ -17,7 +17,7 @@
  * Times are in nanoseconds of the recording's clock, which is 0 at its start.
  *
  * Threads: a recording and what is made from it belong to one thread at a time. All calls on a
- * recording block.
+ * recording block. fork: a child must not use a recording that it inherits; tables it may.
  * Errors: MR_EFORMAT (not a recording, or damaged), MR_EUNSUPPORTED (an unknown schema), MR_EOPTION
  * (an unknown name), MR_EMISUSE (a wrong opts.size), -ENOMEM, -errno. mr_last_error() names the
  * file and the reason.

@@ -17,7 +17,8 @@
  * A rank is named only where it comes last clearly more often than by chance, during most of the
  * run, and costs the others 5% of their time or more.
  *
- * Threads: one at a time. This is part of libmillrace-train; it does no input or output.
+ * Threads: one at a time. fork: a child has a copy. This is part of libmillrace-train; it does no
+ * input or output.
  */
 #ifndef MILLRACE_STRAGGLER_H
 #define MILLRACE_STRAGGLER_H

@@ -9,7 +9,8 @@
  * Processors and memory are those that this process may use: affinity masks and the limits of
  * cgroups (v1 and v2) are taken into account.
  *
- * Threads: every function here may be called from any thread.
+ * Threads: every function here may be called from any thread. fork: a child may call everything; a
+ * request of mr_interrupt() that stood at the fork stands there, too.
  */
 #ifndef MILLRACE_SYSTEM_H
 #define MILLRACE_SYSTEM_H

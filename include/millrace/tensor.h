@@ -11,7 +11,7 @@
  *     struct mr_spec spec = {.name = "ids", .dtype = MR_I32, .rank = 1, .var_dims = 1,
  *                            .dim = {512}};
  *
- * Threads: every function here may be called from any thread; none blocks.
+ * Threads: every function here may be called from any thread, also in a forked child; none blocks.
  */
 #ifndef MILLRACE_TENSOR_H
 #define MILLRACE_TENSOR_H

@@ -6,8 +6,8 @@
  *     mr_text_hide("curl --token abc", shown, sizeof shown); // curl --token ***
  *     puts(mr_text_printable(shown));
  *
- * Threads: every function may be called from any thread. All but mr_text_table_write() allocate
- * nothing.
+ * Threads: every function may be called from any thread, also in a forked child. All but
+ * mr_text_table_write() allocate nothing.
  */
 #ifndef MILLRACE_TEXT_H
 #define MILLRACE_TEXT_H

@@ -12,7 +12,8 @@
  * In a program that runs under `millrace profile`, spans and counters also go into its recording,
  * from the start and without mr_trace_start(); mr_trace_on() is then always 1.
  *
- * Threads: start and stop belong to one thread; the others may be called from any thread.
+ * Threads: start and stop belong to one thread; the others may be called from any thread. fork: a
+ * trace is its process's: in a child none runs until it starts one.
  */
 #ifndef MILLRACE_TRACE_H
 #define MILLRACE_TRACE_H

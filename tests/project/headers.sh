@@ -1,6 +1,7 @@
 #!/bin/bash
 # Each public header compiles alone, and twice, in C11, C17 and C++17, without a warning and without _GNU_SOURCE; and
-# leaves no macro defined that does not start with MR_ or MILLRACE_, but those that Arrow's C data interface prescribes.
+# leaves no macro defined that does not start with MR_ or MILLRACE_, but those that Arrow's C data interface prescribes. Its
+# first comment says what holds for threads and after a fork.
 # usage: headers.sh INCLUDE CC CXX
 set -u
 include=$1 cc=$2 cxx=$3
@@ -26,6 +27,12 @@ for path in "$include"/millrace/*.h; do
         echo "millrace/$header defines $macros"
         failed=1
     fi
+    for word in Threads fork; do # of the first comment
+        if [ "$header" != millrace.h ] && ! sed '/^ \*\/$/q' "$path" | grep -q "$word"; then
+            echo "millrace/$header does not say what holds for $word"
+            failed=1
+        fi
+    done
     if [ "$header" != millrace.h ] && ! grep -q "^#include <millrace/$header>" "$include/millrace/millrace.h"; then
         echo "millrace/millrace.h does not include millrace/$header"
         failed=1
