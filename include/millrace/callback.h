@@ -184,8 +184,20 @@ template <class... Args, int (*fn)(Args...)> struct guarded<fn> {
     }
 };
 
-/* A function that returns int, as one that may be given to the library (C++17). An exception makes
- * it return MR_ECALLBACK: opts.get = millrace::guard<get>; */
+template <class... Args, uint64_t (*fn)(Args...)> struct guarded<fn> { /* n_batches */
+    static uint64_t call(Args... args) noexcept
+    try {
+        return fn(args...);
+    } catch (const std::exception &e) {
+        return (uint64_t)mr_error_set(MR_ECALLBACK, "%s", e.what());
+    } catch (...) {
+        return (uint64_t)mr_error_set(MR_ECALLBACK, "an exception that is no std::exception");
+    }
+};
+
+/* A function that returns int, or uint64_t as mr_sampler_opts.n_batches does, as one that may be
+ * given to the library (C++17). An exception makes it return MR_ECALLBACK:
+ * opts.get = millrace::guard<get>; */
 template <auto fn> inline constexpr auto guard = &guarded<fn>::call;
 
 } // namespace millrace

@@ -48,6 +48,9 @@ for package in millrace millrace-profile millrace-train; do
     expect "pkg-config, $package, C, static" "$scratch/pc_static" ""
 done
 diff -r "$here/../../include/millrace" "$prefix/include/millrace"
+# shellcheck disable=SC2046
+"$cxx" -std=c++17 -Wall -Wextra -Werror "$here/guard.cc" -o "$scratch/guard" $(pkg-config --cflags --libs millrace)
+LD_LIBRARY_PATH=$libdir "$scratch/guard" || { echo "guard: does not run"; exit 1; }
 
 # The examples as they are installed, and the C ones as C++, too: what C++ refuses of C itself, such as an assignment from
 # void *, is allowed here. Those that need nothing but digits are run.
