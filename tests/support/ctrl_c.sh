@@ -49,7 +49,7 @@ sleep 0.5
 kill -INT "$pid"
 cat "$folder/pipe" >/dev/null & # for the state that it may save
 reader=$!
-(sleep 60; kill -KILL "$pid") 2>/dev/null &
+(sleep 60; kill -KILL "$pid") >/dev/null 2>&1 &
 watchdog=$!
 rc=0
 wait "$pid" || rc=$?
