@@ -11,6 +11,7 @@ static fake_cuda_report_fn *fake_report;
 static fake_cuda_fail_fn *fake_fail;
 static fake_cuda_thread_fn *fake_thread;
 static fake_cuda_advance_fn *fake_advance;
+static fake_cuda_forgive_fn *fake_forgive;
 static fake_cuda_current_fn *fake_current;
 static fake_cuda_set_current_fn *fake_set_current;
 
@@ -27,6 +28,7 @@ static inline void fake_load(void)
     *(void **)(void *)&fake_fail = dlsym(library, "fake_cuda_fail");
     *(void **)(void *)&fake_thread = dlsym(library, "fake_cuda_thread");
     *(void **)(void *)&fake_advance = dlsym(library, "fake_cuda_advance");
+    *(void **)(void *)&fake_forgive = dlsym(library, "fake_cuda_forgive");
     *(void **)(void *)&fake_current = dlsym(library, "fake_cuda_current");
     *(void **)(void *)&fake_set_current = dlsym(library, "fake_cuda_set_current");
 }

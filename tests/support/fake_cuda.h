@@ -35,6 +35,8 @@ typedef void fake_cuda_fail_fn(const char *call, uint64_t at, int code, int stic
 typedef void fake_cuda_thread_fn(uint64_t *out_calls, uint64_t *out_blocking);
 /* The GPU's clock jumps. */
 typedef void fake_cuda_advance_fn(uint64_t ns);
+/* Counts the misuse so far no more: the test meant it. Returns how often there was some. */
+typedef uint64_t fake_cuda_forgive_fn(void);
 /* For other libraries that are not there: enqueues run(a copy of args), also to a stream that is
  * captured. Returns a result. */
 struct CUstream_st;

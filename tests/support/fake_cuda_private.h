@@ -18,6 +18,7 @@ FAKE_API fake_cuda_report_fn fake_cuda_report;
 FAKE_API fake_cuda_fail_fn fake_cuda_fail;
 FAKE_API fake_cuda_thread_fn fake_cuda_thread;
 FAKE_API fake_cuda_advance_fn fake_cuda_advance;
+FAKE_API fake_cuda_forgive_fn fake_cuda_forgive;
 FAKE_API fake_cuda_enqueue_fn fake_cuda_enqueue;
 FAKE_API fake_cuda_current_fn fake_cuda_current;
 FAKE_API fake_cuda_set_current_fn fake_cuda_set_current;

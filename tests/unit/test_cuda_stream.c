@@ -194,6 +194,35 @@ static void foreign_ones_are_refused(void **state)
     assert_null(event);
 }
 
+/* A user's event that is gone while its wrapper is there, as the driver notices it: each call fails,
+ * none blocks, and memory that was released behind it is freed with the device. */
+static void destroyed_events_are_errors(void **state)
+{
+    (void)state;
+    struct native *gone = NULL;
+    struct mr_event *event = NULL;
+    struct mr_stream *own = NULL;
+    void *ptr = NULL;
+    int64_t ns;
+    assert_int_equal(event_create(&gone, 0), 0);
+    must(mr_event_wrap(dev, gone, 1, &event));
+    must(mr_stream_create(dev, "own", &own));
+    must(mr_event_record(event, own));
+    assert_int_equal(event_destroy(gone), 0);
+    refused(mr_event_query(event), MR_EDEVICE, "cuEventQuery");
+    refused(mr_event_synchronize(event), MR_EDEVICE, "cuEventSynchronize");
+    refused(mr_event_record(event, own), MR_EDEVICE, "cuEventRecord");
+    refused(mr_stream_wait(own, event), MR_EDEVICE, "cuStreamWaitEvent");
+    assert_true(mr_event_elapsed(event, event, &ns) < 0);
+    must(mr_memory_acquire(dev, MR_DEVICE, 3 * BYTES, &ptr));
+    mr_memory_release(dev, MR_DEVICE, ptr, event);
+    must(mr_copy_async(own, far, MR_DEVICE, host, MR_PINNED, BYTES)); /* the stream goes on */
+    must(mr_stream_synchronize(own));
+    mr_event_destroy(event);
+    mr_stream_destroy(own);
+    assert_true(fake_forgive() >= 4);
+}
+
 static void others_have_none(void **state)
 {
     (void)state;
@@ -437,17 +466,12 @@ static void it_records_graphs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(handles_are_those),
-        TEST(borrowed_is_left_alone),
-        TEST(foreign_ones_are_refused),
-        TEST(others_have_none),
-        TEST(events_order),
-        TEST(memory_waits_for_it),
-        TEST(gpus_wait_for_each_other),
-        TEST(loaders_feed_it),
-        TEST(batches_in_a_capture),
-        TEST(waits_in_a_capture),
-        TEST(it_records_graphs),
+        TEST(handles_are_those),        TEST(borrowed_is_left_alone),
+        TEST(foreign_ones_are_refused), TEST(destroyed_events_are_errors),
+        TEST(others_have_none),         TEST(events_order),
+        TEST(memory_waits_for_it),      TEST(gpus_wait_for_each_other),
+        TEST(loaders_feed_it),          TEST(batches_in_a_capture),
+        TEST(waits_in_a_capture),       TEST(it_records_graphs),
     };
     fake_load();
     find_driver();
