@@ -41,6 +41,10 @@ static int locate_first(const struct mr_loader *ld, uint64_t *index,
         if (n >= 0)
             break;
     }
+    if (n < 0) { /* none of them: the first one's error */
+        *index = 0;
+        n = ld->ds->ops->locate(ld->ds, 0, at);
+    }
     return n;
 }
 

@@ -441,6 +441,9 @@ static void a_bad_first_sample_is_a_bad_sample(void **state)
     must(run.rc);
     assert_int_equal(run.n, 2 * (N - 1));
     run_free(&run);
+    s.bad_every = 1; /* all of them: the error is the first one's */
+    struct mr_loader *ld = NULL;
+    test_fails(mr_loader_open(ds, NULL, NULL, NULL, NULL, &ld), MR_EFORMAT, "page 0 is torn");
     mr_dataset_close(ds);
 }
 
