@@ -216,8 +216,9 @@ static void name_worker_stage(const struct mr_loader *ld, struct mr_loader_stats
         name_waiting(ld, st, steady, &d);
     else
         set_cause(st, mr_stage_name((enum mr_stage)worst),
-                  "since the first batch %u worker%s spent %.0f%% of their time on %s: %s",
+                  "since the first batch %u worker%s spent %.0f%% of %s time on %s: %s",
                   st->workers, st->workers == 1 ? "" : "s", share,
+                  st->workers == 1 ? "its" : "their",
                   worst == MR_STAGE_READ
                       ? ld->source ? "waiting for the source's samples" : "waiting for reads"
                       : mr_stage_name((enum mr_stage)worst),
