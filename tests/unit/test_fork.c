@@ -30,9 +30,11 @@ const char *__tsan_default_options(void)
 #ifdef __SANITIZE_ADDRESS__
 #define TRIES   4
 #define HANGS_S 20
+#define FORKS   5
 #else
 #define TRIES   1
 #define HANGS_S 60
+#define FORKS   60
 #endif
 
 /* Runs fn in a child; what it returns must be 0: the first line that failed else. */
@@ -347,7 +349,7 @@ static void tensors_end_in_a_child(void **state)
     must(mr_device_open("sim", &device));
     must(mr_dataset_open("synthetic:n=1000,shape=1,values=zero", &ds));
     must(mr_loader_open(ds, NULL, NULL, device, &opts, &ld));
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < FORKS; round++) {
         struct mr_batch b = {.size = sizeof b};
         struct mr_stream *stream = round % 2 ? mr_stream_any(device) : NULL;
         struct mr_dlpack *t;
