@@ -61,6 +61,9 @@ enum bench_loader_column {
  * error printed. */
 int bench_open(const char *uri, bool copies, struct mr_device **out, struct mr_device_info *info);
 
+/* Between the parts of a long measurement: 0, or MR_ECANCELLED after an interrupt. */
+int bench_go_on(void);
+
 /* Sorts v. */
 double bench_median(double *v, uint64_t n);
 

@@ -114,6 +114,8 @@ static int measure(const struct bench_set *set, const struct bench_opts *o, cons
     int rc = 0;
     for (uint64_t r = 0; r < o->rounds && rc == 0; r++) {
         struct bench_ours ours;
+        if (cli_interrupted())
+            return mr_error_set(MR_ECANCELLED, "interrupted");
         rc = bench_ours(set, o, seconds, &ours);
         if (rc < 0)
             break;
@@ -245,11 +247,39 @@ static const struct bench_column columns[LOADER_N_COLUMNS] = {
     [LOADER_GROWTH] = {.key = "resident_growth_bytes"},
 };
 
+static bool is_case(const char *name, size_t n)
+{
+    for (int i = 0; i < (int)CLI_COUNT(cases); i++)
+        if (strlen(cases[i].name) == n && strncmp(cases[i].name, name, n) == 0)
+            return true;
+    return false;
+}
+
+/* Each name of --cases is one, and `dataset` has its --dataset. */
+static int check_cases(const struct bench_opts *o)
+{
+    char all[160] = "";
+    for (int i = 0; i < (int)CLI_COUNT(cases); i++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", cases[i].name);
+    for (const char *at = o->cases; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        size_t n = strcspn(at, ",");
+        if (!is_case(at, n))
+            return mr_error_set(MR_EOPTION, "--cases: \"%.*s\" is no case; expected %s", (int)n, at,
+                                all);
+    }
+    if (o->cases && wanted(o, "dataset") && !o->dataset)
+        return mr_error_set(MR_EOPTION, "--cases: dataset needs --dataset");
+    return 0;
+}
+
 /* Left out before the run: what was not asked for, and what lacks its files. */
 static int open_all(struct bench *b)
 {
     const struct bench_opts *o = b->values;
     int *of_row = b->user, n = 0;
+    int rc = check_cases(o);
+    if (rc < 0)
+        return rc;
     for (int i = 0; i < (int)CLI_COUNT(cases); i++) {
         if (!wanted(o, cases[i].name) || (cases[i].run == case_dataset && !o->dataset))
             continue;
@@ -259,9 +289,8 @@ static int open_all(struct bench *b)
             of_row[n++] = i;
     }
     if (n == 0)
-        return mr_error_set(MR_EOPTION, "--cases %s: none of them can be run",
-                            o->cases ? o->cases : "");
-    int rc = bench_rows(b, n);
+        return mr_error_set(MR_EOPTION, "--cases %s: needs --mnist DIR", o->cases);
+    rc = bench_rows(b, n);
     for (int i = 0; i < b->n_rows; i++) {
         const char *name = cases[of_row[i]].name;
         b->rows[i].name = b->rows[i].text[LOADER_CASE] = name;

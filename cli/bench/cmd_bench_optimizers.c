@@ -193,15 +193,16 @@ static int measure(struct optim_bench *b, const char *dataset)
     cli_progress_end(&b->progress);
     if (rc < 0)
         return cli_error(rc);
+    bool whole = !cli_interrupted(); /* a part replaces no page */
     optim_sum_up(b);
-    code = optim_draw(b);
+    code = whole ? optim_draw(b) : CLI_OK;
     if (cli.json && code == CLI_OK)
         code = optim_print_json(b, options);
     else if (code == CLI_OK) {
         optim_print(b);
-        printf("curves: %s\n", b->opts->plot);
+        printf(whole ? "curves: %s\n" : "Interrupted: %s was not written.\n", b->opts->plot);
     }
-    return cli_interrupted() ? CLI_FAILED : code;
+    return whole ? code : CLI_FAILED;
 }
 
 static int run(void *values, int n_args, char **args)

@@ -64,10 +64,12 @@ static int run(void *values, int n_args, char **args)
     int rc = code == CLI_OK ? transfer_measure(dev, o, r) : 0;
     if (rc < 0)
         code = cli_error(rc);
-    if (code == CLI_OK && o->plot)
+    if (code == CLI_OK && o->plot && !r->interrupted)
         code = transfer_plot(r, o->plot);
     if (code == CLI_OK)
         code = transfer_print(r, o);
+    if (r->interrupted)
+        code = CLI_FAILED;
     mr_device_close(dev);
     free(r);
     return code;

@@ -3,6 +3,11 @@
 
 #include <string.h>
 
+int bench_go_on(void)
+{
+    return cli_interrupted() ? mr_error_set(MR_ECANCELLED, "interrupted") : 0;
+}
+
 int bench_open(const char *uri, bool copies, struct mr_device **out, struct mr_device_info *info)
 {
     struct mr_device_info own = {.size = sizeof own};

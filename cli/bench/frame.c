@@ -29,14 +29,16 @@ static double *values_of(double *all, const struct bench *b, int row, uint64_t r
 
 static int measure_row(struct bench *b, struct bench_row *row, double *v)
 {
-    memcpy(v, row->v, sizeof row->v);
+    double given[BENCH_MAX_COLUMNS];
+    memcpy(given, row->v, sizeof given);
     if (row->left_out[0])
         return 0;
     if (cli_interrupted())
         return mr_error_set(MR_ECANCELLED, "interrupted");
-    int rc = b->measure(b, row, v);
+    int rc = b->measure(b, row, given);
     if (rc >= 0 && cli_interrupted()) /* a part of a row is no result */
         return mr_error_set(MR_ECANCELLED, "interrupted");
+    memcpy(v, given, sizeof given);
     if (rc != MR_EUNSUPPORTED && rc != MR_ELIMIT)
         return rc;
     snprintf(row->left_out, sizeof row->left_out, "%s", mr_last_error());
@@ -60,22 +62,50 @@ static void take_medians(const struct bench *b, struct bench_row *row, double *o
         row->v[b->variation] = variation;
 }
 
-static int measure_all(struct bench *b)
+/* Measures every row `repeats` times, in turn; done: how often that was, over all. */
+static int measure_rows(struct bench *b, double *all, uint64_t *done)
 {
     struct cli_progress progress;
+    int rc = 0;
+    cli_progress_begin(&progress, b->command->name, b->repeats * (uint64_t)b->n_rows, "cells");
+    for (uint64_t k = 0; k < b->repeats && rc == 0; k++) {
+        for (int i = 0; i < b->n_rows && rc == 0; i++) {
+            rc = measure_row(b, &b->rows[i], values_of(all, b, i, k));
+            if (rc == 0)
+                cli_progress_update(&progress, ++*done);
+        }
+    }
+    cli_progress_end(&progress);
+    return rc;
+}
+
+/* After an interrupt: what was measured until then counts, if anything was. Returns 0 then, else
+ * rc. */
+static int keep_measured(struct bench *b, uint64_t done, int rc)
+{
+    if (rc != MR_ECANCELLED || !cli_interrupted() || done == 0)
+        return rc;
+    b->interrupted = true;
+    b->n_measured = done;
+    for (uint64_t i = done; i < (uint64_t)b->n_rows; i++)
+        if (!b->rows[i].left_out[0])
+            snprintf(b->rows[i].left_out, sizeof b->rows[i].left_out, "interrupted before it");
+    return 0;
+}
+
+static int measure_all(struct bench *b)
+{
     b->repeats = b->repeats ? b->repeats : 1;
     uint64_t done = 0;
     size_t n = (size_t)b->n_rows * b->repeats * BENCH_MAX_COLUMNS;
     double *all = calloc(n + b->repeats, sizeof *all);
     int rc = all ? 0 : mr_error_set(-ENOMEM, "%s: no memory for the repeats", b->command->name);
-    cli_progress_begin(&progress, b->command->name, b->repeats * (uint64_t)b->n_rows, "cells");
-    for (uint64_t k = 0; k < b->repeats && rc == 0; k++) {
-        for (int i = 0; i < b->n_rows && rc == 0; i++) {
-            rc = measure_row(b, &b->rows[i], values_of(all, b, i, k));
-            cli_progress_update(&progress, ++done);
-        }
+    for (size_t i = 0; i < n && all; i++)
+        all[i] = NAN;
+    if (rc == 0) {
+        rc = measure_rows(b, all, &done);
+        rc = keep_measured(b, done, rc);
     }
-    cli_progress_end(&progress);
     for (int i = 0; i < b->n_rows && rc == 0; i++)
         if (!b->rows[i].left_out[0])
             take_medians(b, &b->rows[i], values_of(all, b, i, 0), all + n);
@@ -90,6 +120,16 @@ static int check_measured(const struct bench *b)
         if (!b->rows[i].left_out[0])
             return 0;
     return b->n_rows == 0 ? 0 : mr_error_set(MR_EUNSUPPORTED, "%s", b->rows[0].left_out);
+}
+
+/* A part of the grid concludes nothing, and replaces no page of a whole one. */
+static void say_interrupted(struct bench *b)
+{
+    snprintf(
+        b->verdict, sizeof b->verdict, "Interrupted: %llu of %llu measurements were made.%s%s%s",
+        (unsigned long long)b->n_measured, (unsigned long long)(b->repeats * (uint64_t)b->n_rows),
+        b->plot ? " " : "", b->plot ? b->plot : "", b->plot ? " was not written." : "");
+    b->plot = NULL;
 }
 
 int bench_run(struct bench *b)
@@ -109,7 +149,11 @@ int bench_run(struct bench *b)
         rc = check_measured(b);
     if (rc == 0 && b->conclude)
         b->conclude(b);
+    if (b->interrupted)
+        say_interrupted(b);
     code = rc < 0 ? cli_error(rc) : bench_show(b);
+    if (b->interrupted)
+        code = CLI_FAILED;
     if (b->close)
         b->close(b);
     free(b->rows);

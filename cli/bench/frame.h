@@ -94,6 +94,8 @@ struct bench {
     struct mr_device *dev;
     struct mr_device_info info;
     struct bench_row *rows;
+    bool interrupted;    /* rows that were not reached are left out */
+    uint64_t n_measured; /* by then, of repeats x n_rows */
 
     /* What the figures say, by conclude: the last line of the text and of the page; "": none. */
     char verdict[768];

@@ -61,8 +61,18 @@ static void add_row(const struct bench *b, struct cli_table *table, const struct
     cli_table_row(table, "%s", line);
 }
 
+static bool is_empty(const struct bench *b, int part)
+{
+    for (int i = 0; i < b->n_rows; i++)
+        if (b->rows[i].part == part && !b->rows[i].left_out[0])
+            return false;
+    return true;
+}
+
 static void print_part(const struct bench *b, int part)
 {
+    if (b->interrupted && is_empty(b, part))
+        return;
     struct cli_table *table = create_table(b, part);
     if (b->parts)
         printf("%s%s\n", part ? "\n" : "", b->parts[part]);
@@ -79,10 +89,10 @@ static int print_text(const struct bench *b)
     for (int part = 0; b->parts ? b->parts[part] != NULL : part == 0; part++)
         print_part(b, part);
     printf("\n");
-    for (int i = 0; i < b->n_rows; i++)
+    for (int i = 0; i < b->n_rows && !b->interrupted; i++)
         if (b->rows[i].left_out[0])
             printf("  %s left out: %s\n", b->rows[i].name, b->rows[i].left_out);
-    if (b->below)
+    if (b->below && !b->interrupted)
         b->below(b);
     if (b->verdict[0])
         printf("%s\n", b->verdict);
@@ -148,6 +158,8 @@ static int print_json(const struct bench *b)
     for (int i = 0; i < b->n_rows; i++)
         json_row(b, json, &b->rows[i]);
     mr_json_array_end(json);
+    if (b->interrupted)
+        mr_json_bool(json, "interrupted", true);
     if (b->json)
         b->json(b, json);
     return cli_json_end_config(json, b->command->options, b->values);

@@ -63,7 +63,7 @@ static void *gather(void *arg)
         }
         rows += g->n;
         now = mr_time_ns();
-    } while ((double)(now - start) * 1e-9 < g->seconds);
+    } while ((double)(now - start) * 1e-9 < g->seconds && !cli_interrupted());
     g->rate = (double)(rows * g->row_bytes) / ((double)(now - start) * 1e-9);
     g->cpu_ns = (thread_cpu_ns() - cpu) / (double)rows;
     return NULL;
@@ -123,7 +123,7 @@ int bench_gather(uint64_t n, uint64_t row_bytes, uint32_t threads, double second
     struct gatherer *g = calloc(threads, sizeof *g);
     uint32_t *order = order_create(n);
     int rc = 0;
-    for (int k = 0; k < BENCH_GATHERS && rc == 0; k++) {
+    for (int k = 0; k < BENCH_GATHERS && rc == 0 && !cli_interrupted(); k++) {
         unsigned char *src = pages_create(n * row_bytes, loops[k].huge),
                       *dst = pages_create(ring * threads, loops[k].huge);
         if (!g || !order || !src || !dst)

@@ -140,7 +140,7 @@ static void *copy_for(void *arg)
             from = from + 2 * c->piece <= c->src_bytes ? from + c->piece : 0;
             to = to + 2 * c->piece <= c->dst_bytes ? to + c->piece : 0;
         }
-    } while (seconds_since(start) < c->seconds);
+    } while (seconds_since(start) < c->seconds && !cli_interrupted());
     c->rate = (double)done / seconds_since(start);
     return NULL;
 }

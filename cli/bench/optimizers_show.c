@@ -181,5 +181,7 @@ int optim_print_json(const struct optim_bench *b, const struct mr_option *option
         for (int k = 0; k < b->net[i].n; k++)
             put_result(json, &b->net[i], &b->net[i].curve[k]);
     mr_json_array_end(json);
+    if (cli_interrupted())
+        mr_json_bool(json, "interrupted", true);
     return cli_json_end_config(json, options, b->opts);
 }

@@ -191,8 +191,11 @@ int streams_measure(struct streams *s, enum streams_way way, struct streams_way_
         rc = run_once(s, way, false, &ms[0]);
     if (rc == 0 && s->checked)
         rc = streams_check(s, way);
-    for (uint64_t k = 0; k < s->o->repeats && rc == 0; k++)
-        rc = run_once(s, way, false, &ms[k]);
+    for (uint64_t k = 0; k < s->o->repeats && rc == 0; k++) {
+        rc = bench_go_on();
+        if (rc == 0)
+            rc = run_once(s, way, false, &ms[k]);
+    }
     if (rc == 0) {
         r->variation = stats_variation(ms, (int)s->o->repeats);
         r->wall_ms = bench_median(ms, s->o->repeats);
@@ -215,7 +218,9 @@ static int measure_alone(struct streams *s, enum streams_engine engine, double *
         rc = synchronize(s);
     for (uint64_t k = 0; k < s->o->repeats && rc == 0; k++) {
         int64_t ns = 0;
-        rc = latch_close(&s->latch);
+        rc = bench_go_on();
+        if (rc == 0)
+            rc = latch_close(&s->latch);
         if (rc == 0)
             rc = latch_hold(&s->latch, stream);
         if (rc == 0)
@@ -271,7 +276,9 @@ static int make_inputs(struct streams *s)
     if (rc == 0)
         fill(s->host_weights, n, 0);
     for (uint64_t i = 0; i < s->o->n && rc == 0; i++) {
-        rc = acquire(s, MR_PINNED, &s->in[i]);
+        rc = bench_go_on();
+        if (rc == 0)
+            rc = acquire(s, MR_PINNED, &s->in[i]);
         if (rc == 0)
             rc = acquire(s, MR_PINNED, &s->out[i]);
         if (rc == 0)

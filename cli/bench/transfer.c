@@ -210,7 +210,10 @@ static int measure_recorded(struct transfer *t, const struct transfer_series *s,
     if (rc == 0)
         rc = synchronize(t, 2);
     for (uint64_t k = 0; k < t->o->repeats && rc == 0; k++) {
-        rc = s->host_timed ? time_on_host(t, s, bytes, n, ns) : time_on_device(t, s, bytes, n, ns);
+        rc = bench_go_on();
+        if (rc == 0)
+            rc = s->host_timed ? time_on_host(t, s, bytes, n, ns)
+                               : time_on_device(t, s, bytes, n, ns);
         for (int i = 0; i < 3 && rc == 0; i++)
             rates[i][k] =
                 (double)(n * bytes) * (i == 0 ? sides : 1) / (double)(ns[i] > 0 ? ns[i] : 1);
@@ -259,8 +262,10 @@ int transfer_series_measure(struct transfer *t, const struct mr_device_info *inf
         if (s->n == TRANSFER_MAX_SIZES ||
             ((s->way == TRANSFER_BATCH || s->way == TRANSFER_GRAPH) && bytes > BATCH_MAX_BYTES))
             break;
-        if (cli_interrupted())
-            return mr_error_set(MR_ECANCELLED, "interrupted");
+        if (cli_interrupted()) {
+            rc = mr_error_set(MR_ECANCELLED, "interrupted");
+            break;
+        }
         rc = measure_point(t, s, bytes, &s->points[s->n]);
         s->n += rc == 0;
     }

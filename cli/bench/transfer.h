@@ -73,6 +73,7 @@ struct transfer_result {
     char peer[64];       /* the other device's name; "": none */
     int direct;          /* 1: its copies do not go through the host's memory */
     char left_out[1024]; /* which memory the device or the system does not give, and why */
+    bool interrupted;    /* these are the series until then */
 };
 
 /* Returns 0 or the library's error. */

@@ -1,4 +1,5 @@
 /* The grid of bench transfer: which memory, which ways, in which directions. */
+#include "bench/bench.h"
 #include "bench/transfer_work.h"
 
 #include <string.h>
@@ -49,6 +50,7 @@ static int measure_memory(struct transfer *t, enum transfer_memory m, struct tra
             s->memory = m;
             s->way = (enum transfer_way)way;
             rc = transfer_series_measure(t, &out->before, s);
+            out->n_series -= rc < 0 && s->n == 0;
         }
         if (rc == 0 && m == TRANSFER_PINNED && d <= TRANSFER_BOTH)
             rc = mr_device_query(t->dev, &out->after);
@@ -63,7 +65,9 @@ int transfer_fill(struct transfer *t, struct mr_stream *stream, const struct tra
     for (uint64_t at = 0; at < b->bytes && rc == 0; at += CHECK_BYTES) {
         uint64_t n = b->bytes - at < CHECK_BYTES ? b->bytes - at : CHECK_BYTES;
         transfer_pattern(t->check, at, n, seed);
-        rc = mr_copy_async(stream, b->ptr + at, MR_DEVICE, t->check, MR_PINNED, n);
+        rc = bench_go_on();
+        if (rc == 0)
+            rc = mr_copy_async(stream, b->ptr + at, MR_DEVICE, t->check, MR_PINNED, n);
         if (rc == 0)
             rc = mr_stream_synchronize(stream);
     }
@@ -110,6 +114,17 @@ void transfer_leave_out(struct transfer_result *out, const char *what, const cha
              why);
 }
 
+static int fill_host(const struct transfer_block *b)
+{
+    int rc = 0;
+    for (uint64_t at = 0; at < b->bytes && rc == 0; at += FILL_BYTES) {
+        uint64_t n = b->bytes - at < FILL_BYTES ? b->bytes - at : FILL_BYTES;
+        transfer_pattern(b->ptr + at, at, n, 1);
+        rc = bench_go_on();
+    }
+    return rc;
+}
+
 /* Memory that this device or system does not give is left out. */
 static int measure_host(struct transfer *t, enum transfer_memory m, uint64_t bytes,
                         struct transfer_result *out)
@@ -118,8 +133,9 @@ static int measure_host(struct transfer *t, enum transfer_memory m, uint64_t byt
     for (int i = 0; i < 2 && rc == 0; i++)
         rc = transfer_block_make(&t->host[i], t->dev, m, bytes);
     if (rc == 0) {
-        transfer_pattern(t->host[0].ptr, 0, t->host[0].bytes, 1);
-        rc = measure_memory(t, m, out);
+        rc = fill_host(&t->host[0]);
+        if (rc == 0)
+            rc = measure_memory(t, m, out);
     } else if (rc == MR_EUNSUPPORTED || rc == MR_ELIMIT) {
         transfer_leave_out(out, transfer_memories[m], mr_last_error());
         rc = 0;
@@ -147,5 +163,6 @@ int transfer_measure(struct mr_device *dev, const struct transfer_opts *o,
     if (rc == 0)
         rc = measure_memory(&t, TRANSFER_DEVICE, out);
     close_all(&t);
-    return rc;
+    out->interrupted = rc == MR_ECANCELLED && cli_interrupted() && out->n_series > 0;
+    return out->interrupted ? 0 : rc;
 }

@@ -174,6 +174,8 @@ static int print_text(const struct transfer_result *r, const struct transfer_opt
     explain(r, print_note, NULL);
     if (r->left_out[0])
         printf("  left out: %s\n", r->left_out);
+    if (r->interrupted)
+        printf("Interrupted: these are the measurements until then; no chart was written.\n");
     return CLI_OK;
 }
 
@@ -242,6 +244,8 @@ static int print_json(const struct transfer_result *r)
     if (r->left_out[0])
         mr_json_string(json, NULL, r->left_out);
     mr_json_array_end(json);
+    if (r->interrupted)
+        mr_json_bool(json, "interrupted", true);
     return cli_json_end(json);
 }
 

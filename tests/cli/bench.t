@@ -234,3 +234,19 @@ millrace bench layout: --shape: expected height, width and channels, as 224x224x
 $ millrace bench surface --optimizers 'lion:lr=0.05|adam:lr=0.3' --plot p.html | awk '/^  (lion|adam)/ {print $1, /not in 2,000 steps/}'
 lion:lr=0.05 1
 adam:lr=0.3 0
+# An interrupted grid shows what was measured until then, fails, and leaves an earlier page alone.
+$ millrace bench hostmem -d cpu --bytes 1MiB --repeats 1 --plot p.html -q >/dev/null; cp p.html before.html; timeout -s INT 3 millrace bench layout -w 1 -m none --shape 4x4x3 --time 100ms --repeats 1000 --plot p.html -q > out; echo $?; grep -c 'NHWC as it is' out; sed -E 's/[0-9]+/N/' out | tail -n 1; cmp p.html before.html && echo "same page"
+124
+1
+Interrupted: N of 9000 measurements were made. p.html was not written.
+same page
+$ millrace synth digits digits --n 500 -q >/dev/null; timeout -s INT 3 millrace bench optimizers digits --models softmax --optimizers 'sgd:lr=0.1' -n 100000000 -d cpu --plot p.html -q > out; echo $?; tail -n 1 out; cmp p.html before.html && echo "same page"
+124
+Interrupted: p.html was not written.
+same page
+$ timeout -s INT 2 millrace bench layout -w 1 -m none --shape 4x4x3 --time 100ms --repeats 1000 --json -q | python3 -c 'import json, sys; d = json.load(sys.stdin); print(d["interrupted"], sum("samples_per_s" in w for w in d["ways"]) > 0)'
+True True
+$ millrace bench loader --cases mnist,foo; millrace bench loader --cases dataset
+millrace bench loader: --cases: "foo" is no case; expected memory_f32, mnist, delay_2ms, first_batch, billion, dataset
+millrace bench loader: --cases: dataset needs --dataset
+[2]
