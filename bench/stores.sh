@@ -5,6 +5,7 @@
 # round trip allows, whichever is less; medians of ROUNDS in turn.
 # usage: bench/stores.sh [BUILD]     ROUND_TRIPS="20 50" MB_PER_S=125 ROUNDS=3 SECONDS_EACH=2 EPOCHS=3 ARRAYS=4000
 #                                    SIZES="4096 102400 1048576 8388608" DEPTHS="1 4 16 64 256" PARTS="pieces arrays"
+#                                    OPTIONS="-q --queue-depth 16", of feed
 # Skips where nginx, openssl, namespaces or /dev/net/tun are not to be had.
 set -eu
 cd "$(dirname "$0")/.."
@@ -58,7 +59,7 @@ pieces() { # round trip
 }
 arrays() { # round trip, name, place
     : >"$work/access.log" # nginx appends
-    "$build/millrace" feed "tar:$3/$file" --shuffle --epochs "${EPOCHS:-3}" --batch-size 32 --device cpu --digest --json -q |
+    "$build/millrace" feed "tar:$3/$file" --shuffle --epochs "${EPOCHS:-3}" --batch-size 32 --device cpu --digest --json ${OPTIONS:--q} |
         python3 -c "
 import json, os, sys, time
 r = json.load(sys.stdin)

@@ -7,19 +7,30 @@
  * Then growing is taken back, as far as it brought nothing, and fewer reads are tried, too: those
  * that only wait in a server's or a link's queue cost connections, memory and, where the queue is
  * full, lost packets.
+ *
+ * Workers share a link: one that keeps more in flight takes from the others, and its own rate would
+ * grow though the link's does not. So for remote files the first worker goes by the rate of all,
+ * and sets the reads of all.
  */
 #include "loader/engine.h"
 
 #define PERIOD_READS  64
-#define LEAST_NS      50        /* for a sample: below it the clock decides */
-#define MARGIN        2         /* latencies vary */
-#define STEP          4         /* growth at once, at most */
-#define REMOTE_STEP   2         /* of remote files, where too much is worse than too little */
-#define WORTHWHILE    1.1       /* growth of the rate by which growing has helped */
-#define SPARE         1.3       /* of what was needed, if a part of the growth was enough */
-#define AS_GOOD       0.97      /* of the rate: fewer reads are enough */
-#define REMOTE_NS     200000000 /* a period of remote files, at least: their rate varies */
-#define FIRST         1         /* periods, which connections and caches need to get going */
+#define LEAST_NS      50   /* for a sample: below it the clock decides */
+#define MARGIN        2    /* latencies vary */
+#define STEP          4    /* growth at once, at most */
+#define REMOTE_STEP   2    /* of remote files, where too much is worse than too little */
+#define WORTHWHILE    1.1  /* growth of the rate by which growing has helped */
+#define REMOTE_WORTH  1.04 /* of remote files: the last tenth of a link is worth it */
+#define SPARE         1.3  /* of what was needed, if a part of the growth was enough */
+#define AS_GOOD       0.97 /* of the rate: fewer reads are enough ... */
+#define EVER_GOOD     0.95 /* ... and of the mean of more periods: small losses add up */
+#define MEAN_PERIODS  8
+#define FEWER         3 / 4 /* of the reads are tried */
+#define MUCH_SLOWER   0.6   /* than that mean, for some periods: it is another link now */
+#define SLOW_PERIODS  2
+#define LEAST_REMOTE  8         /* reads in flight, all workers */
+#define REMOTE_NS     250000000 /* a period of remote files, at least: their rate varies */
+#define FIRST         3         /* periods, which connections and caches need to get going */
 #define QUEUES        2    /* times the shortest latency: reads wait for each other somewhere */
 #define MOST_QUEUES   32   /* periods, after which more reads are tried all the same */
 #define FORGET        1.02 /* of the shortest latency, a period */
@@ -31,25 +42,53 @@ static uint64_t run_reads(const struct mr_loader *ld)
     return ld->sizes.run_rows * (uint64_t)MR_MAX(ld->sizes.sample_reads, 1);
 }
 
-/* Reads in flight, and the runs that they are of. */
-static void set(struct mr_worker *w, uint64_t reads)
+static bool leads(const struct mr_worker *w)
 {
-    const struct mr_loader *ld = w->ld;
-    struct mr_ahead *a = &w->ahead;
-    uint64_t runs = (reads + run_reads(ld) - 1) / run_reads(ld);
-    uint32_t most = MR_MAX(ld->sizes.depth / ld->workers.n, 1u),
-             least = MR_MAX(ld->sizes.start_depth / ld->workers.n, 1u);
-    a->reads = reads;
-    runs = MR_MIN(MR_MAX(runs, ld->sizes.start_runs), ld->sizes.runs_per_worker);
-    atomic_store_explicit(&a->runs, runs, memory_order_relaxed);
-    atomic_store_explicit(&a->depth, (uint32_t)MR_MIN(MR_MAX(reads, least), most),
-                          memory_order_relaxed);
+    return w->ld->sizes.remote && w->id == 0;
+}
+
+/* What has landed in this period, and the reads in flight, of all workers whose reads w sets. */
+static uint64_t landed(const struct mr_worker *w)
+{
+    return leads(w) ? mr_counted(&w->ld->workers.n_landed) - w->ahead.all_before : w->ahead.landed;
+}
+
+static uint64_t reads_of_all(const struct mr_worker *w)
+{
+    return w->ahead.reads * (leads(w) ? mr_knobs_workers(w->ld) : 1);
 }
 
 static uint64_t first_reads(const struct mr_loader *ld)
 {
     return MR_MAX(
         MR_MIN(ld->sizes.start_depth / ld->workers.n, ld->sizes.start_runs * run_reads(ld)), 1);
+}
+
+/* Of a worker. */
+static uint64_t least_reads(const struct mr_loader *ld)
+{
+    uint64_t first = first_reads(ld);
+    return ld->sizes.remote ? MR_MIN(MR_MAX(LEAST_REMOTE / ld->workers.n, 1u), first) : first;
+}
+
+static void set_worker(struct mr_worker *w, uint64_t runs, uint32_t depth)
+{
+    atomic_store_explicit(&w->ahead.runs, runs, memory_order_relaxed);
+    atomic_store_explicit(&w->ahead.depth, depth, memory_order_relaxed);
+}
+
+/* Reads in flight, and the runs that they are of. */
+static void set(struct mr_worker *w, uint64_t reads)
+{
+    const struct mr_loader *ld = w->ld;
+    uint64_t runs = (reads + run_reads(ld) - 1) / run_reads(ld);
+    uint32_t most = MR_MAX(ld->sizes.depth / ld->workers.n, 1u),
+             depth = (uint32_t)MR_MIN(MR_MAX(reads, least_reads(ld)), most);
+    w->ahead.reads = reads;
+    runs = MR_MIN(MR_MAX(runs, ld->sizes.start_runs), ld->sizes.runs_per_worker);
+    for (uint32_t i = 0; i < ld->workers.n; i++)
+        if (leads(w) || &ld->workers.worker[i] == w)
+            set_worker(&ld->workers.worker[i], runs, depth);
 }
 
 void mr_ahead_init(struct mr_worker *w)
@@ -70,6 +109,7 @@ static void begin_period(struct mr_worker *w, uint64_t now_ns)
     struct mr_ahead *a = &w->ahead;
     a->low_ns = UINT64_MAX;
     a->landed = 0;
+    a->all_before = mr_counted(&w->ld->workers.n_landed);
     a->since_ns = now_ns;
     a->busy_ns = mr_counted(&w->made_ns);
     a->samples = w->n_samples;
@@ -101,9 +141,11 @@ static void fail(struct mr_worker *w)
 static void judge(struct mr_worker *w, double rate)
 {
     struct mr_ahead *a = &w->ahead;
-    double gain = rate / a->rate, needed = (double)a->reads_before * SPARE * gain;
+    double gain = rate / a->rate, needed = (double)a->reads_before * SPARE * gain,
+           worth = w->ld->sizes.remote ? REMOTE_WORTH : WORTHWHILE;
+    bool good = a->fewer ? gain >= AS_GOOD && rate >= EVER_GOOD * a->mean_rate : gain >= worth;
     a->trial = false;
-    if (gain < (a->fewer ? AS_GOOD : WORTHWHILE)) {
+    if (!good) {
         fail(w);
         return;
     }
@@ -114,10 +156,11 @@ static void judge(struct mr_worker *w, double rate)
 
 /* Do reads wait for each other? Of a store whose latency varies this is true, too, so that it
  * counts only once more reads did not help, and not for ever. */
-static bool queues(struct mr_ahead *a, double rate)
+static bool queues(struct mr_worker *w, double rate)
 {
+    struct mr_ahead *a = &w->ahead;
     bool slow = a->least_ns > 0 && a->next_patience > PATIENCE &&
-                (double)a->reads / rate > QUEUES * a->best_ns;
+                (double)reads_of_all(w) / rate > QUEUES * a->best_ns;
     a->n_queues = slow ? a->n_queues + 1 : 0;
     return slow && a->n_queues % MOST_QUEUES != 0;
 }
@@ -126,11 +169,11 @@ static bool queues(struct mr_ahead *a, double rate)
 static void try(struct mr_worker *w, uint64_t wanted, double rate)
 {
     struct mr_ahead *a = &w->ahead;
-    uint64_t least = first_reads(w->ld), most = w->ld->sizes.runs_per_worker * run_reads(w->ld);
+    uint64_t least = least_reads(w->ld), most = w->ld->sizes.runs_per_worker * run_reads(w->ld);
     a->fewer = a->fewer && a->reads > least;
-    uint64_t reads =
-        a->fewer ? MR_MAX(a->reads / 2, least) : MR_MIN(MR_MIN(wanted, a->step * a->reads), most);
-    if (!a->fewer && (reads <= a->reads || queues(a, rate))) {
+    uint64_t reads = a->fewer ? MR_MAX(a->reads * FEWER, least)
+                              : MR_MIN(MR_MIN(wanted, a->step * a->reads), most);
+    if (!a->fewer && (reads <= a->reads || queues(w, rate))) {
         a->fewer = a->reads > least;
         return;
     }
@@ -141,17 +184,40 @@ static void try(struct mr_worker *w, uint64_t wanted, double rate)
     set(w, reads);
 }
 
+/* What was learned of a faster link is forgotten. */
+static void note_rate(struct mr_ahead *a, double rate)
+{
+    if (a->trial)
+        return;
+    a->n_slow = rate < MUCH_SLOWER * a->mean_rate ? a->n_slow + 1 : 0;
+    a->mean_rate = a->mean_rate > 0 ? a->mean_rate + (rate - a->mean_rate) / MEAN_PERIODS : rate;
+    if (a->n_slow < SLOW_PERIODS)
+        return;
+    a->n_slow = a->patience = 0;
+    a->next_patience = PATIENCE;
+    a->mean_rate = rate;
+    a->fewer = true;
+}
+
 static void adapt(struct mr_worker *w, uint64_t now_ns)
 {
     struct mr_ahead *a = &w->ahead;
     uint64_t wanted = reads_wanted(w, a->low_ns);
-    double rate = (double)a->landed / (double)MR_MAX(now_ns - a->since_ns, 1u);
-    atomic_store_explicit(&a->latency_ns, a->low_ns, memory_order_relaxed);
+    double rate = (double)landed(w) / (double)MR_MAX(now_ns - a->since_ns, 1u);
+    for (uint32_t i = 0; i < w->ld->workers.n; i++)
+        if (leads(w) || &w->ld->workers.worker[i] == w)
+            atomic_store_explicit(&w->ld->workers.worker[i].ahead.latency_ns, a->low_ns,
+                                  memory_order_relaxed);
     a->best_ns = MR_MIN(a->best_ns * FORGET, (double)a->low_ns);
+    mr_log(MR_LOG_DEBUG, "worker %u: %.0f reads/s with %llu in flight, the fastest in %.1f ms%s%s",
+           w->id, rate * 1e9, (unsigned long long)reads_of_all(w), (double)a->low_ns * 1e-6,
+           a->trial ? a->fewer ? ", fewer are tried" : ", more are tried" : "",
+           a->settles ? ", settles" : "");
     if (a->settles) {
         a->settles = false;
         return;
     }
+    note_rate(a, rate);
     if (a->trial)
         judge(w, rate);
     else if (a->patience > 0)
@@ -163,10 +229,16 @@ static void adapt(struct mr_worker *w, uint64_t now_ns)
 void mr_ahead_landed(struct mr_worker *w, uint32_t n, uint64_t low_ns, uint64_t now_ns)
 {
     struct mr_ahead *a = &w->ahead;
+    if (w->ld->sizes.remote)
+        atomic_fetch_add_explicit(&w->ld->workers.n_landed, n, memory_order_relaxed);
+    if (w->ld->sizes.remote && !leads(w))
+        return;
+    if (a->since_ns == 0) /* there is no rate of what landed before */
+        begin_period(w, now_ns);
     a->low_ns = MR_MIN(a->low_ns, low_ns);
     a->landed += n;
     /* What was started before the latest growth has landed, and as much of what came after it. */
-    if (a->landed < MR_MAX(PERIOD_READS, 2 * a->reads) ||
+    if (landed(w) < MR_MAX(PERIOD_READS, 2 * reads_of_all(w)) ||
         now_ns - a->since_ns < MR_MAX(3 * mr_counted(&a->latency_ns), a->least_ns))
         return;
     adapt(w, now_ns);

@@ -32,14 +32,17 @@ struct mr_ahead {
     _Atomic uint32_t depth;            /* reads in flight at most */
     _Atomic uint64_t latency_ns;       /* of reads: the shortest of the latest period */
     uint64_t reads;                    /* in flight at most, were there runs and depth for them */
-    uint64_t low_ns, landed, since_ns; /* this period's */
+    uint64_t low_ns, landed, since_ns; /* this period's; since 0: before the first one */
+    uint64_t all_before;               /* of all workers, when it began */
     uint64_t busy_ns, samples;         /* made_ns and n_samples when it began */
     double best_ns;                    /* the shortest latency, slowly forgotten */
     double rate;                       /* reads landed a ns, before the latest trial */
+    double mean_rate;                  /* of the latest periods that were no trials */
     uint64_t reads_before;             /* that trial */
     uint64_t least_ns;                 /* of a period */
     uint32_t step;                     /* of growth */
     uint32_t patience, next_patience;  /* periods until the next trial */
+    uint32_t n_slow;                   /* periods much slower than the mean */
     uint32_t n_queues;                 /* periods in which reads waited for each other */
     bool settles;                      /* this period is not judged */
     bool starved, trial, fewer;        /* fewer: the trial, or the next one, is of fewer reads */
@@ -115,6 +118,7 @@ struct mr_workers {
     cpu_set_t near;
     uint32_t n_near;
     _Atomic uint32_t n_active;                         /* the first so many claim runs (knobs.h) */
+    _Atomic uint64_t n_landed;                         /* reads of remote files */
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t next_run; /* the claims: all workers write it */
 };
 
