@@ -52,8 +52,14 @@ void cli_pipeline_stop(struct cli_pipeline *p);
 
 void cli_pipeline_close(struct cli_pipeline *p);
 
-/* tuning.c: what --tune has found. NULL: it was not asked for. */
-void cli_tuning_print(const struct mr_loader_tuning *t);
-void cli_tuning_json(struct mr_json *json, const struct mr_loader_tuning *t);
+/* tuning.c: what --tune has found, and of st what the loader found by itself. NULL: it was not asked
+ * for. */
+void cli_tuning_print(const struct mr_loader_tuning *t, const struct mr_loader_stats *st);
+void cli_tuning_json(struct mr_json *json, const struct mr_loader_tuning *t,
+                     const struct mr_loader_stats *st);
+
+/* --max-cpus: from here on this process, and its threads, run on so many of its processors; 0: on
+ * all. Before other threads start. Returns 0 or an error. */
+int cli_limit_cpus(uint64_t n);
 
 #endif

@@ -45,6 +45,8 @@ const struct mr_option feed_options[] = {
                 "...; auto: as the launcher says, else 1",
         .group = "Order"),
     LOADER("workers"),
+    OPT("max-cpus", 0, MR_OPT_UINT, max_cpus, .initial = "0", .max = 4096, .unit = "processors",
+        .help = "Run on so many of this process's processors; 0: on all", .group = "Pipeline"),
 
     OPT("cache-dir", 0, MR_OPT_STRING, cache_dir, .meta = "DIR",
         .help = "Cache data read over HTTP or S3 in this folder; several runs can share it. "
@@ -185,7 +187,10 @@ static int make_order(struct feed_opts *opts)
 int feed_command(struct feed_opts *opts, const char *dataset, int (*print)(const struct feed *feed))
 {
     struct feed feed;
-    int rc = make_order(opts);
+    int rc = cli_limit_cpus(opts->max_cpus);
+    if (rc < 0)
+        return cli_error(rc);
+    rc = make_order(opts);
     if (rc < 0)
         return cli_error(rc);
     rc = feed_check_files(opts);
@@ -240,9 +245,9 @@ static const struct cli_note json_notes[] = {
      "bytes copied to the device; the ops of each field that ran there, or null"},
     {"gpu_decode", "null without --gpu-decode: fraction, decoded, refused; with auto cpu_rate and "
                    "gpu_rate in pictures/s, why_not"},
-    {"tuning",
-     "null without --tune: done, workers, prefetch, first_workers, first_prefetch, tried, "
-     "samples_per_s, first_samples_per_s, seconds, reason"},
+    {"tuning", "null without --tune: done, workers, prefetch, read_ahead, queue_depth, gpu_decode, "
+               "first_workers, first_prefetch, tried, "
+               "samples_per_s, first_samples_per_s, seconds, reason"},
     {"finished", "true when nothing was fed because the run of --state-in has finished its epochs"},
     {"stopped", "true when --time, --batches, an interrupt or an error ended the run"},
     {"error, exit_status", "only when an error ended the run after its first batch"},

@@ -22,7 +22,7 @@ struct feed_opts {
     /* the run */
     char *quarantine;
     int force;
-    uint64_t time_ns, batches;
+    uint64_t time_ns, batches, max_cpus;
     double sink_ms;
     int digest;
     char *digest_from, *state_in, *state_out, *trace, *save, *report_dir;

@@ -178,7 +178,7 @@ int feed_print_json(const struct feed *feed)
     mr_json_uint(json, "copied_bytes", st->copied_bytes);
     mr_json_string(json, "transform_on_device", st->device_ops[0] ? st->device_ops : NULL);
     json_gpu_decode(json, feed);
-    cli_tuning_json(json, feed_tuning(feed));
+    cli_tuning_json(json, feed_tuning(feed), st);
     mr_json_bool(json, "finished", r->finished);
     mr_json_bool(json, "stopped", r->stopped);
     mr_json_uint(json, "cut_steps", r->cut_steps);
@@ -386,7 +386,7 @@ int feed_print_text(const struct feed *feed)
     print_consumer(r);
     print_bad(feed);
     printf("\nbottleneck: %s: %s\n", r->stats.bottleneck, r->stats.reason);
-    cli_tuning_print(feed_tuning(feed));
+    cli_tuning_print(feed_tuning(feed), &feed->result.stats);
     if (feed->opts->digest || feed->opts->digest_from) {
         char hex[33];
         feed_digest_format(&r->digest, hex);

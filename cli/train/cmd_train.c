@@ -86,6 +86,8 @@ const struct mr_option train_options[] = {
     OPT("threads", 0, MR_OPT_UINT, threads, machine, .initial = "0", .max = 512, .unit = "threads",
         .help = "Compute threads on cpu; 0: one per processor that this process may use. Results "
                 "do not depend on it"),
+    OPT("max-cpus", 0, MR_OPT_UINT, max_cpus, machine, .initial = "0", .max = 4096,
+        .unit = "processors", .help = "Run on so many of this process's processors; 0: on all"),
     OPT("graph", 0, MR_OPT_FLAG, graph, machine, .initial = "1",
         .help = "Launch a step as one CUDA graph, not its kernels one by one"),
     CLI_LOADER_REST(struct train_opts, loader, .group = machine, .choices = not_of_trainer),
@@ -286,6 +288,9 @@ static int run(void *values, int n_args, char **args)
     struct train_files claims = {CLI_LOCK_NONE, CLI_LOCK_NONE};
     struct train_ranks ranks;
     struct train_opts own = *(const struct train_opts *)values;
+    int rc = cli_limit_cpus(o->max_cpus);
+    if (rc < 0)
+        return cli_error(rc);
     int code = train_ranks_open(&ranks, o, args[0]);
     char *order = NULL;
     own.device = ranks.device;
@@ -293,7 +298,7 @@ static int run(void *values, int n_args, char **args)
     o = &own;
     if (code == CLI_OK) {
         uint32_t world = ranks.comm ? ranks.place.world : 1;
-        int rc = cli_affinity(o->affinity, o->sampler, ranks.place.rank, world, &order);
+        rc = cli_affinity(o->affinity, o->sampler, ranks.place.rank, world, &order);
         own.sampler = order ? order : own.sampler;
         code = rc < 0 ? cli_error(rc) : CLI_OK;
     }

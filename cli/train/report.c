@@ -164,7 +164,7 @@ int train_print_end(const struct train *t)
     print_times(t, seconds);
     train_steps_print(t);
     printf("\nloader's bottleneck: %s: %s\n", t->stats.bottleneck, t->stats.reason);
-    cli_tuning_print(t->opts->loader.tune ? &t->tuning : NULL);
+    cli_tuning_print(t->opts->loader.tune ? &t->tuning : NULL, &t->stats);
     if (t->opts->plot && t->info.n_epochs)
         printf("curves: %s\n", t->opts->plot);
     if (t->opts->checkpoint && t->saved)
@@ -235,7 +235,7 @@ static void json_times(struct mr_json *json, const struct train *t)
     mr_json_object_end(json);
     mr_json_string(json, "bottleneck", t->stats.bottleneck);
     mr_json_string(json, "bottleneck_reason", t->stats.reason);
-    cli_tuning_json(json, t->opts->loader.tune ? &t->tuning : NULL);
+    cli_tuning_json(json, t->opts->loader.tune ? &t->tuning : NULL, &t->stats);
 }
 
 static void json_config(struct mr_json *json, const struct train *t)

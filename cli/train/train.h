@@ -26,7 +26,7 @@ struct train_opts {
     /* machine */
     struct mr_loader_opts loader; /* and its batch_size */
     char *device;
-    uint64_t threads;
+    uint64_t threads, max_cpus;
     int graph;
     /* stages */
     char *split;

@@ -22,11 +22,12 @@
 #define WORTHWHILE    1.1  /* growth of the rate by which growing has helped */
 #define REMOTE_WORTH  1.04 /* of remote files: the last tenth of a link is worth it */
 #define SPARE         1.3  /* of what was needed, if a part of the growth was enough */
-#define AS_GOOD       0.97 /* of the rate: fewer reads are enough ... */
-#define EVER_GOOD     0.95 /* ... and of the mean of more periods: small losses add up */
+#define AS_GOOD       0.98 /* of the rate: fewer reads are enough ... */
+#define EVER_GOOD     0.96 /* ... and of the mean of more periods: small losses add up */
 #define MEAN_PERIODS  8
 #define FEWER         3 / 4 /* of the reads are tried */
 #define MUCH_SLOWER   0.6   /* than that mean, for some periods: it is another link now */
+#define GROWS         1.1   /* times the period before: connections get going, or caches */
 #define SLOW_PERIODS  2
 #define LEAST_REMOTE  8         /* reads in flight, all workers */
 #define REMOTE_NS     250000000 /* a period of remote files, at least: their rate varies */
@@ -61,14 +62,16 @@ static uint64_t reads_of_all(const struct mr_worker *w)
 static uint64_t first_reads(const struct mr_loader *ld)
 {
     return MR_MAX(
-        MR_MIN(ld->sizes.start_depth / ld->workers.n, ld->sizes.start_runs * run_reads(ld)), 1);
+        MR_MIN(ld->sizes.start_depth / mr_knobs_workers(ld), ld->sizes.start_runs * run_reads(ld)),
+        1);
 }
 
 /* Of a worker. */
 static uint64_t least_reads(const struct mr_loader *ld)
 {
     uint64_t first = first_reads(ld);
-    return ld->sizes.remote ? MR_MIN(MR_MAX(LEAST_REMOTE / ld->workers.n, 1u), first) : first;
+    return ld->sizes.remote ? MR_MIN(MR_MAX(LEAST_REMOTE / mr_knobs_workers(ld), 1u), first)
+                            : first;
 }
 
 static void set_worker(struct mr_worker *w, uint64_t runs, uint32_t depth)
@@ -82,7 +85,7 @@ static void set(struct mr_worker *w, uint64_t reads)
 {
     const struct mr_loader *ld = w->ld;
     uint64_t runs = (reads + run_reads(ld) - 1) / run_reads(ld);
-    uint32_t most = MR_MAX(ld->sizes.depth / ld->workers.n, 1u),
+    uint32_t most = mr_knobs_share(ld, ld->sizes.depth),
              depth = (uint32_t)MR_MIN(MR_MAX(reads, least_reads(ld)), most);
     w->ahead.reads = reads;
     runs = MR_MIN(MR_MAX(runs, ld->sizes.start_runs), ld->sizes.runs_per_worker);
@@ -150,6 +153,7 @@ static void judge(struct mr_worker *w, double rate)
         return;
     }
     a->next_patience = PATIENCE;
+    a->mean_rate = a->fewer ? a->mean_rate : rate;
     if (!a->fewer && needed < (double)a->reads)
         set(w, (uint64_t)needed);
 }
@@ -177,7 +181,7 @@ static void try(struct mr_worker *w, uint64_t wanted, double rate)
         a->fewer = a->reads > least;
         return;
     }
-    a->rate = rate;
+    a->rate = a->fewer ? a->mean_rate : MR_MAX(rate, a->mean_rate); /* one period may be odd */
     a->reads_before = a->reads;
     a->trial = true;
     a->settles = a->least_ns > 0 && !a->fewer; /* new connections begin slowly */
@@ -217,12 +221,14 @@ static void adapt(struct mr_worker *w, uint64_t now_ns)
         a->settles = false;
         return;
     }
+    bool grows = a->least_ns > 0 && rate > GROWS * a->last_rate; /* by itself: a start */
+    a->last_rate = rate;
     note_rate(a, rate);
     if (a->trial)
         judge(w, rate);
     else if (a->patience > 0)
         a->patience--;
-    if (a->patience == 0 && a->starved)
+    if (a->patience == 0 && a->starved && !grows)
         try(w, wanted, rate);
 }
 

@@ -83,6 +83,7 @@ struct mr_sizes {
     uint64_t run_rows, runs_per_batch;
     uint64_t runs_per_worker,
         start_runs;              /* in flight: at most, and before latencies are measured */
+    uint64_t runs;               /* in flight at most, all workers */
     uint32_t depth, start_depth; /* reads in flight, all workers: at most, and at the start */
     bool remote;                 /* some files are behind a URL */
     /* Of the first sample: bytes and reads; of its extents, files that are read whole (their bytes

@@ -24,6 +24,11 @@ uint32_t mr_knobs_workers(const struct mr_loader *ld)
     return atomic_load_explicit(&ld->workers.n_active, memory_order_relaxed);
 }
 
+uint32_t mr_knobs_share(const struct mr_loader *ld, uint64_t of)
+{
+    return (uint32_t)MR_MAX(of / mr_knobs_workers(ld), 1);
+}
+
 uint32_t mr_knobs_most_workers(struct mr_loader *ld, uint32_t first)
 {
     const struct mr_loader_opts *o = &ld->opts;

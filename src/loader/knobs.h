@@ -46,6 +46,8 @@ bool mr_knobs_taken(struct mr_loader *ld);
 void mr_knobs_waited(struct mr_loader *ld, uint64_t waited_ns);
 /* Workers that may claim runs. Any thread. */
 uint32_t mr_knobs_workers(const struct mr_loader *ld);
+/* What each of them may have of so many; 1 at least. */
+uint32_t mr_knobs_share(const struct mr_loader *ld, uint64_t of);
 /* Sleeps while worker `id` may claim none. false: the loader stops. */
 bool mr_knobs_park(struct mr_loader *ld, uint32_t id);
 void mr_knobs_stop(struct mr_loader *ld); /* sleeping workers wake */

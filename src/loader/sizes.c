@@ -14,6 +14,8 @@
 #define MOST_AHEAD_BYTES   (256u << 20) /* 50 ms at 5 GB/s */
 #define FILE_DEPTH         256
 #define REMOTE_DEPTH       64 /* at the start: more than a slow link carries only fill its queue */
+#define REMOTE_BYTES       (4u << 20) /* in flight at the start: more overflows slow links' queues */
+#define REMOTE_LEAST       16
 #define MOST_FILE_DEPTH    4096
 #define LEAST_MERGED_BYTES (4u << 20)   /* for ranges of blocks: with less there are none */
 #define GUESSED_FILE_BYTES (128u << 10) /* of a first file that cannot be looked at */
@@ -91,18 +93,20 @@ static void plan_ahead(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     uint64_t most = MR_MAX(MR_MIN(MOST_AHEAD_SAMPLES, MOST_AHEAD_BYTES / each), start);
     if (o->read_ahead)
         start = most = o->read_ahead;
-    ld->sizes.runs_per_worker = MR_MAX(1, most / ld->workers.n / ld->sizes.run_rows);
-    ld->sizes.start_runs = MR_MAX(1, start / ld->workers.n / ld->sizes.run_rows);
+    uint32_t n = mr_knobs_workers(ld); /* those that begin; more of them have less each */
+    ld->sizes.runs_per_worker = MR_MAX(1, most / n / ld->sizes.run_rows);
+    ld->sizes.start_runs = MR_MAX(1, start / n / ld->sizes.run_rows);
     ld->sizes.remote = kinds->n_remote > 0;
-    uint32_t first = ld->sizes.remote ? REMOTE_DEPTH : files ? FILE_DEPTH : MR_MAX_DEPTH;
+    uint64_t remote = MR_MIN(MR_MAX(REMOTE_BYTES / each, REMOTE_LEAST), REMOTE_DEPTH);
+    uint32_t first = ld->sizes.remote ? (uint32_t)remote : files ? FILE_DEPTH : MR_MAX_DEPTH;
     uint32_t bound = MR_MIN(most_descriptors(kinds), files ? MOST_FILE_DEPTH : MR_MAX_DEPTH);
     uint64_t per_sample = (uint64_t)MR_MAX(ld->sizes.sample_reads, 1);
     ld->sizes.depth = o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(bound, most * per_sample);
     ld->sizes.start_depth =
         o->queue_depth ? o->queue_depth : (uint32_t)MR_MIN(MR_MIN(first, bound), start);
-    ld->sizes.depth = MR_MAX(ld->sizes.depth,
-                             ld->workers.n); /* a worker without a read in flight could not go on */
-    ld->sizes.start_depth = MR_MIN(MR_MAX(ld->sizes.start_depth, ld->workers.n), ld->sizes.depth);
+    /* A worker without a read in flight could not go on. */
+    ld->sizes.depth = MR_MAX(ld->sizes.depth, n);
+    ld->sizes.start_depth = MR_MIN(MR_MAX(ld->sizes.start_depth, n), ld->sizes.depth);
 }
 
 /* How many samples a run has. */
@@ -222,6 +226,7 @@ int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     ld->grown.planned_bytes = sum_memory(ld, kinds, n).total;
     ld->grown.slot_bytes = sum_memory(ld, kinds, n + 1).total - ld->grown.planned_bytes;
     ld->sizes.start_runs = MR_MIN(ld->sizes.start_runs, ld->sizes.runs_per_worker);
+    ld->sizes.runs = MR_MIN(ld->sizes.runs_per_worker * mr_knobs_workers(ld), UINT32_MAX);
     return rc;
 }
 

@@ -189,7 +189,8 @@ static bool claim(struct mr_worker *w)
     struct mr_loader *ld = w->ld;
     uint64_t number = atomic_load_explicit(&ld->workers.next_run, memory_order_relaxed);
     w->held_back = false;
-    if (w->no_more || w->id >= mr_knobs_workers(ld) || w->n_runs >= mr_counted(&w->ahead.runs))
+    if (w->no_more || w->id >= mr_knobs_workers(ld) || w->n_runs >= mr_counted(&w->ahead.runs) ||
+        w->n_runs >= mr_knobs_share(ld, ld->sizes.runs))
         return false;
     if (ld->source)
         return claim_items(w);
@@ -211,7 +212,8 @@ static bool claim(struct mr_worker *w)
 /* How many more reads may be started. */
 static uint32_t free_reads(const struct mr_worker *w)
 {
-    uint32_t depth = atomic_load_explicit(&w->ahead.depth, memory_order_relaxed);
+    uint32_t depth = MR_MIN(atomic_load_explicit(&w->ahead.depth, memory_order_relaxed),
+                            mr_knobs_share(w->ld, w->ld->sizes.depth));
     return MR_MIN(mr_reader_space(w->reader),
                   depth - MR_MIN(mr_reader_in_flight(w->reader), depth));
 }

@@ -37,6 +37,7 @@ struct mr_ahead {
     uint64_t busy_ns, samples;         /* made_ns and n_samples when it began */
     double best_ns;                    /* the shortest latency, slowly forgotten */
     double rate;                       /* reads landed a ns, before the latest trial */
+    double last_rate;                  /* of the period before */
     double mean_rate;                  /* of the latest periods that were no trials */
     uint64_t reads_before;             /* that trial */
     uint64_t least_ns;                 /* of a period */

@@ -21,3 +21,10 @@ $ millrace feed d --tune --no-in-order; millrace feed d -w 4 --max-workers 2
 millrace feed: tune: expected batches in order, not in_order = 0
 millrace feed: max_workers 2: expected at least workers, 4
 [2]
+# Limits, and what the loader finds by itself.
+$ millrace feed d -q --max-cpus 1 --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["config"]["resolved"]["workers"])'; millrace tune d -s --time 0.3 --json -q | python3 -c 'import json, sys; t = json.load(sys.stdin)["tuning"]; print(sorted(t))'
+1
+['done', 'first_prefetch', 'first_samples_per_s', 'first_workers', 'gpu_decode', 'prefetch', 'queue_depth', 'read_ahead', 'reason', 'samples_per_s', 'seconds', 'tried', 'workers']
+# The batches are the same with each option that only makes loading faster or slower, on and off.
+$ chain='cast(f32),scale(1/255),random_crop(24,24),hflip(0.5)'; d() { millrace feed d -s -e 2 -b 48 -t "$chain" --seed 5 --digest -q -d sim "$@" | sed -n 's/^digest: //p'; }; want=$(d -w 1 -p 1); n=0; for options in '--tune' '--tune --max-cpus 1 --max-workers 3 --max-prefetch 5' '--tune --max-memory 8MiB' '--tune --queue-depth 1 --read-ahead 1' '-w 7 -p 9' '-w 3 --queue-depth 2 --read-ahead 5' '--storage pread' '--direct' '--cache host' '--no-pin' '--blocking' '--streams 3' '--shared' '--sandbox' '--device-transforms on' '--device-transforms on --tune' '--on-host' '--device cpu' '--device cpu --tune' '--max-memory 4MiB' '--sink-ms 1 --batches 1000'; do n=$((n + 1)); [ "$(d $options)" = "$want" ] || echo "other batches: $options"; done; echo "$n compared, $(echo $want | wc -c)"
+21 compared, 33

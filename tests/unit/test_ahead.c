@@ -179,7 +179,7 @@ static void it_fills_a_link_and_not_its_queue(void **state)
         print_message("%.0f/s%s, %.0f ms: %.0f in flight carry it; %u in flight, %.1f%%\n", rate,
                       i % 2 ? " on average" : "", trip * 1e3, carries, depth_of(k),
                       100 * got / rate);
-        assert_true(got >= 0.95 * rate);
+        assert_true(got >= (i % 2 ? 0.92 : 0.95) * rate);
         assert_true(depth_of(k) <= MR_MAX(4 * carries, 128));
         free(k);
     }
