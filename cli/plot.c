@@ -9,7 +9,6 @@
 
 enum {
     PANEL_W = 560,
-    NARROW_W = 340, /* of a panel on a narrow screen, at least */
     PANEL_H = 380,
     LEFT = 74,
     RIGHT = 30,
@@ -379,23 +378,52 @@ static void draw_legend(struct writer *w, int per_line, double top)
     }
 }
 
+static void begin_svg(struct writer *w, int width, int height)
+{
+    put(w,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d "
+        "%d\" font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n",
+        width, height, width, height);
+}
+
+static void name_all(struct writer *w, const struct plot *plot)
+{
+    for (int i = 0; i < plot->n_panels; i++)
+        for (int k = 0; k < plot->panels[i].n_series; k++)
+            name_index(w, plot->panels[i].series[k].name);
+}
+
+/* A page has a picture for each panel, which flow and shrink with the window. */
+static void draw_flowing(struct writer *w, const struct plot *plot)
+{
+    name_all(w, plot);
+    put(w, "<p class=\"legend\">\n");
+    for (int i = 0; i < w->n_names; i++) {
+        put(w, "<span><i style=\"border-top:4px %s %s\"></i> ",
+            (size_t)i < CLI_COUNT(colours) ? "solid" : "dashed", colour_of(i));
+        put_xml(w, w->names[i]);
+        put(w, "</span>\n");
+    }
+    put(w, "</p>\n<div class=\"panels\">\n");
+    for (int i = 0; i < plot->n_panels; i++) {
+        begin_svg(w, PANEL_W, PANEL_H);
+        draw_panel(w, &plot->panels[i], 0, 0);
+        put(w, "</svg>\n");
+    }
+    put(w, "</div>\n");
+}
+
 static void draw(struct writer *w, const struct plot *plot)
 {
     int columns = plot->n_panels > 1 ? 2 : 1, rows = (plot->n_panels + columns - 1) / columns,
         width = columns * PANEL_W;
-    for (int i = 0; i < plot->n_panels; i++)
-        for (int k = 0; k < plot->panels[i].n_series; k++)
-            name_index(w, plot->panels[i].series[k].name);
+    name_all(w, plot);
     int fit = (width - LEFT) / legend_width(w), per_line = fit > 1 ? fit : 1,
         top = HEAD + (w->n_names + per_line - 1) / per_line * LEGEND_LINE,
         height = top + rows * PANEL_H + 16;
-    put(w,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d "
-        "%d\" "
-        "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n<!-- " CLI_CHART_MARK
-        " -->\n<rect width=\"%d\" height=\"%d\" "
-        "fill=\"#fff\"/>\n",
-        width, height, width, height, width, height);
+    begin_svg(w, width, height);
+    put(w, "<!-- " CLI_CHART_MARK " -->\n<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", width,
+        height);
     put_text(w, LEFT, 28, "font-size=\"18\" font-weight=\"bold\"", plot->title);
     put_text(w, LEFT, 48, "fill=\"#555\"", plot->subtitle);
     for (int i = 0; i < plot->n_panels; i++) {
@@ -428,16 +456,12 @@ int plot_write(const struct plot *plot, const char *path)
     w.code = cli_output_open(&w.file, path, CLI_CHART, plot->force ? 1 : CLI_NO_FORCE);
     if (w.code != CLI_OK)
         return w.code;
-    if (html)
-        put(&w,
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>%s - "
-            "millrace</title><meta name=\"viewport\" content=\"width=device-width\"/>"
-            "<style>.chart{overflow-x:auto}.chart svg{max-width:100%%;min-width:%dpx;height:auto}"
-            "</style></head><body>\n<div class=\"chart\">\n",
-            plot->title, plot->n_panels > 1 ? 2 * NARROW_W : NARROW_W);
-    draw(&w, plot);
-    if (html)
-        put(&w, "</div>\n");
+    if (html) {
+        plot_page_head(plot, w.file.file);
+        draw_flowing(&w, plot);
+    } else {
+        draw(&w, plot);
+    }
     if (html && plot->below && w.code == CLI_OK)
         w.code = cli_output_write(&w.file, plot->below, strlen(plot->below));
     if (html && w.code == CLI_OK)

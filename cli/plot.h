@@ -44,6 +44,7 @@ struct plot {
     const char *verdict; /* of pages: what the figures say; NULL, "": nothing */
     const char
         *learn; /* of pages: the page of docs/learn that explains them, "workers"; NULL: none */
+    const char *explain; /* of pages: what is measured and how to read it; NULL: nothing */
 };
 
 /* Whether the file's name says what to write, for before the measuring; and whether it may be
@@ -51,7 +52,8 @@ struct plot {
 int plot_check(const char *path);
 int plot_check_name(const char *path); /* the first alone */
 
-/* plot_page.c: what stands below the chart of every page. */
+/* plot_page.c: what stands above the charts of every page, and below. */
+void plot_page_head(const struct plot *plot, FILE *out);
 void plot_page_below(const struct plot *plot, FILE *out);
 
 /* Replaces a chart. Prints an error and returns an exit code. */

@@ -3,6 +3,7 @@
 #include "plot.h"
 
 #include "cli.h"
+#include "output.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -50,7 +51,7 @@ static void put_machine(FILE *out)
     fprintf(out, ", %s, millrace %s", day, mr_version());
 }
 
-/* Where an installed program has its docs: beside the folder that it is in. [out] path: PATH_MAX
+/* Where the docs are: of an installed program beside the folder that it is in. [out] path: PATH_MAX
  * bytes. */
 static bool find_docs(const char *learn, char *path)
 {
@@ -59,14 +60,20 @@ static bool find_docs(const char *learn, char *path)
     if (n <= 0)
         return false;
     self[n] = 0;
-    for (int up = 0; up < 2; up++) {
+    /* build/dev/millrace of the sources is three folders up. */
+    static const char *const places[] = {"share/doc/millrace/docs", "docs"};
+    for (int up = 0; up < 3; up++) {
         char *slash = strrchr(self, '/');
         if (!slash)
             return false;
         *slash = 0;
+        if (up == 0)
+            continue;
+        int length = snprintf(path, PATH_MAX, "%s/%s/learn/%s.md", self, places[up - 1], learn);
+        if (length < PATH_MAX && access(path, R_OK) == 0)
+            return true;
     }
-    int length = snprintf(path, PATH_MAX, "%s/share/doc/millrace/docs/learn/%s.md", self, learn);
-    return length < PATH_MAX && access(path, R_OK) == 0;
+    return false;
 }
 
 static void put_learn(FILE *out, const char *learn)
@@ -83,22 +90,55 @@ static void put_learn(FILE *out, const char *learn)
     fputs("</p>\n", out);
 }
 
+static const char style[] =
+    "<style>\n"
+    "body{font:15px/1.5 sans-serif;color:#222;background:#fff;max-width:1140px;margin:0 auto;"
+    "padding:8px 16px 32px}\n"
+    "h1{font-size:21px;margin:12px 0 0}h2{font-size:16px;margin:20px 0 4px}\n"
+    "p{max-width:52em;margin:8px 0}.of,.note,.made{color:#555}.note{font-size:13px}\n"
+    ".legend span{white-space:nowrap;margin-right:20px;display:inline-block}\n"
+    ".legend i{display:inline-block;width:26px;vertical-align:middle}\n"
+    ".panels{display:flex;flex-wrap:wrap;margin-left:-16px}.panels "
+    "svg{max-width:100%;height:auto}\n"
+    ".table{overflow-x:auto;max-width:100%}\n"
+    "table{font-size:13px;border-collapse:collapse;margin:4px 0 12px}\n"
+    "th,td{padding:3px 10px;text-align:right;border-bottom:1px solid #ddd;white-space:nowrap}\n"
+    "th{border-bottom:1px solid #888}.text{text-align:left}.best{font-weight:bold;"
+    "background:#dff0e2}\n"
+    "code{overflow-wrap:anywhere}figure{display:inline-block;max-width:100%;margin:8px 12px 8px 0}"
+    "figure svg{max-width:100%;height:auto}figcaption{font-size:13px}\n"
+    "</style>\n";
+
+static void put_element(const char *begin, const char *text, const char *end, FILE *out)
+{
+    if (!text || !text[0])
+        return;
+    fputs(begin, out);
+    mr_text_write_xml(text, out);
+    fputs(end, out);
+}
+
+void plot_page_head(const struct plot *plot, FILE *out)
+{
+    fputs("<!DOCTYPE html>\n<!-- " CLI_CHART_MARK " -->\n<html lang=\"en\"><head><meta "
+          "charset=\"utf-8\"/><meta name=\"viewport\" content=\"width=device-width\"/>",
+          out);
+    put_element("<title>", plot->title, " - millrace</title>\n", out);
+    fputs(style, out);
+    fputs("</head><body>\n", out);
+    put_element("<h1>", plot->title, "</h1>\n", out);
+    put_element("<p class=\"of\">", plot->subtitle, "</p>\n", out);
+    put_element("<p>", plot->explain, "</p>\n", out);
+    put_element("<p class=\"verdict\"><b>", plot->verdict, "</b></p>\n", out);
+}
+
 void plot_page_below(const struct plot *plot, FILE *out)
 {
-    fputs("<div style=\"font:14px sans-serif;color:#222;max-width:56em;"
-          "margin:0 0 24px min(82px,5%);overflow-wrap:anywhere\">\n",
-          out);
-    if (plot->verdict && plot->verdict[0]) {
-        fputs("<p class=\"verdict\"><b>", out);
-        mr_text_write_xml(plot->verdict, out);
-        fputs("</b></p>\n", out);
-    }
-    fputs("<p style=\"color:#555\">", out);
+    fputs("<p class=\"made\">", out);
     put_command(out);
     fputs("<br/>", out);
     put_machine(out);
     fputs("</p>\n", out);
     if (plot->learn)
         put_learn(out, plot->learn);
-    fputs("</div>\n", out);
 }

@@ -502,23 +502,29 @@ static int run(void *values, int n_args, char **args)
     if (code != CLI_OK)
         return code;
     make_columns(&s, o->target);
-    return bench_run(&(struct bench){.command = &cli_bench_batch_size,
-                                     .values = values,
-                                     .plot = o->plot,
-                                     .columns = s.columns,
-                                     .n_columns = N_COLUMNS,
-                                     .rows_key = "sizes",
-                                     .chart = "Batch size",
-                                     .panels = panels,
-                                     .n_panels = CLI_COUNT(panels),
-                                     .user = &s,
-                                     .open = open_all,
-                                     .measure = measure,
-                                     .conclude = conclude,
-                                     .json = json,
-                                     .above = above,
-                                     .below = below,
-                                     .learn = "batch_size"});
+    return bench_run(
+        &(struct bench){.command = &cli_bench_batch_size,
+                        .values = values,
+                        .plot = o->plot,
+                        .columns = s.columns,
+                        .n_columns = N_COLUMNS,
+                        .rows_key = "sizes",
+                        .explain = "Each batch size trains for the same number of epochs, and "
+                                   "the learning rate follows the size. The knee is the smallest "
+                                   "batch with 90% of the highest rate: larger ones cost memory "
+                                   "and make fewer updates, so look at the time to an accuracy, "
+                                   "too.",
+                        .chart = "Batch size",
+                        .panels = panels,
+                        .n_panels = CLI_COUNT(panels),
+                        .user = &s,
+                        .open = open_all,
+                        .measure = measure,
+                        .conclude = conclude,
+                        .json = json,
+                        .above = above,
+                        .below = below,
+                        .learn = "batch_size"});
 }
 
 static const struct cli_note json_notes[] = {

@@ -449,29 +449,34 @@ static int run(void *values, int n_args, char **args)
     if (o->min_bytes > o->max_bytes)
         return cli_misuse("--min-bytes %llu is above --max-bytes %llu",
                           (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes);
-    return bench_run(&(struct bench){.command = &cli_bench_comm,
-                                     .values = o,
-                                     .device = choose_device(o->device, &r.place, uri),
-                                     .plot = o->plot,
-                                     .columns = columns,
-                                     .n_columns = N_COLUMNS,
-                                     .rows_key = "sums",
-                                     .series = series,
-                                     .repeats = o->repeats,
-                                     .varies = TIME,
-                                     .variation = VARIATION,
-                                     .chart = "Sums over the ranks",
-                                     .panels = panels,
-                                     .n_panels = CLI_COUNT(panels),
-                                     .user = &r,
-                                     .open = open_ranks,
-                                     .close = close_ranks,
-                                     .measure = measure,
-                                     .conclude = conclude,
-                                     .json = json,
-                                     .above = above,
-                                     .below = below,
-                                     .learn = "split"});
+    return bench_run(
+        &(struct bench){.command = &cli_bench_comm,
+                        .values = o,
+                        .device = choose_device(o->device, &r.place, uri),
+                        .plot = o->plot,
+                        .columns = columns,
+                        .n_columns = N_COLUMNS,
+                        .rows_key = "sums",
+                        .series = series,
+                        .repeats = o->repeats,
+                        .varies = TIME,
+                        .variation = VARIATION,
+                        .explain = "Training on several ranks sums their gradients once a step. "
+                                   "Small sums are bound by the time that a message takes, large "
+                                   "ones by the link. Bus bandwidth is what the links carry, "
+                                   "whatever the number of ranks.",
+                        .chart = "Sums over the ranks",
+                        .panels = panels,
+                        .n_panels = CLI_COUNT(panels),
+                        .user = &r,
+                        .open = open_ranks,
+                        .close = close_ranks,
+                        .measure = measure,
+                        .conclude = conclude,
+                        .json = json,
+                        .above = above,
+                        .below = below,
+                        .learn = "split"});
 }
 
 static const struct cli_note json_notes[] = {

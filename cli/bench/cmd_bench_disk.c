@@ -315,25 +315,30 @@ static int run(void *values, int n_args, char **args)
     choose_ways(&d, o);
     code = check(o, &d);
     if (code == CLI_OK)
-        code = bench_run(&(struct bench){.command = &cli_bench_disk,
-                                         .values = o,
-                                         .plot = o->plot,
-                                         .columns = columns,
-                                         .n_columns = N_COLUMNS,
-                                         .rows_key = "cells",
-                                         .parts = d.title,
-                                         .series = d.series,
-                                         .repeats = o->repeats,
-                                         .chart = "How fast can this disk be read?",
-                                         .panels = d.panel,
-                                         .n_panels = d.n_parts,
-                                         .user = &d,
-                                         .open = open_all,
-                                         .measure = measure,
-                                         .conclude = conclude,
-                                         .json = json,
-                                         .above = above,
-                                         .learn = "queue_depth"});
+        code = bench_run(&(struct bench){
+            .command = &cli_bench_disk,
+            .values = o,
+            .plot = o->plot,
+            .columns = columns,
+            .n_columns = N_COLUMNS,
+            .rows_key = "cells",
+            .parts = d.title,
+            .series = d.series,
+            .repeats = o->repeats,
+            .explain = "A disk or a server can work on many reads at once. With one "
+                       "in flight a program waits for each; with more the rate grows "
+                       "until the disk is busy, and from there on reads only wait "
+                       "longer (p99).",
+            .chart = "How fast can this disk be read?",
+            .panels = d.panel,
+            .n_panels = d.n_parts,
+            .user = &d,
+            .open = open_all,
+            .measure = measure,
+            .conclude = conclude,
+            .json = json,
+            .above = above,
+            .learn = "queue_depth"});
     disk_close(&d.file);
     return code;
 }

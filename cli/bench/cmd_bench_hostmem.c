@@ -215,27 +215,32 @@ static int run(void *values, int n_args, char **args)
     (void)n_args, (void)args;
     struct options *o = values;
     o->bytes = (o->bytes + 4095) / 4096 * 4096;
-    return bench_run(&(struct bench){.command = &cli_bench_hostmem,
-                                     .values = o,
-                                     .device = o->device,
-                                     .plot = o->plot,
-                                     .columns = columns,
-                                     .n_columns = N_COLUMNS,
-                                     .n_rows = N_WAYS,
-                                     .names = names,
-                                     .keys = keys,
-                                     .rows_key = "ways",
-                                     .repeats = o->repeats,
-                                     .varies = TIME,
-                                     .variation = VARIATION,
-                                     .chart = "What page-locked memory costs",
-                                     .panels = panels,
-                                     .n_panels = CLI_COUNT(panels),
-                                     .measure = measure,
-                                     .conclude = conclude,
-                                     .above = above,
-                                     .below = below,
-                                     .learn = "pinned"});
+    return bench_run(
+        &(struct bench){.command = &cli_bench_hostmem,
+                        .values = o,
+                        .device = o->device,
+                        .plot = o->plot,
+                        .columns = columns,
+                        .n_columns = N_COLUMNS,
+                        .n_rows = N_WAYS,
+                        .names = names,
+                        .keys = keys,
+                        .rows_key = "ways",
+                        .repeats = o->repeats,
+                        .varies = TIME,
+                        .variation = VARIATION,
+                        .explain = "GPUs copy from page-locked memory at the full rate of the "
+                                   "link, since the system cannot move its pages. Locking them "
+                                   "takes time, once. Memory that is copied into a page-locked "
+                                   "block is there twice; registering it in place needs no copy.",
+                        .chart = "What page-locked memory costs",
+                        .panels = panels,
+                        .n_panels = CLI_COUNT(panels),
+                        .measure = measure,
+                        .conclude = conclude,
+                        .above = above,
+                        .below = below,
+                        .learn = "pinned"});
 }
 
 static const struct cli_note json_notes[] = {

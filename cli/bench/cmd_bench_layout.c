@@ -284,25 +284,30 @@ static int run(void *values, int n_args, char **args)
     if (o->net_shape.dim[2] != 1 && o->net_shape.dim[2] != 3)
         return cli_misuse("--net-shape: %" PRIu64 " channels: expected 1 or 3, in the last place",
                           o->net_shape.dim[2]);
-    return bench_run(&(struct bench){.command = &cli_bench_layout,
-                                     .values = values,
-                                     .device = o->device,
-                                     .plot = o->plot,
-                                     .columns = columns,
-                                     .n_columns = N_COLUMNS,
-                                     .rows_key = "ways",
-                                     .parts = titles,
-                                     .repeats = o->repeats,
-                                     .varies = RATE,
-                                     .variation = SPREAD,
-                                     .chart = "Layout",
-                                     .panels = panels,
-                                     .n_panels = CLI_COUNT(panels),
-                                     .open = open_all,
-                                     .measure = measure,
-                                     .conclude = conclude,
-                                     .above = above,
-                                     .learn = "layout"});
+    return bench_run(
+        &(struct bench){.command = &cli_bench_layout,
+                        .values = values,
+                        .device = o->device,
+                        .plot = o->plot,
+                        .columns = columns,
+                        .n_columns = N_COLUMNS,
+                        .rows_key = "ways",
+                        .parts = titles,
+                        .repeats = o->repeats,
+                        .varies = RATE,
+                        .variation = SPREAD,
+                        .explain = "Decoders write a picture pixel by pixel (NHWC), many nets "
+                                   "expect it color by color (NCHW). Reordering moves every "
+                                   "byte. The first chart is loading alone, the second a net on "
+                                   "pictures stored either way.",
+                        .chart = "Layout",
+                        .panels = panels,
+                        .n_panels = CLI_COUNT(panels),
+                        .open = open_all,
+                        .measure = measure,
+                        .conclude = conclude,
+                        .above = above,
+                        .learn = "layout"});
 }
 
 static const struct cli_note json_notes[] = {

@@ -365,29 +365,34 @@ static int run(void *values, int n_args, char **args)
     o->min_bytes = (o->min_bytes + 7) / 8 * 8;
     if (o->workers == 0)
         o->workers = (uint64_t)mr_cpu_count();
-    return bench_run(&(struct bench){.command = &cli_bench_processes,
-                                     .values = o,
-                                     .plot = o->plot,
-                                     .columns = columns,
-                                     .n_columns = PROCESSES_N_COLUMNS,
-                                     .rows_key = "cells",
-                                     .parts = titles,
-                                     .repeats = o->repeats,
-                                     .varies = US,
-                                     .variation = VARIATION,
-                                     .chart = "Threads and processes",
-                                     .subtitle = "starts, batches passed, a pool's map",
-                                     .panels = panels,
-                                     .n_panels = CLI_COUNT(panels),
-                                     .user = &p,
-                                     .open = open_all,
-                                     .close = close_all,
-                                     .measure = measure,
-                                     .conclude = conclude,
-                                     .json = json,
-                                     .above = above,
-                                     .below = below,
-                                     .learn = "workers"});
+    return bench_run(
+        &(struct bench){.command = &cli_bench_processes,
+                        .values = o,
+                        .plot = o->plot,
+                        .columns = columns,
+                        .n_columns = PROCESSES_N_COLUMNS,
+                        .rows_key = "cells",
+                        .parts = titles,
+                        .repeats = o->repeats,
+                        .varies = US,
+                        .variation = VARIATION,
+                        .explain = "Loaders in Python use processes, since threads of one "
+                                   "process take turns. What that costs: starting them, handing "
+                                   "a batch over, and mapping a function over items in messages. "
+                                   "A thread hands over a pointer, whatever the batch's size.",
+                        .chart = "Threads and processes",
+                        .subtitle = "starts, batches passed, a pool's map",
+                        .panels = panels,
+                        .n_panels = CLI_COUNT(panels),
+                        .user = &p,
+                        .open = open_all,
+                        .close = close_all,
+                        .measure = measure,
+                        .conclude = conclude,
+                        .json = json,
+                        .above = above,
+                        .below = below,
+                        .learn = "workers"});
 }
 
 static const struct cli_note json_notes[] = {

@@ -395,26 +395,32 @@ static int run(void *values, int n_args, char **args)
     if (code == CLI_OK)
         code = choose(&s, o);
     if (code == CLI_OK)
-        code = bench_run(&(struct bench){.command = &cli_bench_split,
-                                         .values = values,
-                                         .plot = o->plot,
-                                         .columns = columns,
-                                         .n_columns = N_COLUMNS,
-                                         .rows_key = "rows",
-                                         .repeats = o->repeats,
-                                         .varies = STEP,
-                                         .variation = SPREAD,
-                                         .chart = "A net over several devices",
-                                         .panels = panels,
-                                         .n_panels = CLI_COUNT(panels),
-                                         .user = &s,
-                                         .open = open_all,
-                                         .measure = measure,
-                                         .conclude = conclude,
-                                         .json = json,
-                                         .above = above,
-                                         .below = below,
-                                         .learn = "split"});
+        code = bench_run(&(struct bench){
+            .command = &cli_bench_split,
+            .values = values,
+            .plot = o->plot,
+            .columns = columns,
+            .n_columns = N_COLUMNS,
+            .rows_key = "rows",
+            .repeats = o->repeats,
+            .varies = STEP,
+            .variation = SPREAD,
+            .explain = "A net whose layers are on several devices computes no faster "
+                       "by itself: one waits for the other. Cut into micro-batches "
+                       "the batch is a pipeline, in which filling and draining is "
+                       "lost: the bound is p m / (m + p - 1) for p devices and m "
+                       "micro-batches.",
+            .chart = "A net over several devices",
+            .panels = panels,
+            .n_panels = CLI_COUNT(panels),
+            .user = &s,
+            .open = open_all,
+            .measure = measure,
+            .conclude = conclude,
+            .json = json,
+            .above = above,
+            .below = below,
+            .learn = "split"});
     free(s.first);
     return code;
 }

@@ -369,23 +369,27 @@ static int run(void *values, int n_args, char **args)
         code = choose_step(o);
     if (code != CLI_OK)
         return code;
-    return bench_run(&(struct bench){.command = &cli_bench_story,
-                                     .values = values,
-                                     .plot = o->plot,
-                                     .chart = "From starved to fed",
-                                     .panels = panels,
-                                     .n_panels = CLI_COUNT(panels),
-                                     .learn = "story",
-                                     .columns = columns,
-                                     .n_columns = N_COLUMNS,
-                                     .rows_key = "steps",
-                                     .user = &story,
-                                     .open = open_all,
-                                     .measure = measure,
-                                     .conclude = conclude,
-                                     .json = json,
-                                     .above = above,
-                                     .below = below});
+    return bench_run(
+        &(struct bench){.command = &cli_bench_story,
+                        .values = values,
+                        .plot = o->plot,
+                        .explain = "The same training, with one mistake fixed at a time. As long "
+                                   "as the device waits for data, a faster step gains nothing; "
+                                   "once it does not, only a faster step does.",
+                        .chart = "From starved to fed",
+                        .panels = panels,
+                        .n_panels = CLI_COUNT(panels),
+                        .learn = "story",
+                        .columns = columns,
+                        .n_columns = N_COLUMNS,
+                        .rows_key = "steps",
+                        .user = &story,
+                        .open = open_all,
+                        .measure = measure,
+                        .conclude = conclude,
+                        .json = json,
+                        .above = above,
+                        .below = below});
 }
 
 static const struct cli_note json_notes[] = {

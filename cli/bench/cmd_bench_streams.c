@@ -24,9 +24,28 @@ static const struct mr_option options[] = {
     {NULL},
 };
 
-static const char *const names[STREAMS_N_WAYS] = {"one stream", "a stream for each input",
-                                                  "ring of 3 buffers"};
-static const char *const keys[STREAMS_N_WAYS] = {"one", "each", "ring"};
+enum { WAYS, PAIRS, CALLS }; /* the tables */
+
+static const char *const parts[] = {
+    "Copy in, multiply, copy back", "Two at a time, 8 of each: in one stream, and each in its own",
+    "One copy to the device: how long its call holds the host", NULL};
+
+static const struct {
+    const char *name, *key;
+    int part;
+} rows[] = {
+    {"one stream", "one", WAYS},
+    {"a stream for each input", "each", WAYS},
+    {"ring of 3 buffers", "ring", WAYS},
+    {"two copies to the device", "same_direction", PAIRS},
+    {"a copy there, a copy back", "both_directions", PAIRS},
+    {"a copy, a product", "copy_product", PAIRS},
+    {"a pageable copy, a product", "pageable_copy_product", PAIRS},
+    {"two products", "products", PAIRS},
+    {"two products of few rows", "small_products", PAIRS},
+    {"page-locked memory", "pinned", CALLS},
+    {"pageable memory", "pageable", CALLS},
+};
 
 enum {
     NAME,
@@ -39,22 +58,35 @@ enum {
     UNDER_COMPUTE = BUSY + STREAMS_N_ENGINES,
     BOTH_COPIES,
     MEMORY,
-    N_COLUMNS
+    IN_ONE,
+    IN_TWO,
+    SPEED_UP,
+    CALL,
+    COPY,
+    N_COLUMNS,
 };
+
+enum { IN_WAYS = 1 << WAYS, IN_PAIRS = 1 << PAIRS, IN_CALLS = 1 << CALLS };
 
 static const struct bench_column columns[N_COLUMNS] = {
     [NAME] = {.head = "", .format = BENCH_TEXT},
     [KEY] = {.key = "way", .format = BENCH_TEXT},
-    [WALL] = {">wall ms", "wall_ms", .digits = 3},
-    [VARIATION] = {">variation", "variation", BENCH_SHARE},
-    [OF_BOUND] = {">of bound", "of_bound", .digits = 2, .suffix = "x"},
+    [WALL] = {">wall ms", "wall_ms", .digits = 3, .parts = IN_WAYS},
+    [VARIATION] = {">variation", "variation", BENCH_SHARE, .parts = IN_WAYS},
+    [OF_BOUND] = {">of bound", "of_bound", .digits = 2, .suffix = "x", .parts = IN_WAYS},
     [TRACED] = {.key = "traced_ms"},
-    [BUSY + STREAMS_H2D] = {">H2D busy", "busy_ms.h2d", .digits = 3},
-    [BUSY + STREAMS_COMPUTE] = {">compute busy", "busy_ms.compute", .digits = 3},
-    [BUSY + STREAMS_D2H] = {">D2H busy", "busy_ms.d2h", .digits = 3},
-    [UNDER_COMPUTE] = {">copies under compute", "copies_under_compute_ms", .digits = 3},
-    [BOTH_COPIES] = {">both copies at once", "both_copies_ms", .digits = 3},
-    [MEMORY] = {">device memory", "device_bytes", BENCH_BYTES},
+    [BUSY + STREAMS_H2D] = {">H2D busy", "busy_ms.h2d", .digits = 3, .parts = IN_WAYS},
+    [BUSY + STREAMS_COMPUTE] = {">compute busy", "busy_ms.compute", .digits = 3, .parts = IN_WAYS},
+    [BUSY + STREAMS_D2H] = {">D2H busy", "busy_ms.d2h", .digits = 3, .parts = IN_WAYS},
+    [UNDER_COMPUTE] = {">copies under compute", "copies_under_compute_ms", .digits = 3,
+                       .parts = IN_WAYS},
+    [BOTH_COPIES] = {">both copies at once", "both_copies_ms", .digits = 3, .parts = IN_WAYS},
+    [MEMORY] = {">device memory", "device_bytes", BENCH_BYTES, .parts = IN_WAYS},
+    [IN_ONE] = {">one stream ms", "one_stream_ms", .digits = 3, .parts = IN_PAIRS},
+    [IN_TWO] = {">two streams ms", "two_streams_ms", .digits = 3, .parts = IN_PAIRS},
+    [SPEED_UP] = {">speed-up", "speed_up", .digits = 2, .suffix = "x", .parts = IN_WAYS | IN_PAIRS},
+    [CALL] = {">call us", "call_us", .digits = 1, .parts = IN_CALLS},
+    [COPY] = {">until it is there us", "copy_us", .digits = 1, .parts = IN_CALLS},
 };
 
 static void above(const struct bench *b)
@@ -104,7 +136,7 @@ static void json(const struct bench *b, struct mr_json *json)
     mr_json_bool(json, "checked", s->checked);
 }
 
-static int measure(struct bench *b, struct bench_row *row, double *v)
+static int measure_way(struct bench *b, const struct bench_row *row, double *v)
 {
     struct streams *s = b->user;
     struct streams_way_result r = {0};
@@ -120,18 +152,56 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
     return rc;
 }
 
+static int measure(struct bench *b, struct bench_row *row, double *v)
+{
+    struct streams *s = b->user;
+    int i = (int)(row - b->rows);
+    if (row->part == WAYS)
+        return measure_way(b, row, v);
+    if (row->part == CALLS)
+        return streams_call_measure(s, i == CLI_COUNT(rows) - 1, &v[CALL], &v[COPY]);
+    int rc =
+        streams_pair_measure(s, (enum streams_pair)(i - STREAMS_N_WAYS), &v[IN_ONE], &v[IN_TWO]);
+    v[SPEED_UP] = v[IN_ONE] / v[IN_TWO];
+    return rc;
+}
+
+static void conclude(struct bench *b)
+{
+    const struct bench_row *one = &b->rows[0], *ring = &b->rows[STREAMS_RING],
+                           *same = &b->rows[STREAMS_N_WAYS + STREAMS_SAME_DIRECTION],
+                           *calls = &b->rows[STREAMS_N_WAYS + STREAMS_N_PAIRS];
+    for (int i = 0; i < STREAMS_N_WAYS; i++)
+        b->rows[i].v[SPEED_UP] = one->v[WALL] / b->rows[i].v[WALL];
+    snprintf(b->verdict, sizeof b->verdict,
+             "The ring is %.2fx as fast as one stream and takes %.2fx the lower bound. Two copies "
+             "in one direction: %.2fx by a second stream. The call of a copy holds the host for "
+             "%.1f us from page-locked and for %.1f us from pageable memory.",
+             ring->v[SPEED_UP], ring->v[OF_BOUND], same->v[SPEED_UP], calls[0].v[CALL],
+             calls[1].v[CALL]);
+}
+
 static struct bench_panel panels[] = {
     {"Time",
      "",
      "ms",
      -1,
      {WALL, BUSY + STREAMS_H2D, BUSY + STREAMS_COMPUTE, BUSY + STREAMS_D2H},
-     4}};
+     4},
+    {"Two at a time", "", "speed-up by a second stream", -1, {SPEED_UP}, 1, .limit = {"none", 1}},
+    {"The call of a copy", "", "us", -1, {CALL, COPY}, 2}};
 
 static int open_all(struct bench *b)
 {
     struct streams *s = b->user;
     int rc = streams_open(s, b->dev, &b->info, b->values);
+    if (rc == 0)
+        rc = bench_rows(b, CLI_COUNT(rows));
+    for (int i = 0; i < b->n_rows; i++) {
+        b->rows[i].name = b->rows[i].text[NAME] = rows[i].name;
+        b->rows[i].text[KEY] = rows[i].key;
+        b->rows[i].part = rows[i].part;
+    }
     panels[0].limit = (struct plot_limit){"lower bound", s->bound_ms};
     return rc;
 }
@@ -146,28 +216,32 @@ static int run(void *values, int n_args, char **args)
     (void)n_args, (void)args;
     static struct streams s;
     struct streams_opts *o = values;
-    return bench_run(&(struct bench){.command = &cli_bench_streams,
-                                     .values = o,
-                                     .device = o->device,
-                                     .copies = true,
-                                     .plot = o->plot,
-                                     .columns = columns,
-                                     .n_columns = N_COLUMNS,
-                                     .n_rows = STREAMS_N_WAYS,
-                                     .names = names,
-                                     .keys = keys,
-                                     .rows_key = "ways",
-                                     .chart = "Copy, multiply, copy back",
-                                     .panels = panels,
-                                     .n_panels = CLI_COUNT(panels),
-                                     .user = &s,
-                                     .open = open_all,
-                                     .close = close_all,
-                                     .measure = measure,
-                                     .json = json,
-                                     .above = above,
-                                     .below = below,
-                                     .learn = "streams"});
+    return bench_run(
+        &(struct bench){.command = &cli_bench_streams,
+                        .values = o,
+                        .device = o->device,
+                        .copies = true,
+                        .plot = o->plot,
+                        .columns = columns,
+                        .n_columns = N_COLUMNS,
+                        .parts = parts,
+                        .rows_key = "ways",
+                        .explain = "Work in one stream runs in turn; copies in, products and "
+                                   "copies back in streams of their own run at the same time. No "
+                                   "order beats the longest of the three alone, the lower bound. "
+                                   "A ring of buffers needs little memory for that.",
+                        .chart = "Copy, multiply, copy back",
+                        .panels = panels,
+                        .n_panels = CLI_COUNT(panels),
+                        .user = &s,
+                        .open = open_all,
+                        .close = close_all,
+                        .measure = measure,
+                        .conclude = conclude,
+                        .json = json,
+                        .above = above,
+                        .below = below,
+                        .learn = "streams"});
 }
 
 static const struct cli_note json_notes[] = {
@@ -175,7 +249,12 @@ static const struct cli_note json_notes[] = {
     {"alone_ms", "h2d, compute, d2h: all n of each with nothing else under way"},
     {"lower_bound_ms", "the longest of them"},
     {"ways", "for each: way (one, each, ring), wall_ms (median), variation (standard deviation "
-             "over mean), of_bound"},
+             "over mean), of_bound, speed_up (over one stream)"},
+    {"ways, of two at a time", "same_direction, both_directions, copy_product, "
+                               "pageable_copy_product, products, small_products: one_stream_ms, "
+                               "two_streams_ms, speed_up"},
+    {"ways, of a copy's call", "pinned, pageable: call_us (until it returns), copy_us (until the "
+                               "bytes are there)"},
     {"ways.busy_ms", "h2d, compute, d2h: unions of intervals in a run with events around "
                      "everything; traced_ms: of that "
                      "run, from its first event to its last"},
@@ -202,6 +281,10 @@ const struct cli_command cli_bench_streams = {
             "stream for copies in, three for products and one for copies out, ordered by events. "
             "The ring splits the first and the last matrix into pieces, since nothing can be "
             "computed before the first is copied in or after the last product.\n\n"
+            "Then two things at a time, in one stream and each in its own: copies in one direction "
+            "(which share the link), in both, a copy beside a product, from page-locked and from "
+            "pageable memory, and two products, whole and of a sixteenth of the rows, which leave "
+            "room on the device. Last, how long the call of a copy holds the host.\n\n"
             "No order can be faster than the longest of the three stages alone, which is measured "
             "and printed as the lower bound. GPUs need cuBLAS: libcublas.so.13, .12 or .11 where "
             "the dynamic linker looks (LD_LIBRARY_PATH), or the file in MILLRACE_CUBLAS.",

@@ -61,6 +61,13 @@ static int walk_all(const struct opts *o, struct paths *all)
     }
 }
 
+#define EXPLAIN                                                                                    \
+    "A valley that is 100 times as steep across as along: plain gradient descent has to take "     \
+    "small "                                                                                       \
+    "steps, or it jumps from side to side. Momentum adds up the steps along; a step size for "     \
+    "each "                                                                                        \
+    "parameter makes both directions alike."
+
 static int draw(const struct opts *o, const struct paths *all)
 {
     struct plot_series series[MAX_PATHS];
@@ -84,7 +91,7 @@ static int draw(const struct opts *o, const struct paths *all)
                                .log_x = true,
                                .log_y = true};
     int code = plot_write(&(struct plot){"Optimizers in a narrow valley", subtitle, &panel, 1,
-                                         below, false, NULL, "optimizers"},
+                                         below, false, NULL, "optimizers", EXPLAIN},
                           o->plot);
     free(below);
     return code;

@@ -263,28 +263,34 @@ static int run(void *values, int n_args, char **args)
         return cli_misuse("--transform %s: expected a DATASET, too", o->transform);
     if (o->delay || o->work_ns)
         return cli_misuse("%s: expected a DATASET, too", o->delay ? "--delay" : "--work");
-    return bench_run(&(struct bench){.command = &cli_bench_workers,
-                                     .values = o,
-                                     .device = o->device,
-                                     .plot = o->plot,
-                                     .columns = columns,
-                                     .n_columns = N_COLUMNS,
-                                     .rows_key = "cells",
-                                     .parts = titles,
-                                     .series = mixes,
-                                     .repeats = o->repeats,
-                                     .chart = "Workers, memory, and a host that waits",
-                                     .panels = panels,
-                                     .n_panels = CLI_COUNT(panels),
-                                     .user = &w,
-                                     .open = open_all,
-                                     .close = close_all,
-                                     .measure = measure,
-                                     .conclude = conclude,
-                                     .json = json,
-                                     .above = above,
-                                     .below = below,
-                                     .learn = "workers"});
+    return bench_run(
+        &(struct bench){.command = &cli_bench_workers,
+                        .values = o,
+                        .device = o->device,
+                        .plot = o->plot,
+                        .columns = columns,
+                        .n_columns = N_COLUMNS,
+                        .rows_key = "cells",
+                        .parts = titles,
+                        .series = mixes,
+                        .repeats = o->repeats,
+                        .explain = "Batches of a set in memory, and of one whose samples are "
+                                   "late, by number of workers; from page-locked and pageable "
+                                   "memory; with a host that waits for the device after each "
+                                   "batch and one that goes on. The limits are the link and the "
+                                   "device's steps.",
+                        .chart = "Workers, memory, and a host that waits",
+                        .panels = panels,
+                        .n_panels = CLI_COUNT(panels),
+                        .user = &w,
+                        .open = open_all,
+                        .close = close_all,
+                        .measure = measure,
+                        .conclude = conclude,
+                        .json = json,
+                        .above = above,
+                        .below = below,
+                        .learn = "workers"});
 }
 
 static const struct cli_note json_notes[] = {

@@ -75,6 +75,7 @@ struct bench {
     int varies, variation;     /* columns: the second is the first's spread; equal: none */
     const char *chart;         /* its title */
     char subtitle[320];        /* of the chart; "": the device */
+    const char *explain;       /* of the page: what is measured, for a newcomer */
     const char *learn;         /* its page in docs/learn: "workers"; NULL: none */
     struct bench_panel *panels;
     int n_panels;
@@ -110,6 +111,12 @@ int bench_rows(struct bench *b, int n);
 
 /* frame_show.c: writes the chart, and the table or the JSON object. Returns an exit code. */
 int bench_show(const struct bench *b);
+/* "-": unknown. */
+const char *bench_cell(const struct bench_column *c, double v, char buf[CLI_HUMAN]);
+bool bench_is_shown(const struct bench_column *c, int part); /* in that table */
+
+/* frame_page.c: writes the page, with the tables below the charts, or the picture. */
+int bench_draw(const struct bench *b);
 
 /* "sim", "cuda: NVIDIA H200". Prints it. */
 void bench_print_device(const struct bench *b);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *cell_text(const struct bench_column *c, double v, char buf[CLI_HUMAN])
+const char *bench_cell(const struct bench_column *c, double v, char buf[CLI_HUMAN])
 {
     if (isnan(v))
         return "-";
@@ -23,7 +23,7 @@ static const char *cell_text(const struct bench_column *c, double v, char buf[CL
     }
 }
 
-static bool is_shown(const struct bench_column *c, int part)
+bool bench_is_shown(const struct bench_column *c, int part)
 {
     return c->head && (!c->parts || c->parts >> part & 1);
 }
@@ -34,7 +34,7 @@ static struct cli_table *create_table(const struct bench *b, int part)
     size_t used = 0;
     bool first = true;
     for (int c = 0; c < b->n_columns; c++) {
-        if (!is_shown(&b->columns[c], part) || used >= sizeof heads)
+        if (!bench_is_shown(&b->columns[c], part) || used >= sizeof heads)
             continue;
         used += (size_t)snprintf(heads + used, sizeof heads - used, "%s%s", first ? "" : "\t",
                                  b->columns[c].head);
@@ -50,10 +50,10 @@ static void add_row(const struct bench *b, struct cli_table *table, const struct
     bool first = true;
     for (int c = 0; c < b->n_columns; c++) {
         const struct bench_column *column = &b->columns[c];
-        const char *text = column->format != BENCH_TEXT ? cell_text(column, row->v[c], buf)
+        const char *text = column->format != BENCH_TEXT ? bench_cell(column, row->v[c], buf)
                            : row->text[c]               ? row->text[c]
                                                         : "";
-        if (!is_shown(column, row->part) || used >= sizeof line)
+        if (!bench_is_shown(column, row->part) || used >= sizeof line)
             continue;
         used += (size_t)snprintf(line + used, sizeof line - used, "%s%s", first ? "" : "\t", text);
         first = false;
@@ -165,78 +165,9 @@ static int print_json(const struct bench *b)
     return cli_json_end_config(json, b->command->options, b->values);
 }
 
-static bool is_drawn(const struct bench *b, int p, const struct bench_row *row)
-{
-    return !row->left_out[0] && (!b->parts || row->part == p);
-}
-
-/* NULL: each line is a column. */
-static const char *const *names_of(const struct bench *b, int p)
-{
-    return b->panels[p].series ? b->panels[p].series : b->series;
-}
-
-/* The points of one series of a panel: those of a column, or of the rows that belong to the
- * line. */
-static struct plot_series points_of(const struct bench *b, int p, int k, double *x, double *y)
-{
-    const struct bench_panel *panel = &b->panels[p];
-    const char *const *names = names_of(b, p);
-    int n = 0, column = names ? panel->y[0] : panel->y[k];
-    const char *name = names ? names[k] : panel->n > 1 ? b->columns[column].head : NULL;
-    for (int i = 0; i < b->n_rows; i++) {
-        const struct bench_row *row = &b->rows[i];
-        if (!is_drawn(b, p, row) || (names && row->series != k))
-            continue;
-        x[n] = panel->x < 0 ? 0 : row->v[panel->x];
-        y[n++] = isnan(row->v[column]) ? -1 : row->v[column] / (panel->unit > 0 ? panel->unit : 1);
-    }
-    return (struct plot_series){name && name[0] == '>' ? name + 1 : name, panel->x < 0 ? NULL : x,
-                                y, n};
-}
-
-/* bars: room for the rows' names for each panel. */
-static int draw(const struct bench *b, double *points, const char **bars)
-{
-    struct plot_series series[BENCH_MAX_PANELS][BENCH_MAX_SERIES];
-    struct plot_panel panels[BENCH_MAX_PANELS];
-    char device[160];
-    for (int p = 0; p < b->n_panels; p++, bars += b->n_rows) {
-        const struct bench_panel *panel = &b->panels[p];
-        int n = panel->n;
-        for (int i = 0, k = 0; i < b->n_rows; i++)
-            if (is_drawn(b, p, &b->rows[i]))
-                bars[k++] = b->rows[i].name;
-        for (int k = 0; k < n; k++, points += 2 * b->n_rows)
-            series[p][k] = points_of(b, p, k, points, points + b->n_rows);
-        panels[p] = (struct plot_panel){panel->title,   panel->x_label,
-                                        panel->y_label, panel->x < 0 ? bars : NULL,
-                                        series[p],      n,
-                                        panel->limit,   panel->log_x,
-                                        panel->log_y,   panel->ticks,
-                                        false,          panel->whole_x};
-    }
-    snprintf(device, sizeof device, "%s %s", b->info.name, b->info.model);
-    return plot_write(&(struct plot){.title = b->chart,
-                                     .subtitle = b->subtitle[0] ? b->subtitle : device,
-                                     .panels = panels,
-                                     .n_panels = b->n_panels,
-                                     .verdict = b->verdict,
-                                     .learn = b->learn},
-                      b->plot);
-}
-
 int bench_show(const struct bench *b)
 {
-    int code = CLI_OK;
-    if (b->plot) {
-        size_t n = (size_t)b->n_rows;
-        double *points = calloc(2 * n * BENCH_MAX_PANELS * BENCH_MAX_SERIES, sizeof *points);
-        const char **bars = calloc(n * BENCH_MAX_PANELS + 1, sizeof *bars);
-        code = points && bars ? draw(b, points, bars) : cli_fail("out of memory");
-        free(points);
-        free(bars);
-    }
+    int code = b->plot ? bench_draw(b) : CLI_OK;
     return code != CLI_OK ? code : cli.json ? print_json(b) : print_text(b);
 }
 

@@ -9,16 +9,9 @@
 
 enum { PANELS = 4 }; /* of a net, at most */
 
-static const char style[] =
-    "<style>table{font:13px sans-serif;color:#222;border-collapse:collapse;margin:8px 74px 32px}"
-    "th,td{padding:4px 10px;text-align:right;border-bottom:1px solid #ddd}"
-    "th{border-bottom:1px solid #888}td:first-child,th:first-child{text-align:left}"
-    ".mark{text-align:left}.best{font-weight:bold;background:#dff0e2}"
-    "h3{font:bold 15px sans-serif;margin:0 74px 4px}"
-    "p{font:13px sans-serif;color:#555;margin:0 74px 12px;max-width:900px}</style>\n";
-
 static const char how_to_read[] =
-    "<p>Last loss: the mean training loss of the last fortieth of the steps. Effective step: the "
+    "<p class=\"note\">Last loss: the mean training loss of the last fortieth of the steps. "
+    "Effective step: the "
     "root of the mean square by which one step changes a parameter. Steps and seconds are those "
     "after which a test first found the accuracy, tests left out; medians over the seeds; -: at "
     "least half of them never did.</p>\n";
@@ -30,7 +23,7 @@ static void put_row(FILE *out, const struct optim_curve *c, bool tests)
     bool best = strcmp(c->mark, "<- best") == 0;
     if (strncmp(mark, "<- ", 3) == 0)
         mark += 3;
-    fputs("<tr><td>", out);
+    fputs("<tr><td class=\"text\">", out);
     mr_text_write_xml(c->text, out);
     fprintf(out, "</td><td>%.3g</td><td>%s</td><td%s>%s</td><td>%s</td><td>%s</td><td>%s</td>",
             c->lr, optim_text(&c->loss, 1, 4, "", loss), best ? " class=\"best\"" : "",
@@ -38,7 +31,7 @@ static void put_row(FILE *out, const struct optim_curve *c, bool tests)
             bench_fixed(isinf(c->steps_to_target) ? NAN : c->steps_to_target, 0, "", steps),
             bench_fixed(isinf(c->seconds_to_target) ? NAN : c->seconds_to_target, 2, "", seconds),
             bench_fixed(c->ms_a_step, 3, "", ms));
-    fputs("<td class=\"mark\">", out);
+    fputs("<td class=\"text\">", out);
     mr_text_write_xml(mark, out);
     fputs("</td></tr>\n", out);
 }
@@ -46,17 +39,25 @@ static void put_row(FILE *out, const struct optim_curve *c, bool tests)
 static void put_table(FILE *out, const struct optim_bench *b, const struct optim_net *net)
 {
     double target = 100 * b->opts->target;
-    fputs("<h3>", out);
+    fputs("<h2>", out);
     mr_text_write_xml(net->model, out);
     fprintf(out,
-            "</h3>\n<table>\n<tr><th>optimizer</th><th>lr</th><th>last loss</th><th>test "
+            "</h2>\n<div class=\"table\"><table>\n<tr><th "
+            "class=\"text\">optimizer</th><th>lr</th><th>last loss</th><th>test "
             "accuracy</th><th>steps to %.4g%%</th><th>s to %.4g%%</th><th>ms a step</th><th></th>"
             "</tr>\n",
             target, target);
     for (int k = 0; k < net->n; k++)
         put_row(out, &net->curve[k], b->data.test != NULL);
-    fputs("</table>\n", out);
+    fputs("</table></div>\n", out);
 }
+
+static const char explain[] =
+    "Each optimizer trains the same net from the same parameters on the same batches. Watch the "
+    "loss "
+    "fall and the test accuracy rise, by steps. A learning rate that suits one does not suit "
+    "another, "
+    "so compare each at its own best (--lr-sweep), over several seeds (--seeds).";
 
 static char *html_below(const struct optim_bench *b)
 {
@@ -65,22 +66,24 @@ static char *html_below(const struct optim_bench *b)
     FILE *out = open_memstream(&text, &bytes);
     if (!out)
         return NULL;
-    fputs(style, out);
     fputs(how_to_read, out);
     if (b->opts->seeds > 1)
-        fprintf(out, "<p>+-: standard deviation over %" PRIu64 " seeds.</p>\n", b->opts->seeds);
+        fprintf(out, "<p class=\"note\">+-: standard deviation over %" PRIu64 " seeds.</p>\n",
+                b->opts->seeds);
     if (b->opts->seeds >= OPTIM_MARK_SEEDS)
-        fputs("<p>Best is marked only if it is ahead of all others by more than both deviations "
+        fputs("<p class=\"note\">Best is marked only if it is ahead of all others by more than "
+              "both deviations "
               "together.</p>\n",
               out);
     else
         fprintf(out,
-                "<p>Less than %d seeds: differences may be chance, so none is marked best.</p>\n",
+                "<p class=\"note\">Less than %d seeds: differences may be chance, so none is "
+                "marked best.</p>\n",
                 OPTIM_MARK_SEEDS);
     if (b->n_factors)
         fprintf(out,
-                "<p>Each learning rate was chosen by the %s, in one run with seed %" PRIu64
-                ", which is not among those reported.</p>\n",
+                "<p class=\"note\">Each learning rate was chosen by the %s, in one run with seed "
+                "%" PRIu64 ", which is not among those reported.</p>\n",
                 b->data.test ? "test set" : "training loss", optim_sweep_seed(b->opts));
     for (int i = 0; i < b->n_nets; i++)
         put_table(out, b, &b->net[i]);
@@ -182,7 +185,7 @@ int optim_draw(const struct optim_bench *b)
              mr_dataset_text(b->data.pipe.ds), b->opts->loader.batch_size, b->iterations,
              b->opts->seeds, cli_s(b->opts->seeds), b->data.pipe.info.name);
     int code = plot_write(&(struct plot){"Optimizers", subtitle, page->panel, page->n, below, false,
-                                         NULL, "optimizers"},
+                                         NULL, "optimizers", explain},
                           b->opts->plot);
     free(page);
     free(below);

@@ -4,6 +4,7 @@
 #include "bench/stats.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int acquire(struct streams *s, enum mr_memory kind, float **out)
@@ -22,7 +23,7 @@ static void release(struct streams *s, enum mr_memory kind, float **at)
 }
 
 /* The streams and buffers of one way. */
-static int arrange(struct streams *s, int n_slots, int n_streams)
+int streams_arrange(struct streams *s, int n_slots, int n_streams)
 {
     int rc = 0;
     for (s->n_slots = 0; s->n_slots < n_slots && rc == 0; s->n_slots++) {
@@ -35,7 +36,7 @@ static int arrange(struct streams *s, int n_slots, int n_streams)
     return rc;
 }
 
-static void disarrange(struct streams *s)
+void streams_disarrange(struct streams *s)
 {
     for (int i = 0; i < s->n_streams; i++) {
         mr_stream_destroy(s->stream[i]);
@@ -180,7 +181,10 @@ int streams_measure(struct streams *s, enum streams_way way, struct streams_way_
     static const int ring_slots = STREAMS_RING_SLOTS, ring_streams = RING_STREAMS;
     plan_steps(s, way == STREAMS_RING ? (int)s->o->pieces : 1);
     int n = (int)s->o->n, slots = way == STREAMS_ONE ? 1 : way == STREAMS_EACH ? n : ring_slots;
-    int rc = arrange(s, slots, way == STREAMS_ONE ? 1 : way == STREAMS_EACH ? n : ring_streams);
+    int rc = streams_arrange(s, slots,
+                             way == STREAMS_ONE    ? 1
+                             : way == STREAMS_EACH ? n
+                                                   : ring_streams);
     double ms[STREAMS_REPEATS];
     struct mr_memory_counters count = {.size = sizeof count};
     mr_memory_query(s->dev, MR_DEVICE, &count);
@@ -203,7 +207,7 @@ int streams_measure(struct streams *s, enum streams_way way, struct streams_way_
         if (rc == 0)
             rc = streams_overlap(s, r);
     }
-    disarrange(s);
+    streams_disarrange(s);
     return rc;
 }
 
@@ -291,7 +295,7 @@ static int make_inputs(struct streams *s)
 
 void streams_close(struct streams *s)
 {
-    disarrange(s);
+    streams_disarrange(s);
     for (uint64_t i = 0; i < s->o->n; i++) {
         release(s, MR_PINNED, &s->in[i]);
         release(s, MR_PINNED, &s->out[i]);
@@ -302,6 +306,7 @@ void streams_close(struct streams *s)
             mr_event_destroy(s->mark[i][k][STREAMS_END]);
             mr_event_destroy(s->done[i][k]);
         }
+    free(s->pageable);
     mr_event_destroy(s->start);
     release(s, MR_PINNED, &s->host_weights);
     release(s, MR_DEVICE, &s->weights);
@@ -310,7 +315,7 @@ void streams_close(struct streams *s)
 
 static int measure_bound(struct streams *s)
 {
-    int rc = arrange(s, 1, 1);
+    int rc = streams_arrange(s, 1, 1);
     if (rc == 0)
         rc = mr_copy_async(s->stream[0], s->weights, MR_DEVICE, s->host_weights, MR_PINNED,
                            s->bytes);
@@ -318,7 +323,7 @@ static int measure_bound(struct streams *s)
         rc = measure_alone(s, (enum streams_engine)engine, &s->alone_ms[engine]);
         s->bound_ms = fmax(s->bound_ms, s->alone_ms[engine]);
     }
-    disarrange(s);
+    streams_disarrange(s);
     return rc;
 }
 
@@ -329,5 +334,7 @@ int streams_open(struct streams *s, struct mr_device *dev, const struct mr_devic
     s->checked = info->pci_id[0] != 0; /* the simulated device multiplies nothing */
     plan_steps(s, 1);
     int rc = make_inputs(s);
+    if (rc == 0)
+        rc = streams_pageable_open(s);
     return rc < 0 ? rc : measure_bound(s);
 }

@@ -1,4 +1,4 @@
-/* What bench streams measures: streams.c runs, streams_look.c looks at what a run was,
+/* What bench streams measures: streams.c and streams_pairs.c run, streams_look.c looks at what a run was,
  * cmd_bench_streams.c shows it. */
 #ifndef CLI_BENCH_STREAMS_H
 #define CLI_BENCH_STREAMS_H
@@ -43,6 +43,7 @@ struct streams {
     struct latch latch;
     float *in[STREAMS_MAX_N], *out[STREAMS_MAX_N]; /* page-locked */
     float *host_weights, *weights;
+    float *pageable; /* one matrix */
     int n_slots, n_streams;
     /* Of each input; input i goes through in first_step[i + 1] - first_step[i] blocks of rows. */
     int first_step[STREAMS_MAX_N + 1];
@@ -67,6 +68,27 @@ void streams_close(struct streams *s);
 
 /* One way: medians of wall times, and a traced run. Returns 0 or the library's error. */
 int streams_measure(struct streams *s, enum streams_way way, struct streams_way_result *out);
+
+/* The streams of one way, and buffers for a matrix and for a product. Disarrange in either case. */
+int streams_arrange(struct streams *s, int n_slots, int n_streams);
+void streams_disarrange(struct streams *s);
+
+/* streams_pairs.c. Two things at a time. */
+enum streams_pair {
+    STREAMS_SAME_DIRECTION,
+    STREAMS_BOTH_DIRECTIONS,
+    STREAMS_COPY_PRODUCT,
+    STREAMS_PAGEABLE_PRODUCT,
+    STREAMS_PRODUCTS,
+    STREAMS_SMALL_PRODUCTS,
+    STREAMS_N_PAIRS
+};
+
+int streams_pageable_open(struct streams *s);
+/* Both in one stream, and each in its own: medians. Returns 0 or the library's error. */
+int streams_pair_measure(struct streams *s, enum streams_pair pair, double *one_ms, double *two_ms);
+/* One copy to the device: how long its call lasts, and the copy: medians. Returns 0 or the error. */
+int streams_call_measure(struct streams *s, bool pageable, double *call_us, double *copy_us);
 
 /* streams_look.c. Overlap, after a traced run. Returns 0 or the library's error. */
 int streams_overlap(struct streams *s, struct streams_way_result *out);

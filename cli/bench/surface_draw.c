@@ -69,9 +69,7 @@ char *surface_draw(const struct surface_path *paths, int n)
     if (!out)
         return NULL;
     fprintf(out,
-            "<style>figure{display:inline-block;margin:8px 12px}figcaption,p{font:13px "
-            "sans-serif;color:#222}p{margin:8px 74px;max-width:900px}section{margin:0 60px}"
-            "</style>\n<p>The first %d steps of each path (%d if it "
+            "<p class=\"note\">The first %d steps of each path (%d if it "
             "diverges), from the large dot at (%g, %g). x is "
             "across, from -%g to %g; y is upward, from %g to %g. Lines are contours of J = 100 "
             "x\302\262 + y\302\262, each at a quarter of the height of the next. Small dots are "

@@ -239,24 +239,30 @@ static struct bench_panel panels[] = {{"Rate by number of workers",
 int workers_dataset_run(struct workers_opts *o, const struct workers *list, const char *uri)
 {
     struct search s = {.w = *list, .uri = uri, .enough = -1, .pinned_speed_up = NAN};
-    return bench_run(&(struct bench){.command = &cli_bench_workers,
-                                     .values = o,
-                                     .device = o->device,
-                                     .plot = o->plot,
-                                     .columns = columns,
-                                     .n_columns = N_COLUMNS,
-                                     .rows_key = "cells",
-                                     .series = reads,
-                                     .repeats = o->repeats,
-                                     .chart = "How many workers?",
-                                     .panels = panels,
-                                     .n_panels = CLI_COUNT(panels),
-                                     .user = &s,
-                                     .open = open_all,
-                                     .close = close_all,
-                                     .measure = measure,
-                                     .conclude = conclude,
-                                     .json = json,
-                                     .above = above,
-                                     .learn = "workers"});
+    return bench_run(
+        &(struct bench){.command = &cli_bench_workers,
+                        .values = o,
+                        .device = o->device,
+                        .plot = o->plot,
+                        .columns = columns,
+                        .n_columns = N_COLUMNS,
+                        .rows_key = "cells",
+                        .series = reads,
+                        .repeats = o->repeats,
+                        .explain = "A worker that waits for one read at a time, as PyTorch's "
+                                   "DataLoader does, spends most of its time waiting, so more of "
+                                   "them help. With many reads in flight, workers are needed for "
+                                   "decoding alone. Ideal is a rate that grows with the number "
+                                   "of workers.",
+                        .chart = "How many workers?",
+                        .panels = panels,
+                        .n_panels = CLI_COUNT(panels),
+                        .user = &s,
+                        .open = open_all,
+                        .close = close_all,
+                        .measure = measure,
+                        .conclude = conclude,
+                        .json = json,
+                        .above = above,
+                        .learn = "workers"});
 }

@@ -8,6 +8,9 @@
 #define BASE_NS     500000000u /* the first window */
 #define WINDOW_NS   250000000u
 #define MIN_BATCHES 8 /* of a window */
+#define LONG_NS     500000000u
+#define FEW_BATCHES 3   /* of a window that lasts so long */
+#define CLEAR       1.3 /* times the rate: needs no second look */
 #define MOST_NS     10000000000u
 #define GAIN        0.02 /* less is not worth more threads or memory */
 #define LOSS        0.01 /* more is not worth fewer threads */
@@ -30,6 +33,13 @@ static void begin_window(struct mr_loader *ld, uint64_t now)
     ld->tune.batches = ld->tune.samples = 0;
 }
 
+/* Batches that are ready were made by the setting before, and one was begun by it. */
+static uint64_t made_before(const struct mr_loader *ld, uint32_t ahead)
+{
+    uint64_t ready = mr_counted(&ld->ring.n_ready), out = ld->handout.next_batch;
+    return MR_MIN((ready > out ? ready - out : 0) + 1, ahead);
+}
+
 static void begin(struct mr_loader *ld, uint64_t now)
 {
     struct mr_tune *t = &ld->tune;
@@ -37,17 +47,16 @@ static void begin(struct mr_loader *ld, uint64_t now)
     t->first.workers = mr_knobs_workers(ld);
     t->first.prefetch = atomic_load(&ld->ring.ahead);
     t->best = t->first;
-    t->skip = t->first.prefetch;
+    t->skip = made_before(ld, t->first.prefetch);
 }
 
-/* Batches that are ready were made by the setting before. */
 static void apply(struct mr_loader *ld, const struct mr_tune_setting *s)
 {
     uint32_t ahead = atomic_load(&ld->ring.ahead);
     if (mr_knobs_workers(ld) == s->workers && ahead == s->prefetch)
         return;
+    ld->tune.skip = made_before(ld, ahead);
     mr_knobs_set(ld, s->workers, s->prefetch);
-    ld->tune.skip = MR_MAX(ahead, s->prefetch);
 }
 
 static const char *plural(uint32_t n)
@@ -138,6 +147,16 @@ static void next_trial(struct mr_loader *ld, uint64_t now)
     apply(ld, t->phase == MR_TUNE_FEWER ? &t->top : &t->best);
 }
 
+/* More workers that all but multiply the rate. */
+static bool is_clear(struct mr_tune *t)
+{
+    if (t->window != 2 || t->phase == MR_TUNE_FEWER || t->rate[1] < CLEAR * t->rate[0])
+        return false;
+    t->rate[2] = t->rate[1];
+    t->rate[3] = t->rate[0];
+    return true;
+}
+
 static void judge(struct mr_tune *t)
 {
     double a = (t->rate[0] + t->rate[3]) / 2, b = (t->rate[1] + t->rate[2]) / 2;
@@ -180,12 +199,20 @@ static void end_window(struct mr_loader *ld, uint64_t now)
         return;
     }
     t->rate[t->window++] = rate;
-    if (t->window < 4) {
+    if (t->window < 4 && !is_clear(t)) {
         apply(ld, t->window < 3 ? &t->other : t->phase == MR_TUNE_FEWER ? &t->top : &t->best);
         return;
     }
     judge(t);
     next_trial(ld, now);
+}
+
+/* Is the window, which lasts so long, long enough? */
+static bool is_over(const struct mr_tune *t, uint64_t ns)
+{
+    if (t->batches < FEW_BATCHES || (t->batches < MIN_BATCHES && ns < LONG_NS))
+        return false;
+    return ns >= (t->phase == MR_TUNE_BASE ? BASE_NS : WINDOW_NS);
 }
 
 void mr_tune_batch(struct mr_loader *ld, uint64_t samples)
@@ -208,8 +235,7 @@ void mr_tune_batch(struct mr_loader *ld, uint64_t samples)
     }
     t->batches++;
     t->samples += samples;
-    if (t->batches < MIN_BATCHES ||
-        now - t->from_ns < (t->phase == MR_TUNE_BASE ? BASE_NS : WINDOW_NS))
+    if (!is_over(t, now - t->from_ns))
         return;
     end_window(ld, now);
     begin_window(ld, now);

@@ -3,7 +3,8 @@
  * itself.
  *
  * A trial compares a setting with another one in four windows: A B B A, so that a drift of the
- * machine falls on both alike. Batches that were prepared before a change are left out of a window.
+ * machine falls on both alike; where B is a third faster, A B is enough. Batches that were prepared
+ * before a change are left out of a window.
  * First more workers are tried, then more batches ahead, each doubled while that gains; then fewer
  * workers, by bisection, against the fastest setting. A consumer that hardly waits goes straight to
  * the last step. All runs in mr_loader_next(), under consumers.lock.

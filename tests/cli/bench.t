@@ -59,17 +59,29 @@ sim: 12 times copy a 256 x 256 f32 matrix, multiply, copy back; medians of 3
 alone: copies to the device [0-9.]+ ms, matrix products [0-9.]+ ms \(0.[012] Tflop/s\), copies back [0-9.]+ ms (re)
 lower bound: [0-9.]+ ms, the (matrix products|copies to the device|copies back) (re)
 ...
-  one stream +[0-9.]+ +[0-9.]+% +[0-9.]+x .* 0.000 +0.000 +768 KiB (re)
-  a stream for each input +.* +6.25 MiB (re)
-  ring of 3 buffers +.* +1.75 MiB (re)
+  one stream +[0-9.]+ +[0-9.]+% +[0-9.]+x .* 0.000 +0.000 +768 KiB +1.00x (re)
+  a stream for each input +.* +6.25 MiB +[0-9.]+x (re)
+  ring of 3 buffers +.* +1.75 MiB +[0-9.]+x (re)
 ...
   This device is simulated: products take their time and compute nothing.
+The ring is [0-9.]+x as fast as one stream and takes .* from page-locked and for [0-9.]+ us from pageable memory. (re)
 $ python3 -c 'import sys, xml.dom.minidom as m; m.parse("s.svg")' && grep -c 'lower bound' s.svg
 1
 $ millrace bench streams -d sim:tflops=0.2 --size 128 -n 5 --repeats 2 --json > s.json; for k in device model alone_ms lower_bound_ms ways checked config; do grep -q "^  \"$k\":" s.json || echo "missing: $k"; done; for k in way wall_ms variation of_bound busy_ms copies_under_compute_ms both_copies_ms device_bytes; do grep -q "^      \"$k\":" s.json || echo "missing: $k"; done; grep '"way"' s.json
       "way": "one",
       "way": "each",
       "way": "ring",
+      "way": "same_direction",
+      "way": "both_directions",
+      "way": "copy_product",
+      "way": "pageable_copy_product",
+      "way": "products",
+      "way": "small_products",
+      "way": "pinned",
+      "way": "pageable",
+# Copies in one direction take turns whatever the streams, in both they don't; the call of a pageable copy lasts.
+$ millrace bench streams -d sim:h2d=0.2,d2h=0.2,pageable=0.1,tflops=0.02 --size 256 -n 2 --repeats 5 --json -q | python3 -c 'import json, sys; w = {x["way"]: x for x in json.load(sys.stdin)["ways"]}; print(w["same_direction"]["speed_up"] < 1.3, w["both_directions"]["speed_up"] > 1.5, w["pageable"]["call_us"] > 0.3 * w["pageable"]["copy_us"], w["pinned"]["call_us"] < 0.3 * w["pinned"]["copy_us"])'
+True True True True
 $ millrace bench streams -d cpu
 millrace bench streams: --device cpu: its memory is the host's, so nothing is copied; give --device cuda or sim
 [2]
