@@ -227,14 +227,34 @@ static void x_tick(struct writer *w, const struct axes *a, double v)
     put_text(w, x, a->top + a->height + 17, "text-anchor=\"middle\"", label);
 }
 
+/* Below a group of bars, in lines of at most `room` pixels, if words allow that. */
+static void put_category(struct writer *w, double x, double y, double room, const char *text)
+{
+    size_t most = (size_t)fmax(room / 6.2, 4);
+    for (int line = 0; *text && line < 3; line++) {
+        char part[96];
+        size_t n = strlen(text);
+        if (n > most && line < 2) {
+            n = most;
+            while (n > 1 && text[n] != ' ')
+                n--;
+            if (text[n] != ' ')
+                n = strcspn(text, " ");
+        }
+        snprintf(part, sizeof part, "%.*s", (int)n, text);
+        put_text(w, x, y + 13 * line, "text-anchor=\"middle\"", part);
+        text += n + (text[n] == ' ');
+    }
+}
+
 static void draw_x_ticks(struct writer *w, const struct axes *a)
 {
     const struct plot_panel *p = a->panel;
     double slot = p->n_series ? a->width / p->series[0].n : 0;
     if (p->categories) {
         for (int i = 0; i < p->series[0].n; i++)
-            put_text(w, a->left + slot * (i + 0.5), a->top + a->height + 17,
-                     "text-anchor=\"middle\"", p->categories[i]);
+            put_category(w, a->left + slot * (i + 0.5), a->top + a->height + 17, slot,
+                         p->categories[i]);
     } else if (p->log_x) {
         double base = p->x_ticks == PLOT_DECIMAL ? 10 : 2, x1 = pow(10, a->x1) * 1.001;
         double all = floor((a->x1 - a->x0) / log10(base)), each = pow(base, fmax(1, ceil(all / 7)));

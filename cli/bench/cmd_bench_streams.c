@@ -188,7 +188,13 @@ static struct bench_panel panels[] = {
      -1,
      {WALL, BUSY + STREAMS_H2D, BUSY + STREAMS_COMPUTE, BUSY + STREAMS_D2H},
      4},
-    {"Two at a time", "", "speed-up by a second stream", -1, {SPEED_UP}, 1, .limit = {"none", 1}},
+    {"Two at a time",
+     "",
+     "times as fast by a second stream",
+     -1,
+     {SPEED_UP},
+     1,
+     .limit = {"no gain", 1}},
     {"The call of a copy", "", "us", -1, {CALL, COPY}, 2}};
 
 static int open_all(struct bench *b)

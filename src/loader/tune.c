@@ -6,7 +6,8 @@
 #include <stdio.h>
 
 #define BASE_NS     500000000u /* the first window */
-#define WINDOW_NS   250000000u
+#define WINDOW_NS   350000000u
+#define SKIP        2 /* batches after a change, which were begun before it */
 #define MIN_BATCHES 8 /* of a window */
 #define LONG_NS     500000000u
 #define FEW_BATCHES 3   /* of a window that lasts so long */
@@ -26,18 +27,29 @@ static bool is_same(const struct mr_tune_setting *a, const struct mr_tune_settin
     return a->workers == b->workers && a->prefetch == b->prefetch;
 }
 
+/* Batches that wait to be handed out. */
+static uint64_t count_ready(const struct mr_loader *ld)
+{
+    uint64_t ready = mr_counted(&ld->ring.n_ready), out = ld->handout.next_batch;
+    return ready > out ? ready - out : 0;
+}
+
 static void begin_window(struct mr_loader *ld, uint64_t now)
 {
     ld->tune.from_ns = now;
     ld->tune.from_wait_ns = mr_counted(&ld->stats.wait_ns);
+    ld->tune.ready = count_ready(ld);
     ld->tune.batches = ld->tune.samples = 0;
 }
 
-/* Batches that are ready were made by the setting before, and one was begun by it. */
-static uint64_t made_before(const struct mr_loader *ld, uint32_t ahead)
+/* Samples a second that can go on: those that were handed out, less those of them that were ready
+ * before and were not made again. */
+static double rate_of(const struct mr_loader *ld, uint64_t now)
 {
-    uint64_t ready = mr_counted(&ld->ring.n_ready), out = ld->handout.next_batch;
-    return MR_MIN((ready > out ? ready - out : 0) + 1, ahead);
+    const struct mr_tune *t = &ld->tune;
+    double used_up = (double)t->ready - (double)count_ready(ld);
+    double kept = used_up > 0 ? 1 - used_up / (double)t->batches : 1;
+    return (double)t->samples * MR_MAX(kept, 0.01) * 1e9 / (double)MR_MAX(now - t->from_ns, 1);
 }
 
 static void begin(struct mr_loader *ld, uint64_t now)
@@ -47,7 +59,7 @@ static void begin(struct mr_loader *ld, uint64_t now)
     t->first.workers = mr_knobs_workers(ld);
     t->first.prefetch = atomic_load(&ld->ring.ahead);
     t->best = t->first;
-    t->skip = made_before(ld, t->first.prefetch);
+    t->skip = SKIP;
 }
 
 static void apply(struct mr_loader *ld, const struct mr_tune_setting *s)
@@ -55,7 +67,7 @@ static void apply(struct mr_loader *ld, const struct mr_tune_setting *s)
     uint32_t ahead = atomic_load(&ld->ring.ahead);
     if (mr_knobs_workers(ld) == s->workers && ahead == s->prefetch)
         return;
-    ld->tune.skip = made_before(ld, ahead);
+    ld->tune.skip = SKIP;
     mr_knobs_set(ld, s->workers, s->prefetch);
 }
 
@@ -185,7 +197,8 @@ static void end_base(struct mr_loader *ld, double rate, uint64_t now)
     t->gained = 1;
     t->waited = (double)(mr_counted(&ld->stats.wait_ns) - t->from_wait_ns) /
                 (double)MR_MAX(now - t->from_ns, 1);
-    t->phase = t->waited < HARDLY ? MR_TUNE_FEWER : MR_TUNE_WORKERS;
+    bool lasts = count_ready(ld) >= t->ready; /* or it does not wait yet */
+    t->phase = t->waited < HARDLY && lasts ? MR_TUNE_FEWER : MR_TUNE_WORKERS;
     t->top = t->best;
     next_trial(ld, now);
 }
@@ -193,7 +206,7 @@ static void end_base(struct mr_loader *ld, double rate, uint64_t now)
 static void end_window(struct mr_loader *ld, uint64_t now)
 {
     struct mr_tune *t = &ld->tune;
-    double rate = (double)t->samples * 1e9 / (double)MR_MAX(now - t->from_ns, 1);
+    double rate = rate_of(ld, now);
     if (t->phase == MR_TUNE_BASE) {
         end_base(ld, rate, now);
         return;

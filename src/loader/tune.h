@@ -3,8 +3,9 @@
  * itself.
  *
  * A trial compares a setting with another one in four windows: A B B A, so that a drift of the
- * machine falls on both alike; where B is a third faster, A B is enough. Batches that were prepared
- * before a change are left out of a window.
+ * machine falls on both alike; where B is a third faster, A B is enough. Batches that
+ * were ready before a window and were not made again do not count: that a store of them is used up
+ * shows only later.
  * First more workers are tried, then more batches ahead, each doubled while that gains; then fewer
  * workers, by bisection, against the fastest setting. A consumer that hardly waits goes straight to
  * the last step. All runs in mr_loader_next(), under consumers.lock.
@@ -37,6 +38,7 @@ struct mr_tune {
     double waited;                /* the consumer's share of the base window */
     uint64_t begun_ns, ended_ns;  /* begun: the first batch */
     uint64_t skip;                /* batches that are still of the setting before */
+    uint64_t ready;               /* batches, when this window began */
     uint64_t from_ns, from_wait_ns, batches, samples; /* of this window; from_ns 0: not begun */
 };
 
