@@ -22,9 +22,10 @@
 #define WORTHWHILE    1.1  /* growth of the rate by which growing has helped */
 #define REMOTE_WORTH  1.04 /* of remote files: the last tenth of a link is worth it */
 #define SPARE         1.3  /* of what was needed, if a part of the growth was enough */
-#define AS_GOOD       0.98 /* of the rate: fewer reads are enough ... */
-#define EVER_GOOD     0.96 /* ... and of the mean of more periods: small losses add up */
-#define MEAN_PERIODS  8
+#define AS_GOOD       0.97 /* of the rate: fewer reads are enough */
+#define RISES         0.25
+#define FALLS         0.0625
+#define LOOK          2     /* periods with fewer reads, before still fewer are tried */
 #define FEWER         3 / 4 /* of the reads are tried */
 #define MUCH_SLOWER   0.6   /* than that mean, for some periods: it is another link now */
 #define GROWS         1.1   /* times the period before: connections get going, or caches */
@@ -146,7 +147,7 @@ static void judge(struct mr_worker *w, double rate)
     struct mr_ahead *a = &w->ahead;
     double gain = rate / a->rate, needed = (double)a->reads_before * SPARE * gain,
            worth = w->ld->sizes.remote ? REMOTE_WORTH : WORTHWHILE;
-    bool good = a->fewer ? gain >= AS_GOOD && rate >= EVER_GOOD * a->mean_rate : gain >= worth;
+    bool good = a->fewer ? gain >= AS_GOOD : gain >= worth;
     a->trial = false;
     if (!good) {
         fail(w);
@@ -154,6 +155,7 @@ static void judge(struct mr_worker *w, double rate)
     }
     a->next_patience = PATIENCE;
     a->mean_rate = a->fewer ? a->mean_rate : rate;
+    a->patience = a->fewer && a->least_ns > 0 ? LOOK : 0;
     if (!a->fewer && needed < (double)a->reads)
         set(w, (uint64_t)needed);
 }
@@ -181,7 +183,8 @@ static void try(struct mr_worker *w, uint64_t wanted, double rate)
         a->fewer = a->reads > least;
         return;
     }
-    a->rate = a->fewer ? a->mean_rate : MR_MAX(rate, a->mean_rate); /* one period may be odd */
+    bool odd = a->least_ns > 0; /* one period of remote files may be odd */
+    a->rate = !odd ? rate : a->fewer ? a->mean_rate : MR_MAX(rate, a->mean_rate);
     a->reads_before = a->reads;
     a->trial = true;
     a->settles = a->least_ns > 0 && !a->fewer; /* new connections begin slowly */
@@ -194,7 +197,8 @@ static void note_rate(struct mr_ahead *a, double rate)
     if (a->trial)
         return;
     a->n_slow = rate < MUCH_SLOWER * a->mean_rate ? a->n_slow + 1 : 0;
-    a->mean_rate = a->mean_rate > 0 ? a->mean_rate + (rate - a->mean_rate) / MEAN_PERIODS : rate;
+    double weight = rate > a->mean_rate ? RISES : FALLS; /* a busy machine's pauses are no limit */
+    a->mean_rate = a->mean_rate > 0 ? a->mean_rate + (rate - a->mean_rate) * weight : rate;
     if (a->n_slow < SLOW_PERIODS)
         return;
     a->n_slow = a->patience = 0;
