@@ -27,6 +27,7 @@
     X(bench_transfer)                                                                              \
     X(bench_streams)                                                                               \
     X(bench_layout)                                                                                \
+    X(bench_devices)                                                                               \
     X(bench_workers)                                                                               \
     X(bench_disk)                                                                                  \
     X(bench_hostmem)                                                                               \

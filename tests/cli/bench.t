@@ -262,3 +262,11 @@ $ millrace bench loader --cases mnist,foo; millrace bench loader --cases dataset
 millrace bench loader: --cases: "foo" is no case; expected memory_f32, mnist, delay_2ms, first_batch, billion, dataset
 millrace bench loader: --cases: dataset needs --dataset
 [2]
+# Devices in one table: each net on each; one that is not here is left out, a wrong name is an error.
+$ millrace bench devices -d 'cpu|cpu' -m 'softmax|mlp:8s' --shape 6x6x1 -b 16 --time 10ms --repeats 1 --json -q --plot dev.html | python3 -c 'import json, sys; r = json.load(sys.stdin)["rows"]; print(len(r), all(x["samples_per_s"] > 0 for x in r), [x["speed_up"] for x in r][0::4], sorted({x["does"] for x in r}))'; grep -c '<svg' dev.html
+8 True [1, 1] ['inference', 'training']
+2
+$ millrace bench devices -d 'cpu|nosuch' -m softmax; millrace bench devices --shape 5x5x2
+millrace bench devices: device "nosuch": not known to this build; known are auto, cuda, cpu, sim
+millrace bench devices: --shape: expected height, width and 1 or 3 channels, as 28x28x1
+[2]

@@ -45,9 +45,9 @@ $ millrace bench loadr
 millrace: bench loadr: no such command; did you mean bench loader?
 [2]
 $ millrace bench --help | head -n 3; millrace help bench | head -n 1
-usage: millrace bench loader|transfer|streams|layout|workers|disk|hostmem|processes|comm|surface|optimizers|batch-size|story|split [options]
+usage: millrace bench loader|transfer|streams|layout|devices|workers|disk|hostmem|processes|comm|surface|optimizers|batch-size|story|split [options]
 Commands:
-usage: millrace bench loader|transfer|streams|layout|workers|disk|hostmem|processes|comm|surface|optimizers|batch-size|story|split [options]
+usage: millrace bench loader|transfer|streams|layout|devices|workers|disk|hostmem|processes|comm|surface|optimizers|batch-size|story|split [options]
 # With --json a failure is an object on standard output, and a message on standard error as ever.
 $ millrace inspect nowhere.npy --json 2>/dev/null; echo "$?"; millrace feed --json --wrokers 2 synthetic:n=4,shape=2 2>/dev/null
 {
