@@ -416,7 +416,7 @@ struct mr_loader_tuning {
 
 /*
  * Reads what tuning has come to. Each setting is compared with the best so far in turn, in windows
- * of a quarter of a second and 8 batches at least; a larger one is kept if it is 2% faster and that
+ * of a third of a second and 3 batches at least; a larger one is kept if it is 2% faster and that
  * is more than the windows differ by themselves; then the smallest number of workers is searched
  * that loses less than 1%. It ends after about 10 seconds at the latest. Only the consumer's own
  * rate counts: a consumer that never waits has nothing to gain, and needs few workers.

@@ -11,6 +11,8 @@
 #define MIN_BATCHES 8 /* of a window */
 #define LONG_NS     500000000u
 #define FEW_BATCHES 3   /* of a window that lasts so long */
+#define UNSTEADY    0.1 /* windows of one setting that differ by more say little: look again */
+#define MOST_AGAIN  2
 #define CLEAR       1.3 /* times the rate: needs no second look */
 #define MOST_NS     10000000000u
 #define GAIN        0.02 /* less is not worth more threads or memory */
@@ -176,6 +178,11 @@ static void judge(struct mr_tune *t)
     double gain = b / a - 1;
     bool fewer = t->phase == MR_TUNE_FEWER;
     t->n_tried++;
+    if (spread > UNSTEADY && fabs(gain) <= spread && t->n_again < MOST_AGAIN) {
+        t->n_again++; /* the same is proposed again */
+        return;
+    }
+    t->n_again = 0;
     if (fewer ? gain > -LOSS : gain > MR_MAX(GAIN, spread)) {
         t->gained *= fewer ? 1 : b / a;
         t->best = t->other;

@@ -31,6 +31,7 @@ struct mr_tune {
     struct mr_tune_setting other, top;
     uint32_t low;             /* workers that are too few */
     uint32_t window, n_tried; /* window: of the trial, 0 to 3 */
+    uint32_t n_again;         /* trials of this setting that were too unsteady to judge */
     double rate[4];
     double first_rate, best_rate; /* samples/s */
     double gained;                /* what more of either has brought, as compared in turn */
