@@ -257,7 +257,10 @@ static void conclude(struct bench *b)
     }
     double ratio = nhwc->v[RATE] / nhwc[1].v[RATE], spread = nhwc->v[SPREAD] + nhwc[1].v[SPREAD];
     size_t at = strlen(b->verdict);
-    if (fabs(ratio - 1) > spread)
+    if (b->repeats < 3)
+        snprintf(b->verdict + at, sizeof b->verdict - at,
+                 "; the net's rates are not compared: that takes 3 repeats");
+    else if (fabs(ratio - 1) > spread)
         snprintf(b->verdict + at, sizeof b->verdict - at,
                  "; the net takes NHWC at %.2fx the rate of NCHW", ratio);
     else
