@@ -46,6 +46,7 @@ class Settings:
     threads: int
     context: Any
     worker_init_fn: Any
+    sandbox: bool
 
     def engine_options(self) -> dict[str, Any]:
         """The options that all of this loader's engines have."""

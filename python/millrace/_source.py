@@ -194,12 +194,13 @@ class NativeSource(EngineSource):
     def options(self) -> dict[str, Any]:
         s = self.settings
         ahead = s.prefetch_factor * s.num_workers if s.prefetch_factor else 0
-        return {"workers": s.num_workers, "prefetch": ahead}
+        return {"workers": s.num_workers, "prefetch": ahead, "sandbox": s.sandbox}
 
     def describe(self) -> list[str]:
         fields = ", ".join(map(field_text, self.dataset.fields))
         lines = [f"data set: {self.name}: {self.n} samples of {fields}"]
         lines += [f"transform: {self.transform}"] if self.transform else []
+        lines += ["sandbox: decoded in processes without files and network"] * self.settings.sandbox
         return lines + [f"differs from torchvision: {note}" for note in self.notes]
 
     def close(self) -> None:

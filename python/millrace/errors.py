@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+_ADVICE = 'use path="auto", or do that step behind the loader'
 
 class NotNative(ValueError):
-    """path="native" was asked for, and the data set or an argument needs Python.
+    """path="native" or sandbox=True was asked for, and the data set or an argument needs Python.
 
     reasons: one line for each thing that has no native twin.
     """
 
-    def __init__(self, reasons: list[str]) -> None:
+    def __init__(self, reasons: list[str], advice: str = _ADVICE) -> None:
         self.reasons = list(reasons)
-        text = "; ".join(self.reasons)
-        super().__init__(f'{text}; use path="auto", or do that step behind the loader')
+        super().__init__("; ".join([*self.reasons, advice]))
 
 
 class LoaderTimeout(RuntimeError, TimeoutError):

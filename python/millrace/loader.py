@@ -54,6 +54,9 @@ class DataLoader(LoaderState, LoaderReports):
     max_memory: bytes of the engine's buffers. as_: "torch", "numpy", "jax" or "dlpack"; default
     torch where installed, else numpy. seed_samples: whether random, numpy and torch are seeded for
     each Python sample; default: if the first samples draw numbers.
+    sandbox: decode in processes that can open no files and no connections, for data that you do not
+    trust. Native path only: NotNative is raised where Python would make samples. A loop raises
+    NotImplementedError for data sets and systems that it does not work with.
 
     Each `for` loop is the next epoch. Iterators are independent of each other, as torch's are.
     Raises ValueError and TypeError where torch does.
@@ -94,6 +97,7 @@ class DataLoader(LoaderState, LoaderReports):
         max_memory: int | str | None = None,
         as_: str | None = None,
         seed_samples: bool | None = None,
+        sandbox: bool = False,
     ) -> None:
         arguments.check_numbers(num_workers, timeout, prefetch_factor, persistent_workers)
         self.num_workers, self.timeout = num_workers, timeout
@@ -139,6 +143,7 @@ class DataLoader(LoaderState, LoaderReports):
             threads=num_workers or 1,
             context=self.multiprocessing_context,
             worker_init_fn=worker_init_fn,
+            sandbox=bool(sandbox),
         )
         self.dataset = dataset
         self.batch_size, self.drop_last = self._settings.batch_size, drop_last
