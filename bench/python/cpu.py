@@ -1,7 +1,7 @@
 """What a sample costs with worker processes: rate, CPU time by process, switches between threads.
 
     python3 bench/python/cpu.py [--workers 15] [--batch 256] [--bytes 3072] [--work-us 0]
-        [--seconds 1.2] [--rounds 1]
+        [--ahead 2] [--threads 1] [--read] [--seconds 1.2] [--rounds 1]
 
 Samples are ready arrays, so what is measured is the way from __getitem__ to the batch. --work-us:
 so long does Python compute before. --rounds: the least CPU time of so many rounds, each of at
@@ -44,6 +44,19 @@ def switches(pid: int) -> int:
     return sum(int(line.split()[1]) for text in status for line in text.splitlines() if "_ctxt_" in line)
 
 
+def set_threads(each: float) -> None:
+    """Has the engine use so many threads a worker: those beyond one keep jobs waiting."""
+    from millrace._python import PythonSource
+
+    given = PythonSource.options
+
+    def options(self: Any) -> dict[str, Any]:
+        found = given(self)
+        return {**found, "workers": int(each * found["workers"])}
+
+    PythonSource.options = options  # type: ignore[method-assign]
+
+
 class Round(NamedTuple):
     batches: int
     seconds: float
@@ -51,11 +64,13 @@ class Round(NamedTuple):
     switches: int
 
 
-def measure(batches: Iterator[Any], pids: set[int], seconds: float) -> Round:
+def measure(batches: Iterator[Any], pids: set[int], seconds: float, read: bool) -> Round:
     cpu, before = {pid: cpu_s(pid) for pid in pids}, {pid: switches(pid) for pid in pids}
     start, n = time.perf_counter(), 0
     while time.perf_counter() - start < seconds or n < 100:
-        next(batches)
+        batch = next(batches)
+        if read:
+            batch[0].max()
         n += 1
     took = time.perf_counter() - start
     used = {pid: cpu_s(pid) - cpu[pid] for pid in pids}
@@ -68,14 +83,19 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--bytes", type=int, default=3072)
     parser.add_argument("--work-us", type=float, default=0)
+    parser.add_argument("--ahead", type=int, default=2, help="batches a worker")
+    parser.add_argument("--read", action="store_true", help="the program reads all bytes")
+    parser.add_argument("--threads", type=float, default=1, help="of the engine, a worker")
     parser.add_argument("--seconds", type=float, default=1.2)
     parser.add_argument("--rounds", type=int, default=1)
     args = parser.parse_args()
     os.setpgid(0, 0)
+    set_threads(args.threads)
     with millrace.DataLoader(
         cases.Ready(1 << 27, args.bytes, args.work_us),
         batch_size=args.batch,
         num_workers=args.workers,
+        prefetch_factor=args.ahead if args.workers else None,
         as_="numpy",
     ) as loader:
         batches, me = iter(loader), os.getpid()
@@ -83,7 +103,7 @@ def main() -> None:
             next(batches)
         time.sleep(1)  # the process that made the first samples ends
         pids = group()
-        rounds = [measure(batches, pids, args.seconds) for _ in range(args.rounds)]
+        rounds = [measure(batches, pids, args.seconds, args.read) for _ in range(args.rounds)]
         workers = min((sum(r.cpu.values()) - r.cpu[me]) / r.batches for r in rounds)
         program = min(r.cpu[me] / r.batches for r in rounds)
         n, took = sum(r.batches for r in rounds), sum(r.seconds for r in rounds)

@@ -6,6 +6,7 @@
  */
 #include "source.h"
 #include "rows.h"
+#include "view.h"
 #include <errno.h>
 
 /* ---- the GIL ---- */
@@ -156,6 +157,7 @@ int core_source_run(void *user, uint64_t n, const struct mr_sample_context conte
                 rc[i] = alone;
         }
     }
+    core_copies_publish();
     gil_give(&gil);
     return failed;
 }

@@ -332,7 +332,7 @@ void core_view_copy(const struct core_view *view, void *to)
     if (bytes == 0)
         return;
     if (core_view_is_dense(view))
-        memcpy(to, view->data, bytes);
+        core_copy(to, view->data, bytes);
     else
         copy_dims(view, 0, view->data, to);
 }

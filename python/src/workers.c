@@ -6,6 +6,7 @@
  * those of Dataset.python() are (source.h).
  */
 #include "workers.h"
+#include "view.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -79,6 +80,7 @@ static int run(int fd, struct core_source *source)
     opts.exit = core_source_exit;
     opts.user = source;
     int rc;
+    core_copy_stream(1);
     Py_BEGIN_ALLOW_THREADS;
     rc = mr_worker_run(fd, &opts);
     Py_END_ALLOW_THREADS;

@@ -97,3 +97,17 @@ class Known(Squares):
     def __getitem__(self, index):
         assert index in self.known, f"sample {index} is none of {self.known}"
         return super().__getitem__(index)
+
+
+class Bytes:
+    """Rows of n bytes, behind three that misalign them, and each n bytes after the last one."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, index):
+        row = np.arange(index, index + self.n, dtype=np.uint64).astype(np.uint8)
+        return np.full(3, index, np.uint8), row

@@ -7,7 +7,7 @@ import time
 
 import numpy
 import pytest
-from loader_sets import Draws, LateRagged, Raising, Squares, Unpicklable, total
+from loader_sets import Bytes, Draws, LateRagged, Raising, Squares, Unpicklable, total
 
 import millrace
 
@@ -254,3 +254,14 @@ def test_trying_samples_changes_nothing():
             rows = numpy.arange(4 * number, 4 * number + 4)
             assert (values == rows * 1024 + 1).all() and shared.all()
     assert not dataset.opened and dataset.array[0, 0] == 0
+
+
+@pytest.mark.parametrize("n", [1023, 1024, 1025, 1087, 3072, 4099, 65535, 65536, 70001])
+def test_rows_of_any_length_arrive_whole(n):
+    """Long ones are written past the caches, in pieces of 64 bytes where they are aligned."""
+    dataset = Bytes(n)
+    with millrace.DataLoader(dataset, 8, as_="numpy", **FORK) as loader:
+        for number, (heads, rows) in enumerate(loader):
+            for i in range(8):
+                head, row = dataset[8 * number + i]
+                assert (heads[i] == head).all() and (rows[i] == row).all()

@@ -1,0 +1,56 @@
+/*
+ * Copies of a worker's rows.
+ *
+ * A row is written in a worker process and read elsewhere, by a GPU or on another core, and the
+ * worker that had its memory last is mostly another one. Ordinary stores would first get its cache
+ * lines from there. Streaming stores do not, and leave the worker's cache to its samples.
+ */
+#include "view.h"
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+enum { LEAST = 1024 /* bytes; shorter rows gain nothing */ };
+
+static int streams;
+
+void core_copy_stream(int on)
+{
+    streams = on;
+}
+
+#ifdef __SSE2__
+static size_t stream(char *to, const char *from, size_t n)
+{
+    size_t at = -(uintptr_t)to & 63;
+    memcpy(to, from, at);
+    for (; at + 64 <= n; at += 64)
+        for (size_t i = at; i < at + 64; i += 16)
+            _mm_stream_si128((__m128i *)(void *)(to + i),
+                             _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
+    return at;
+}
+
+void core_copies_publish(void)
+{
+    if (streams)
+        _mm_sfence();
+}
+#else
+static size_t stream(char *to, const char *from, size_t n)
+{
+    (void)to, (void)from, (void)n;
+    return 0;
+}
+
+void core_copies_publish(void)
+{
+}
+#endif
+
+void core_copy(void *to, const void *from, size_t n)
+{
+    size_t at = streams && n >= LEAST ? stream(to, from, n) : 0;
+    memcpy((char *)to + at, (const char *)from + at, n - at);
+}
