@@ -224,7 +224,7 @@ millrace bench workers: --device sim:step=2ms: bench workers has --step for the 
 [2]
 # A time's help says what a bare number is.
 $ for c in 'bench workers' 'bench story' feed; do millrace $c --help | tr '\n' ' ' | grep -oE -- '--(time|step) TIME[^-]*bare number is [a-z]*' | sed 's/ TIME.* / /'; done
---step us
+--step ms
 --time s
 --time s
 --time s
