@@ -15,7 +15,9 @@
 #define BUFFER_BYTES (4u << 20)
 #define MOST_CALLS   2048
 
+#pragma GCC visibility push(default)
 int InitializeInjection(void);
+#pragma GCC visibility pop
 
 static void *library;
 static atomic_size_t recorded; /* bytes */
