@@ -73,6 +73,7 @@ struct opening {
     struct mr_dataset *ds;
     const struct mr_tfrecord_opts *opts;
     struct mr_record_state *state;
+    _Atomic uint64_t packed; /* bytes of all files: any may have to be unpacked */
     struct mr_tar_budget budget;
 };
 
@@ -225,26 +226,32 @@ static int add_inflated(struct mr_dataset *ds, struct mr_record_file *file)
     return 0;
 }
 
-/* The files' own sizes bound what they may take unpacked. */
+static int measure(void *user, uint64_t i)
+{
+    struct opening *o = user;
+    uint64_t bytes = 0;
+    int rc = mr_files_size(o->ds->files, o->state->file[i].file, &bytes);
+    atomic_fetch_add(&o->packed, bytes);
+    return rc;
+}
+
+/* The files' own sizes bound what they may take unpacked. They are asked for on all threads: a
+ * remote file's takes a request. */
 static int make_budget(struct opening *o)
 {
     const uint64_t most = INT64_MAX / 2;
-    uint64_t total = o->opts->unpacked_bytes, bytes = 0;
-    for (uint64_t i = 0; i < o->state->n_files && o->opts->unpacked_bytes == 0; i++) {
-        int rc = mr_files_size(o->ds->files, o->state->file[i].file, &bytes);
-        if (rc < 0)
-            return rc;
-        if (!mr_add(o->budget.packed, bytes, &o->budget.packed))
-            o->budget.packed = most;
-    }
-    if (total == 0 && !mr_mul(o->budget.packed, MR_TAR_UNPACKED_TIMES, &total))
-        total = most;
-    if (o->opts->unpacked_bytes == 0)
+    uint64_t total = o->opts->unpacked_bytes;
+    int rc = total == 0 ? mr_each_shard(o->state->n_files, "mr-records", measure, o) : 0;
+    if (total == 0) {
+        o->budget.packed = atomic_load(&o->packed);
+        if (!mr_mul(o->budget.packed, MR_TAR_UNPACKED_TIMES, &total))
+            total = most;
         total = MR_MAX(total, MR_TAR_UNPACKED_LEAST);
+    }
     o->budget.total = MR_MIN(total, most);
     atomic_init(&o->budget.left, (int64_t)o->budget.total);
     atomic_init(&o->budget.memory, (int64_t)MR_MIN(o->opts->memory_bytes, most));
-    return 0;
+    return rc;
 }
 
 static int open_files(struct mr_dataset *ds, const struct mr_tfrecord_opts *opts)
