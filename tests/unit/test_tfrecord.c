@@ -238,6 +238,30 @@ static void bad_features_are_refused(void **state)
     }
 }
 
+/* Of a long name the last 23 bytes are the field's: those of two may be the same. */
+static void fields_of_one_name_are_refused(void **state)
+{
+    struct bytes map = {0}, all = {0};
+    const int64_t left = 1, right = 2;
+    int64_t got[2];
+    (void)state;
+    put_feature(&map, "left/camera/image/encoded/label", ints_of(&left, 1, 1));
+    put_feature(&map, "right/camera/image/encoded/label", ints_of(&right, 1, 1));
+    put_example(&all, map);
+    write_bytes("names.tfrecord", &all);
+    test_fails(test_open_fails(uri("names.tfrecord", "")), MR_EOPTION, "'left/camera/",
+               "'right/camera/", "features=[FIELD=FEATURE:TYPE,...]");
+    test_fails(test_open_fails(uri("names.tfrecord", ",features=[a/b:i64,a/b:u8]")), MR_EOPTION,
+               "both be field 'a/b'");
+    struct mr_dataset *ds =
+        test_open(uri("names.tfrecord", ",features=[a=left/camera/image/encoded/label:i64,"
+                                        "b=right/camera/image/encoded/label:i64]"));
+    test_works(mr_dataset_read(ds, 0, (void *const[]){&got[0], &got[1]}, NULL));
+    assert_int_equal(got[0], left);
+    assert_int_equal(got[1], right);
+    mr_dataset_close(ds);
+}
+
 /* Numbers of 1 to 10 bytes, side by side in every order. */
 static void integers_of_any_length_are_read(void **state)
 {
@@ -633,6 +657,7 @@ int main(void)
         cmocka_unit_test(wrong_features_are_bad_samples),
         cmocka_unit_test(what_a_record_may_lack_is_empty),
         cmocka_unit_test(bad_features_are_refused),
+        cmocka_unit_test(fields_of_one_name_are_refused),
         cmocka_unit_test(integers_of_any_length_are_read),
         cmocka_unit_test(sequences_are_read),
         cmocka_unit_test(records_are_their_bytes),

@@ -40,6 +40,20 @@ static int add_field(struct mr_dataset *ds, const char *feature, size_t n,
     return 0;
 }
 
+/* Whether the latest field has a name of its own. Long names are cut, so two may be the same. */
+static int check_name(const struct mr_dataset *ds)
+{
+    const struct mr_record_state *st = ds->state;
+    int last = ds->n_fields - 1;
+    for (int f = 0; f < last; f++)
+        if (strcmp(ds->field[f].name, ds->field[last].name) == 0)
+            return mr_error_set(MR_EOPTION,
+                                "tfrecord: the features '%.100s' and '%.100s' would both be field "
+                                "'%s': name the fields with features=[FIELD=FEATURE:TYPE,...]",
+                                st->field[f].feature, st->field[last].feature, ds->field[f].name);
+    return 0;
+}
+
 static void be_text(struct mr_dataset *ds, int f, enum mr_kind kind, uint64_t most)
 {
     struct mr_record_state *st = ds->state;
@@ -181,6 +195,8 @@ static int parse_item(struct mr_dataset *ds, const struct word *item,
     int f = ds->n_fields - 1;
     if (equals)
         snprintf(ds->field[f].name, MR_NAME_BYTES, "%.*s", (int)(equals - item->p), item->p);
+    if ((rc = check_name(ds)) < 0)
+        return rc;
     return set_type(ds, f, item, &type, &shape, picture);
 }
 
@@ -304,6 +320,8 @@ static int add_seen(struct mr_dataset *ds, const struct looking *k, const struct
     struct mr_spec shape;
     int rc = add_field(ds, s->name, strlen(s->name), &field);
     if (rc < 0)
+        return rc;
+    if ((rc = check_name(ds)) < 0)
         return rc;
     int f = ds->n_fields - 1;
     if (s->list == MR_FEATURE_BYTES) {
