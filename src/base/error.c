@@ -127,10 +127,15 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, in_child);
 }
 
-void mr_log_set(void (*fn)(void *user, enum mr_log_level level, const char *text), void *user)
+static void take_log_lock(void)
 {
     pthread_once(&watched, watch_forks);
     pthread_mutex_lock(&log_lock);
+}
+
+void mr_log_set(void (*fn)(void *user, enum mr_log_level level, const char *text), void *user)
+{
+    take_log_lock();
     log_fn = fn;
     log_user = user;
     pthread_mutex_unlock(&log_lock);
@@ -152,7 +157,7 @@ void mr_log(enum mr_log_level level, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    pthread_mutex_lock(&log_lock);
+    take_log_lock();
     if (log_fn)
         log_fn(log_user, level, text);
     pthread_mutex_unlock(&log_lock);

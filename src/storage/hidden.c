@@ -22,6 +22,29 @@ struct hidden {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; taken alone */
 static struct hidden *hidden;
+static pthread_once_t watched = PTHREAD_ONCE_INIT;
+
+/* No other thread holds the lock at a fork: a child does not have the thread that would end it. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static void take_lock(void)
+{
+    pthread_once(&watched, watch_forks);
+    pthread_mutex_lock(&lock);
+}
 
 /* The length of a URL up to the end of its host, such as "***@host", which URLs built below it
  * share. 0: it has no userinfo. */
@@ -95,7 +118,7 @@ int mr_url_acquire(const char *text, const char **name)
     struct mr_url cut;
     if (!mr_url_cut(text, strlen(text), &cut) || !mr_url_secret(&cut))
         return 0;
-    pthread_mutex_lock(&lock);
+    take_lock();
     struct hidden *h = find(text);
     if (h)
         h->holders++;
@@ -111,7 +134,7 @@ int mr_url_acquire(const char *text, const char **name)
 void mr_url_release(const char *name)
 {
     struct hidden *done = NULL;
-    pthread_mutex_lock(&lock);
+    take_lock();
     for (struct hidden **at = &hidden; *at; at = &(*at)->next) {
         if ((*at)->name != name)
             continue;
@@ -145,7 +168,7 @@ static char *reveal_locked(const char *name)
 
 char *mr_url_reveal(const char *name)
 {
-    pthread_mutex_lock(&lock);
+    take_lock();
     char *url = reveal_locked(name);
     pthread_mutex_unlock(&lock);
     if (!url)

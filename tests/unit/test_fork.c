@@ -2,6 +2,7 @@
 #include "run_loader.h"
 
 #include <millrace/dlpack.h>
+#include <millrace/storage.h>
 #include <millrace/trace.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -450,6 +451,51 @@ static void a_child_logs_while_its_parent_does(void **state)
 
 static atomic_bool tracing;
 
+/* What all reading of remote files shares: settings, and the names of URLs with credentials. */
+static void use_settings(void)
+{
+    struct mr_remote_opts opts;
+    mr_remote_opts_init(&opts);
+    must(mr_remote_opts_set(&opts));
+}
+
+static void use_names(void)
+{
+    struct mr_dataset *ds;
+    assert_int_equal(mr_dataset_open("tar:http://a:secret@host/x.tar,index=no", &ds), MR_EOPTION);
+}
+
+static atomic_bool end;
+
+static void *use_all_the_time(void *fn)
+{
+    while (!atomic_load(&end))
+        (*(void (**)(void))fn)();
+    return NULL;
+}
+
+static int use_both(void *unused)
+{
+    (void)unused;
+    use_settings();
+    use_names();
+    return 0;
+}
+
+static void a_child_uses_settings_while_its_parent_does(void **state)
+{
+    static void (*fn[])(void) = {use_settings, use_names};
+    pthread_t thread[2];
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, use_all_the_time, &fn[i]), 0);
+    for (int round = 0; round < 2 * FORKS; round++)
+        in_child(use_both, NULL);
+    atomic_store(&end, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(thread[i], NULL);
+}
+
 static void *trace_spans(void *unused)
 {
     (void)unused;
@@ -497,6 +543,7 @@ int main(void)
         cmocka_unit_test(a_set_that_is_being_inflated_says_so),
         cmocka_unit_test(tensors_end_in_a_child),
         cmocka_unit_test(a_child_logs_while_its_parent_does),
+        cmocka_unit_test(a_child_uses_settings_while_its_parent_does),
         cmocka_unit_test(a_trace_is_its_process_s),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
