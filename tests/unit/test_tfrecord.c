@@ -322,6 +322,46 @@ static void sequences_are_read(void **state)
 
 /* ---- records of any bytes ---- */
 
+/* A record of a sequence "walk", whose steps have so many values. */
+static void put_walk(struct bytes *file, const size_t steps[], int n)
+{
+    const int64_t x[4] = {1, 2, 3, 4};
+    struct bytes map = {0}, list = {0}, features;
+    for (int i = 0; i < n; i++) {
+        struct bytes step = ints_of(x, steps[i], 1);
+        put_field(&list, 1, step.data, step.n);
+        free_bytes(&step);
+    }
+    put_feature(&map, "walk", list);
+    features = wrap(2, map);
+    put_record(file, features.data, features.n);
+    free_bytes(&features);
+}
+
+/* The first sample's steps are even; the others would fill whole rows, but not step by step. */
+static void uneven_steps_are_bad_samples(void **state)
+{
+    static const size_t steps[][3] = {{2, 2, 2}, {1, 3, 2}, {4, 0, 2}, {4, 4, 4}};
+    struct bytes file = {0};
+    int64_t walk[12];
+    uint64_t dim[MR_MAX_FIELDS][MR_MAX_RANK];
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        put_walk(&file, steps[i], 3);
+    write_bytes("uneven.tfrecord", &file);
+    struct mr_dataset *ds = test_open(uri("uneven.tfrecord", ",features=walk:i64[<=6,2]"));
+    test_works(mr_dataset_read(ds, 0, (void *const[]){walk}, dim));
+    assert_int_equal(dim[0][0], 3);
+    for (uint64_t i = 1; i < 4; i++)
+        test_fails(mr_dataset_read(ds, i, (void *const[]){walk}, dim), MR_EFORMAT, "'walk'",
+                   "in 3 steps: expected 2 in each");
+    mr_dataset_close(ds);
+    ds = test_open(uri("uneven.tfrecord", ",features=walk:i64[<=12]")); /* end to end */
+    test_works(mr_dataset_read(ds, 1, (void *const[]){walk}, dim));
+    assert_int_equal(dim[0][0], 6);
+    mr_dataset_close(ds);
+}
+
 static void records_are_their_bytes(void **state)
 {
     (void)state;
@@ -660,6 +700,7 @@ int main(void)
         cmocka_unit_test(fields_of_one_name_are_refused),
         cmocka_unit_test(integers_of_any_length_are_read),
         cmocka_unit_test(sequences_are_read),
+        cmocka_unit_test(uneven_steps_are_bad_samples),
         cmocka_unit_test(records_are_their_bytes),
         cmocka_unit_test(many_files_are_one_set),
         cmocka_unit_test(packed_files_are_unpacked),

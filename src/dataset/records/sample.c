@@ -195,11 +195,26 @@ static int make_floats(const struct making *m, const struct mr_feature *feature,
     return 0;
 }
 
+/* Steps of different lengths would be rows that no step has. */
+static int check_steps(const struct making *m)
+{
+    char text[128];
+    uint64_t steps = m->look.steps, n = m->look.n;
+    if (steps == 0 || (m->look.even && n % steps == 0 && n / steps == m->how->row))
+        return 0;
+    snprintf(text, sizeof text, "%llu values in %llu steps: expected %llu in each",
+             (unsigned long long)n, (unsigned long long)steps, (unsigned long long)m->how->row);
+    return refuse(m, text);
+}
+
 static int make_numbers(const struct making *m, const struct mr_feature *feature,
                         struct mr_sample *out)
 {
     enum mr_dtype dtype = m->ds->field[m->f].dtype;
-    bool is_int = dtype <= MR_I64;
+    bool is_int = dtype <= MR_I64, is_raw = m->look.list == MR_FEATURE_BYTES;
+    int rc = feature->sequence && m->how->row > 1 && !is_raw ? check_steps(m) : 0;
+    if (rc < 0)
+        return rc;
     switch (m->look.list) {
     case MR_FEATURE_BYTES:
         return make_raw(m, feature, out);
