@@ -441,6 +441,8 @@ int mr_tar_held_acquire(struct mr_tar_held *h, uint64_t sample,
 const char *mr_tar_held_name(struct mr_tar_held *h, uint64_t sample)
 {
     struct mr_tar_table_entry e;
+    if (mr_tar_table_peek(h->table, sample) == UINT64_MAX)
+        return NULL; /* it could not be read: that again would take as long, and fail as well */
     int file = mr_tar_table_find(h->table, sample, &e);
     file = file < 0 ? file : file_of(h, &e);
     return file < 0 ? NULL : mr_files_name(h->ds->files, file);

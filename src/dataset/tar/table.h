@@ -96,8 +96,8 @@ void mr_tar_held_destroy(struct mr_tar_held *held);
 int mr_tar_held_acquire(struct mr_tar_held *held, uint64_t sample,
                         const struct mr_tar_held_shard **out);
 void mr_tar_held_release(struct mr_tar_held *held, const struct mr_tar_held_shard *shard);
-/* The name of the sample's shard, without credentials; NULL: it could not be found. Stays until the
- * data set is closed. */
+/* The name of the sample's shard, without credentials; NULL: that part of the table is not in
+ * memory. Stays until the data set is closed. */
 const char *mr_tar_held_name(struct mr_tar_held *held, uint64_t sample);
 /* The sample's shard will be acquired soon: begins to read its index, if it is remote. */
 void mr_tar_held_expect(struct mr_tar_held *held, uint64_t sample);
