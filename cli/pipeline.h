@@ -52,8 +52,8 @@ void cli_pipeline_stop(struct cli_pipeline *p);
 
 void cli_pipeline_close(struct cli_pipeline *p);
 
-/* tuning.c: what --tune has found, and of st what the loader found by itself. NULL: it was not asked
- * for. */
+/* tuning.c: what --tune has found, and of st what the loader found by itself. NULL: it was not
+ * asked for. */
 void cli_tuning_print(const struct mr_loader_tuning *t, const struct mr_loader_stats *st);
 void cli_tuning_json(struct mr_json *json, const struct mr_loader_tuning *t,
                      const struct mr_loader_stats *st);

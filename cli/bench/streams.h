@@ -1,5 +1,5 @@
-/* What bench streams measures: streams.c and streams_pairs.c run, streams_look.c looks at what a run was,
- * cmd_bench_streams.c shows it. */
+/* What bench streams measures: streams.c and streams_pairs.c run, streams_look.c looks at what a
+ * run was, cmd_bench_streams.c shows it. */
 #ifndef CLI_BENCH_STREAMS_H
 #define CLI_BENCH_STREAMS_H
 
@@ -87,7 +87,8 @@ enum streams_pair {
 int streams_pageable_open(struct streams *s);
 /* Both in one stream, and each in its own: medians. Returns 0 or the library's error. */
 int streams_pair_measure(struct streams *s, enum streams_pair pair, double *one_ms, double *two_ms);
-/* One copy to the device: how long its call lasts, and the copy: medians. Returns 0 or the error. */
+/* One copy to the device: medians of the times of its call and of the copy. Returns 0 or the error.
+ */
 int streams_call_measure(struct streams *s, bool pageable, double *call_us, double *copy_us);
 
 /* streams_look.c. Overlap, after a traced run. Returns 0 or the library's error. */

@@ -1,4 +1,4 @@
-/* Two things at a time, in one stream and in two; and how long the call of a copy holds the host. */
+/* Two things at a time, in one stream and in two; and how long a copy's call blocks the host. */
 #include "bench/bench.h"
 #include "bench/streams.h"
 

@@ -269,8 +269,8 @@ MR_API int mr_trainer_query_step_times(const struct mr_trainer *t,
 /* Takes the times of one step, the oldest that is known and was not taken; up to 256 are kept. The
  * times of ranks on a GPU, or another device that enqueues, are by the device's clock, of every 8th
  * step, become known 8 at once, and data_ns is how long the device had no work before the step.
- * Elsewhere they are known after each step, by the host's clock. [out] out: on 1. Returns 1, 0 (none is
- * known), or MR_EMISUSE (NULL, a wrong size). */
+ * Elsewhere they are known after each step, by the host's clock. [out] out: on 1. Returns 1, 0
+ * (none is known), or MR_EMISUSE (NULL, a wrong size). */
 MR_API int mr_trainer_next_step_times(struct mr_trainer *t, struct mr_trainer_step_times *out);
 
 /* Reads the sums of the current epoch, including its part before a resume. Blocks. [out] out: on

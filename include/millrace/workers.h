@@ -30,8 +30,8 @@
  * bad, and the loader's policy for bad samples decides. Workers end when the data set is closed,
  * and when the process that opened it ends, for whatever reason.
  *
- * Linux 5.3 or later (pidfd_open). Threads: see dataset.h. fork: the data set belongs to the process
- * that opened it; a forked child may close it, which only frees the child's memory.
+ * Linux 5.3 or later (pidfd_open). Threads: see dataset.h. fork: the data set belongs to the
+ * process that opened it; a forked child may close it, which only frees the child's memory.
  */
 #ifndef MILLRACE_WORKERS_H
 #define MILLRACE_WORKERS_H

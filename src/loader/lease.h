@@ -43,12 +43,12 @@ void mr_leases_detach(struct mr_loader *ld);
 /* Destroys the slots that no lease holds, and the leases if there are none. */
 void mr_leases_close(struct mr_loader *ld);
 
-/* One more hold of a batch that is held. host: the host half is read. Returns 0, MR_EMISUSE (also in a
- * forked child). */
+/* One more hold of a batch that is held. host: the host half is read. Returns 0, MR_EMISUSE (also
+ * in a forked child). */
 int mr_lease_begin(const struct mr_batch *batch, struct mr_stream *stream, bool host,
                    struct mr_lease *out);
-/* true: it has ended, or this is a forked child. false: its stream is mr_stream_any(), and a stream is being captured:
- * later->run is called after the capture, and ends it. */
+/* true: it has ended, or this is a forked child. false: its stream is mr_stream_any(), and a stream
+ * is being captured: later->run is called after the capture, and ends it. */
 bool mr_lease_end(struct mr_lease *lease, struct mr_deferred *later);
 /* mr_hold_release() of a batch that has or had leases. */
 int mr_lease_release(struct mr_loader *ld, struct mr_slot *slot, struct mr_stream *stream);

@@ -14,7 +14,7 @@
 #define MOST_AHEAD_BYTES   (256u << 20) /* 50 ms at 5 GB/s */
 #define FILE_DEPTH         256
 #define REMOTE_DEPTH       64 /* at the start: more than a slow link carries only fill its queue */
-#define REMOTE_BYTES       (4u << 20) /* in flight at the start: more overflows slow links' queues */
+#define REMOTE_BYTES       (4u << 20) /* at the start: more overflows a slow link's queue */
 #define REMOTE_LEAST       16
 #define MOST_FILE_DEPTH    4096
 #define LEAST_MERGED_BYTES (4u << 20)   /* for ranges of blocks: with less there are none */

@@ -1,4 +1,4 @@
-/* A micro-batch's passes through a stage: forward, backward, and what goes on to the other stages. */
+/* A micro-batch's passes through a stage: forward, backward, and what goes to the other stages. */
 #include "train/pipeline.h"
 
 #include <stddef.h>

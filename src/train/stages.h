@@ -6,8 +6,8 @@
  * the samples at positions p with p mod M = a, and its gradients are added up by the same tree. So
  * the bits are those of the net on one device with as many leaves.
  *
- * stages.c opens the stages, split.c says where the net is cut, pipeline.c is a step (pipeline.h has
- * its parts), pipeline_update.c its end, and pipeline_ranks.c is for stages that are ranks.
+ * stages.c opens the stages, split.c says where the net is cut, pipeline.c is a step (pipeline.h
+ * has its parts), pipeline_update.c its end, and pipeline_ranks.c is for stages that are ranks.
  */
 #ifndef MR_TRAIN_STAGES_H
 #define MR_TRAIN_STAGES_H

@@ -1,4 +1,4 @@
-/* TFRecord files and tf.train.Examples written byte by byte, right or wrong as a test wants them. */
+/* TFRecord files and tf.train.Examples written byte by byte, valid or not as a test wants them. */
 #ifndef MR_TEST_RECORD_WRITE_H
 #define MR_TEST_RECORD_WRITE_H
 

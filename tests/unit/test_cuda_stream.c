@@ -194,8 +194,8 @@ static void foreign_ones_are_refused(void **state)
     assert_null(event);
 }
 
-/* A user's event that is gone while its wrapper is there, as the driver notices it: each call fails,
- * none blocks, and memory that was released behind it is freed with the device. */
+/* A user's event that is gone while its wrapper is there, as the driver notices it: each call
+ * fails, none blocks, and memory that was released behind it is freed with the device. */
 static void destroyed_events_are_errors(void **state)
 {
     (void)state;

@@ -334,7 +334,7 @@ static int make_tensor(void *arg)
     return 0;
 }
 
-/* Workers and copies are at the loader's locks all the time: of children that take one, some hang. */
+/* Workers and copies are at the loader's locks all the time: a child that takes one may hang. */
 static void tensors_end_in_a_child(void **state)
 {
     (void)state;
