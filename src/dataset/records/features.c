@@ -151,7 +151,7 @@ static int set_type(struct mr_dataset *ds, int f, const struct word *item, const
 {
     bool text = is_word(type, "string") || is_word(type, "bytes");
     if (text && (shape->rank > 1 || shape->rank != (int)shape->var_dims))
-        return bad_features(item, "a text has no shape but its greatest length, [<=N]");
+        return bad_features(item, "a text has no dimension but its maximum length, [<=N]");
     if (text) {
         be_text(ds, f, is_word(type, "string") ? MR_KIND_STRING : MR_KIND_BYTES,
                 shape->rank ? shape->dim[0] : most_bytes(ds->state));
@@ -187,7 +187,7 @@ static int parse_item(struct mr_dataset *ds, const struct word *item,
     if (equals && equals - item->p >= MR_NAME_BYTES)
         return bad_features(item, "a field's name of more than 23 bytes");
     if (bracket && !take_dims(&dims, &shape))
-        return bad_features(item, "a shape that is none, as [4,4] or [<=512]");
+        return bad_features(item, "not a shape such as [4,4] or [<=512]");
     struct mr_record_field *field;
     int rc = add_field(ds, feature, (size_t)(colon - feature), &field);
     if (rc < 0)
@@ -349,7 +349,7 @@ static int add_all(struct mr_dataset *ds, struct looking *k, const struct mr_pic
             bool first = usable && s->picture && s->list == MR_FEATURE_BYTES;
             if (!usable && pass == 1)
                 mr_log(MR_LOG_WARNING,
-                       "tfrecord: feature '%.100s' is no field: it has %s: name it with features=",
+                       "tfrecord: feature '%.100s' is skipped: it has %s: name it with features=",
                        s->name,
                        s->mixed                     ? "lists of different types"
                        : s->list == MR_FEATURE_NONE ? "no value"
@@ -429,8 +429,8 @@ static int look(struct mr_dataset *ds, const struct mr_picture_opts *picture)
         be_whole(ds);
     if (rc == 0 && ds->n_fields == 0)
         rc = mr_error_set(MR_EFORMAT,
-                          "%s: no feature of the first records can be a field: name "
-                          "some with features=",
+                          "%s: none of the first records' features can become a field: "
+                          "name some with features=",
                           k.st->file[0].name);
 free_seen:
     for (uint64_t i = 0; i < k.n; i++)

@@ -57,9 +57,9 @@ int mr_record_check(const struct mr_record_state *st, const struct mr_record_fil
     uint32_t crc;
     if (in->n != want + MR_RECORD_FRONT + MR_RECORD_BACK || !mr_record_begins(p, &bytes) ||
         bytes != want)
-        return mr_error_set(MR_EFORMAT,
-                            "%s: no record of %llu bytes: the file has changed since it was opened",
-                            who(file, record, name), (unsigned long long)want);
+        return mr_error_set(
+            MR_EFORMAT, "%s: expected %llu bytes there: the file has changed since it was opened",
+            who(file, record, name), (unsigned long long)want);
     *out = (struct mr_bytes){p + MR_RECORD_FRONT, want};
     if (!st->check)
         return 0;
@@ -121,7 +121,7 @@ static int refuse_count(const struct making *m, uint64_t n, const char *what)
     const struct mr_spec *spec = &m->ds->field[m->f];
     char text[300], want[128];
     snprintf(text, sizeof text,
-             "%llu %s: expected %s: say what it is with features=[NAME:TYPE[<=LENGTH]]",
+             "%llu %s: expected %s: set its type with features=[NAME:TYPE[<=LENGTH]]",
              (unsigned long long)n, what, mr_spec_format(spec, want, sizeof want));
     return refuse(m, text);
 }
@@ -154,7 +154,7 @@ static int make_raw(const struct making *m, const struct mr_feature *feature, st
     if (m->look.n > 0)
         each = (uint64_t)(m->look.at.end - m->look.at.p);
     if (!mr_mul(each, m->look.n, &all) || all % width)
-        return refuse(m, "its bytes are no whole number of elements");
+        return refuse(m, "its size is no multiple of the element's");
     int rc = set_dims(m, all / width, "elements, as bytes", out);
     if (rc < 0 || !out->field[m->f].room)
         return rc;
@@ -179,7 +179,7 @@ static int make_ints(const struct making *m, const struct mr_feature *feature,
     if (spec->dtype == MR_I64)
         mr_feature_ints(feature, out->field[m->f].room);
     else if (!mr_feature_narrow(feature, spec->dtype, out->field[m->f].room)) {
-        snprintf(text, sizeof text, "a value that %s does not hold", mr_dtype_name(spec->dtype));
+        snprintf(text, sizeof text, "a value out of range for %s", mr_dtype_name(spec->dtype));
         return refuse(m, text);
     }
     return 0;
@@ -241,7 +241,7 @@ static int make_bytes(const struct making *m, struct mr_sample *out)
     if (m->how->kind == MR_RECORD_PICTURE)
         return mr_sample_decode(m->ds, who(m->file, m->record, name), &in, out);
     if (m->look.n > 0 && in.n > spec->dim[0])
-        return refuse(m, "a text that is longer than the field");
+        return refuse(m, "a text longer than the field");
     out->field[m->f].dim[0] = m->look.n > 0 ? in.n : 0;
     if (m->look.n > 0 && in.n > 0)
         out->field[m->f].data = in.data;
@@ -282,8 +282,8 @@ int mr_record_decode(const struct mr_dataset *ds, uint64_t index, const struct m
         return 0;
     }
     if (mr_example_each(bytes.data, bytes.n, see, &found, &why) < 0)
-        return mr_error_set(MR_EFORMAT, "%s: no tf.train.Example: %s", who(m.file, m.record, name),
-                            why);
+        return mr_error_set(MR_EFORMAT, "%s: not a tf.train.Example: %s",
+                            who(m.file, m.record, name), why);
     for (m.f = 0; m.f < ds->n_fields; m.f++) {
         m.how = &st->field[m.f];
         rc = make_field(&m, &found.feature[m.f], out);
