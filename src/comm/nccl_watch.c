@@ -103,7 +103,7 @@ static void name_missing(struct mr_comm *c)
 {
     struct mr_nccl *r = mr_nccl_of(c);
     struct mr_nccl_watch *w = &r->watch;
-    double zero = 0;
+    static double zero; /* after a failure MPI may still write it; one communicator uses MPI */
     w->speaker = c->rank;
     snprintf(w->named, sizeof w->named, "%.400s: not all ranks came to it", w->failure);
     if (!r->control || pthread_mutex_trylock(&r->control_lock))
