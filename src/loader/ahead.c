@@ -86,7 +86,7 @@ static void set(struct mr_worker *w, uint64_t reads)
 {
     const struct mr_loader *ld = w->ld;
     uint64_t runs = (reads + run_reads(ld) - 1) / run_reads(ld);
-    uint32_t most = mr_knobs_share(ld, ld->sizes.depth),
+    uint32_t most = MR_MIN(mr_knobs_share(ld, ld->sizes.depth), ld->sizes.reader_depth),
              depth = (uint32_t)MR_MIN(MR_MAX(reads, least_reads(ld)), most);
     w->ahead.reads = reads;
     runs = MR_MIN(MR_MAX(runs, ld->sizes.start_runs), ld->sizes.runs_per_worker);

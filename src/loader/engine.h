@@ -85,6 +85,7 @@ struct mr_sizes {
         start_runs;              /* in flight: at most, and before latencies are measured */
     uint64_t runs;               /* in flight at most, all workers */
     uint32_t depth, start_depth; /* reads in flight, all workers: at most, and at the start */
+    uint32_t reader_depth;       /* a worker's, at most */
     bool remote;                 /* some files are behind a URL */
     /* Of the first sample: bytes and reads; of its extents, files that are read whole (their bytes
      * are known only when they are opened), and their part of sample_bytes. */

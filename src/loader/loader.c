@@ -42,8 +42,8 @@ static int open_storage(struct mr_loader *ld)
     if (ld->sizes.depth == 0)
         return 0;
     /* Workers that begin later share what those at the start have. */
-    uint32_t depth = MR_MAX(ld->sizes.depth / mr_knobs_workers(ld), 1) * ld->workers.n;
-    rc = mr_storage_open(ld->ds->files, other_storage(ld), depth, ld->workers.n, &ld->storage);
+    rc = mr_storage_open(ld->ds->files, other_storage(ld), ld->sizes.reader_depth * ld->workers.n,
+                         ld->workers.n, &ld->storage);
     if (rc < 0 || ld->sizes.merged_bytes == 0)
         return rc;
     return mr_storage_keep_ranges(ld->storage, ld->sizes.merged_bytes);

@@ -117,8 +117,7 @@ void mr_merge_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     if (each == 0)
         return;
     mr_host_memory_query(&memory);
-    uint64_t ahead = ld->workers.n * ld->sizes.runs_per_worker * ld->sizes.run_rows +
-                     ld->ring.n_slots * ld->opts.batch_size;
+    uint64_t ahead = ld->sizes.runs * ld->sizes.run_rows + ld->ring.n_slots * ld->opts.batch_size;
     uint64_t blocks = 2 * window + ahead * sharers / s->block;
     uint64_t most = MR_MIN(MOST_BYTES, memory.available_bytes / 4);
     ld->sizes.merged_bytes = each > most / blocks ? most : blocks * (each + each / 4);

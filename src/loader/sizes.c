@@ -17,6 +17,7 @@
 #define REMOTE_BYTES       (4u << 20) /* at the start: more overflows a slow link's queue */
 #define REMOTE_LEAST       16
 #define MOST_FILE_DEPTH    4096
+#define MOST_HELD          4 /* times what is used at once: by workers that have not begun, too */
 #define LEAST_MERGED_BYTES (4u << 20)   /* for ranges of blocks: with less there are none */
 #define GUESSED_FILE_BYTES (128u << 10) /* of a first file that cannot be looked at */
 
@@ -86,15 +87,19 @@ static void plan_ahead(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
     const struct mr_loader_opts *o = &ld->opts;
     bool files = kinds->n_path + kinds->n_remote > 0;
-    uint64_t each = MR_MAX(ld->sizes.sample_bytes, 1), least = ld->sizes.run_rows * ld->workers.n;
+    uint64_t each = MR_MAX(ld->sizes.sample_bytes, 1);
+    uint32_t n = mr_knobs_workers(ld); /* those that begin; more of them have less each */
+    uint64_t least = ld->sizes.run_rows * n;
     uint64_t start = MR_MAX(READ_AHEAD_SAMPLES, 2 * ld->ring.n_slots * o->batch_size);
     if (files)
         start = MR_MAX(MR_MIN(start, READ_AHEAD_BYTES / each), least);
     uint64_t most = MR_MAX(MR_MIN(MOST_AHEAD_SAMPLES, MOST_AHEAD_BYTES / each), start);
+    uint64_t held = MOST_HELD * MR_MAX(most, o->read_ahead);
     if (o->read_ahead)
         start = most = o->read_ahead;
-    uint32_t n = mr_knobs_workers(ld); /* those that begin; more of them have less each */
-    ld->sizes.runs_per_worker = MR_MAX(1, most / n / ld->sizes.run_rows);
+    ld->sizes.runs = MR_MAX(1, most / ld->sizes.run_rows);
+    ld->sizes.runs_per_worker =
+        MR_MAX(1, MR_MIN(most / n, held / ld->workers.n) / ld->sizes.run_rows);
     ld->sizes.start_runs = MR_MAX(1, start / n / ld->sizes.run_rows);
     ld->sizes.remote = kinds->n_remote > 0;
     uint64_t remote = MR_MIN(MR_MAX(REMOTE_BYTES / each, REMOTE_LEAST), REMOTE_DEPTH);
@@ -107,6 +112,9 @@ static void plan_ahead(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     /* A worker without a read in flight could not go on. */
     ld->sizes.depth = MR_MAX(ld->sizes.depth, n);
     ld->sizes.start_depth = MR_MIN(MR_MAX(ld->sizes.start_depth, n), ld->sizes.depth);
+    uint64_t reads = MOST_HELD * (uint64_t)MR_MAX(ld->sizes.depth, MOST_FILE_DEPTH);
+    ld->sizes.reader_depth =
+        (uint32_t)MR_MAX(1, MR_MIN(ld->sizes.depth / n, reads / ld->workers.n));
 }
 
 /* How many samples a run has. */
@@ -127,7 +135,8 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
         ld->sizes.run_rows = MR_MIN(MR_MAX(ld->sizes.run_rows, joined), MR_MIN(whole, 4096));
     }
     ld->sizes.runs_per_batch = (o->batch_size + ld->sizes.run_rows - 1) / ld->sizes.run_rows;
-    ld->sizes.runs_per_worker = ld->sizes.start_runs = 1;
+    ld->sizes.runs_per_worker = ld->sizes.start_runs = ld->sizes.reader_depth = 1;
+    ld->sizes.runs = ld->workers.n;
     if (reads)
         plan_ahead(ld, kinds);
     if (ld->backends.writes_device &&
@@ -226,7 +235,7 @@ int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     ld->grown.planned_bytes = sum_memory(ld, kinds, n).total;
     ld->grown.slot_bytes = sum_memory(ld, kinds, n + 1).total - ld->grown.planned_bytes;
     ld->sizes.start_runs = MR_MIN(ld->sizes.start_runs, ld->sizes.runs_per_worker);
-    ld->sizes.runs = MR_MIN(ld->sizes.runs_per_worker * mr_knobs_workers(ld), UINT32_MAX);
+    ld->sizes.runs = MR_MIN(ld->sizes.runs, ld->sizes.runs_per_worker * ld->workers.n);
     return rc;
 }
 

@@ -62,10 +62,14 @@ static double mean_in_flight(const struct mr_loader *ld)
 /* As far as it has grown, and the latency that it has grown by. */
 static void read_ahead(const struct mr_loader *ld, struct mr_loader_stats *out)
 {
-    for (uint32_t i = 0; i < ld->workers.n; i++) {
+    const uint32_t n = MR_MIN(mr_knobs_workers(ld), ld->workers.n);
+    const uint64_t runs = mr_knobs_share(ld, ld->sizes.runs);
+    const uint32_t reads = mr_knobs_share(ld, ld->sizes.depth);
+    for (uint32_t i = 0; i < n; i++) {
         const struct mr_ahead *a = &ld->workers.worker[i].ahead;
-        out->read_ahead += mr_counted(&a->runs) * ld->sizes.run_rows;
-        out->queue_depth += ld->storage ? atomic_load_explicit(&a->depth, memory_order_relaxed) : 0;
+        const uint32_t depth = atomic_load_explicit(&a->depth, memory_order_relaxed);
+        out->read_ahead += MR_MIN(mr_counted(&a->runs), runs) * ld->sizes.run_rows;
+        out->queue_depth += ld->storage ? MR_MIN(depth, reads) : 0;
         out->read_latency_ns = MR_MAX(out->read_latency_ns, mr_counted(&a->latency_ns));
     }
 }

@@ -25,6 +25,11 @@ millrace feed: max_workers 2: expected at least workers, 4
 $ millrace feed d -q --max-cpus 1 --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["config"]["resolved"]["workers"])'; millrace tune d -s --time 0.3 --json -q | python3 -c 'import json, sys; t = json.load(sys.stdin)["tuning"]; print(sorted(t))'
 1
 ['done', 'first_prefetch', 'first_samples_per_s', 'first_workers', 'gpu_decode', 'prefetch', 'queue_depth', 'read_ahead', 'reason', 'samples_per_s', 'seconds', 'tried', 'workers']
+# What is read ahead is bounded by the options, however many workers may begin.
+$ millrace tune d -s -w 1 --max-workers 256 --read-ahead 512 --queue-depth 64 --time 0.3 --json -q | python3 -c 'import json, sys; t = json.load(sys.stdin)["tuning"]; print(t["read_ahead"] <= 512, t["queue_depth"] <= 64)'; for n in 1 256; do millrace feed d -s --tune -w 1 --max-workers $n --batches 9 --json -q | python3 -c 'import json, sys; print(json.load(sys.stdin)["memory"]["pageable_bytes"] < 64 << 20)'; done
+True True
+True
+True
 # The batches are the same with each option that only makes loading faster or slower, on and off.
 $ chain='cast(f32),scale(1/255),random_crop(24,24),hflip(0.5)'; d() { millrace feed d -s -e 2 -b 48 -t "$chain" --seed 5 --digest -q -d sim "$@" | sed -n 's/^digest: //p'; }; want=$(d -w 1 -p 1); n=0; for options in '--tune' '--tune --max-cpus 1 --max-workers 3 --max-prefetch 5' '--tune --max-memory 8MiB' '--tune --queue-depth 1 --read-ahead 1' '-w 7 -p 9' '-w 3 --queue-depth 2 --read-ahead 5' '--storage pread' '--direct' '--cache host' '--no-pin' '--blocking' '--streams 3' '--shared' '--sandbox' '--device-transforms on' '--device-transforms on --tune' '--on-host' '--device cpu' '--device cpu --tune' '--max-memory 4MiB' '--sink-ms 1 --batches 1000'; do n=$((n + 1)); [ "$(d $options)" = "$want" ] || echo "other batches: $options"; done; echo "$n compared, $(echo $want | wc -c)"
 21 compared, 33

@@ -103,7 +103,7 @@ static struct link *link_make(double jitter)
     k->ld.sizes.run_rows = 1;
     k->ld.sizes.sample_reads = 1;
     k->ld.sizes.start_depth = k->ld.sizes.start_runs = 64;
-    k->ld.sizes.depth = k->ld.sizes.runs_per_worker = IN_FLIGHT;
+    k->ld.sizes.depth = k->ld.sizes.reader_depth = k->ld.sizes.runs_per_worker = IN_FLIGHT;
     for (uint32_t i = 0; i < WORKERS; i++) {
         k->worker[i].ld = &k->ld;
         k->worker[i].id = i;
