@@ -27,6 +27,7 @@ struct mr_train_leaves {
     bool stop_told, stop_heard;
     struct mr_train_overlap *overlap; /* NULL: one sum, behind the passes */
     uint64_t timed;                   /* steps of run->clock that times.c has read */
+    bool apart;                       /* something else was done since the last step */
     float *overflow; /* fp16 with t->shard: whether a rank's part had one, then of all ranks */
 };
 

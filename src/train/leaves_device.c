@@ -303,6 +303,12 @@ static int tell(struct mr_trainer *t)
     struct mr_train_leaves *l = t->leaves;
     const uint32_t one = 1;
     int rc = 0;
+    if (l->apart)
+        rc = mr_memset_async(t->stream, &l->run->clock.given_ns, MR_DEVICE, 0,
+                             sizeof l->run->clock.given_ns);
+    if (rc < 0)
+        return rc;
+    l->apart = false;
     if (l->run_step != t->step)
         rc = mr_copy_async(t->stream, &l->run->step, MR_DEVICE, &t->step, MR_PAGEABLE,
                            sizeof t->step);

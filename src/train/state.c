@@ -473,6 +473,7 @@ int mr_trainer_save(struct mr_trainer *t, const char *path)
     const struct mr_train_collection parts = mr_train_collection_of(t);
     const bool writes = t->rank == 0 && parts.rank == 0;
     mr_train_phase(t, "writes a checkpoint");
+    mr_train_times_break(t);
     struct mr_checkpoint *c = calloc(1, sizeof *c);
     t->copies = calloc(1, sizeof *t->copies);
     int rc = c && t->copies ? 0 : mr_error_nomem("checkpoint", sizeof *c + sizeof *t->copies);

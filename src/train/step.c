@@ -377,6 +377,7 @@ int mr_trainer_test(struct mr_trainer *t, struct mr_train_sums *out)
         mr_train_leaves_test_begin(t);
     rc = mr_train_take_totals(t);
     mr_train_phase(t, "tests");
+    mr_train_times_break(t);
     for (uint64_t i = 0; rc >= 0 && !b.last; i++) { /* a part of the set is no measure */
         rc = mr_loader_next(t->test_loader, t->stream, &b);
         if (rc <= 0)

@@ -48,6 +48,12 @@ void mr_train_time_end(struct mr_trainer *t)
         push(t, &t->last);
 }
 
+void mr_train_times_break(struct mr_trainer *t)
+{
+    if (device_tells(t))
+        t->leaves->apart = true;
+}
+
 /* Before a step are the update of the one before, which takes about as long each time, and a
  * stretch without work. */
 void mr_train_times_look(struct mr_trainer *t, const struct mr_sum_clock *clock)

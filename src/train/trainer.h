@@ -229,6 +229,8 @@ void mr_train_stretch_look(const struct mr_trainer *t, struct mr_train_stretch *
 void mr_train_time_begin(struct mr_trainer *t);
 void mr_train_time_batch(struct mr_trainer *t);
 void mr_train_time_end(struct mr_trainer *t);
+/* A test or a checkpoint comes between two steps. */
+void mr_train_times_break(struct mr_trainer *t);
 
 /* epochs.c. What the history says of the run's end. */
 void mr_train_judge_history(struct mr_trainer *t);

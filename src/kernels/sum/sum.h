@@ -81,7 +81,8 @@ struct mr_sum_totals {
  *     ... | begin: start | passes | take: ready | sum over the ranks | give | update | begin ...
  *
  * To read the clock takes about a microsecond, too long for each step. The host looks after steps
- * that end in 7 (of 8), so the timed ones are in the middle between two looks.
+ * that end in 7 (of 8), so the timed ones are in the middle between two looks. A step does not
+ * count if the trainer did something else before it (a test, a checkpoint): then given_ns is 0.
  */
 #define MR_SUM_EVERY 8
 #define MR_SUM_PHASE 4  /* timed: steps i with i % MR_SUM_EVERY == MR_SUM_PHASE */
@@ -95,7 +96,7 @@ struct mr_sum_times {
 
 struct mr_sum_clock {
     uint64_t start_ns, ready_ns;            /* of this step; 0: not yet, or it is not timed */
-    uint64_t given_ns;                      /* of an earlier step */
+    uint64_t given_ns;                      /* of an earlier step; 0: none, or not right before */
     uint64_t update_ns;                     /* how long one took */
     uint64_t n;                             /* timed steps */
     struct mr_sum_times last[MR_SUM_TIMED]; /* of the i-th at i % MR_SUM_TIMED */
@@ -228,7 +229,7 @@ MR_HOST_DEVICE void mr_sum_end_step(struct mr_sum_clock *c, uint64_t step)
     if (!timed && (step + 1) % MR_SUM_PHASE)
         return;
     const uint64_t now = mr_sum_now_ns();
-    if (timed) {
+    if (timed && c->given_ns) {
         struct mr_sum_times *t = &c->last[c->n++ % MR_SUM_TIMED];
         t->before_ns = mr_sum_between(c->given_ns, c->start_ns ? c->start_ns : c->ready_ns);
         t->pass_ns = mr_sum_between(c->start_ns, c->ready_ns);
