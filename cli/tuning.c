@@ -37,10 +37,10 @@ static void print_own(const struct mr_loader_stats *st)
 {
     char ahead[CLI_HUMAN], reads[CLI_HUMAN];
     if (st->queue_depth > 0)
-        printf("reading, by itself: %s samples ahead, %s reads in flight\n",
+        printf("automatic: %s samples read ahead, %s reads in flight\n",
                cli_count((double)st->read_ahead, ahead), cli_count((double)st->queue_depth, reads));
     if (st->gpu_decode_rate > 0)
-        printf("decoding, by itself: %.0f%% of the pictures on the GPU\n", 100 * st->gpu_decode);
+        printf("automatic: %.0f%% of the pictures decoded on the GPU\n", 100 * st->gpu_decode);
 }
 
 void cli_tuning_print(const struct mr_loader_tuning *t, const struct mr_loader_stats *st)

@@ -22,7 +22,7 @@ struct opts {
 static const struct mr_option options[] = {
     OPT("devices", MR_OPT_STRING, devices, .key = 'd', .initial = "cpu|cuda", .meta = "LIST",
         .help = "Devices, separated by |: cpu, cuda, cuda:1. The others are compared with the "
-                "first; one that is not here is left out"),
+                "first; unavailable ones are left out"),
     OPT("models", MR_OPT_STRING, models, .key = 'm', .initial = "softmax|mlp:100s|mnist-cnn",
         .meta = "LIST", .help = "Nets, as for millrace train, separated by |"),
     CLI_LOADER_OPTION(struct opts, loader, "batch-size", .initial = "256", .max = 1 << 20,
@@ -232,8 +232,8 @@ static void conclude(struct bench *b)
     }
     if (most > 0)
         snprintf(b->verdict, sizeof b->verdict,
-                 "Beside the same net on %s: %.2fx to %.2fx its rate", b->rows[0].text[DEVICE],
-                 least, most);
+                 "Compared with the same net on %s: %.2fx to %.2fx the rate",
+                 b->rows[0].text[DEVICE], least, most);
 }
 
 static void above(const struct bench *b)
@@ -296,7 +296,7 @@ static const struct cli_note examples[] = {
 
 const struct cli_command cli_bench_devices = {
     .name = "bench devices",
-    .summary = "Measure nets on the processor beside GPUs: training and inference",
+    .summary = "Compare nets on the processor and on GPUs: training and inference",
     .synopsis = "[options]",
     .text = "Trains nets on generated pictures, and runs them, on each of the devices, fed by the "
             "loader as in millrace train. Pictures are zeros, so that making them costs little.",

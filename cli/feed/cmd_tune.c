@@ -44,8 +44,8 @@ const struct cli_command cli_tune = {
         "is 2% faster, and then the fewest workers that lose less than 1%. Options that are "
         "given stay as they are; --max-cpus, --max-workers, --max-prefetch and "
         "--max-memory are limits. How far is read ahead, how many reads are in flight, and with "
-        "--gpu-decode auto the GPU's share follow the rates while a loader runs; what they came "
-        "to is reported. Prints what it chose and why, and the options to use.",
+        "--gpu-decode auto the GPU's share follow the rates while a loader runs; they are "
+        "reported. Prints what it chose and why, and the options to use.",
     .options = feed_options,
     .options_bytes = sizeof(struct feed_opts),
     .min_args = 1,

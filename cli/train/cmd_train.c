@@ -159,8 +159,9 @@ const struct mr_option train_options[] = {
     OPT("checkpoint-every", 0, MR_OPT_STRING, checkpoint_every, files, .meta = "N|TIME",
         .help = "Also write one every N steps (500) or at this interval (30s)"),
     OPT("resume", 0, MR_OPT_FLAG, resume, files,
-        .help = "Continue from the file of --checkpoint; start from the beginning if it does not "
-                "exist. On by itself when torchrun or Slurm restarts the ranks, but for --force"),
+        .help =
+            "Continue from the file of --checkpoint; start from the beginning if it does not "
+            "exist. Default when torchrun or Slurm restarts the ranks, unless --force is given"),
     OPT("force", 'f', MR_OPT_FLAG, force, files,
         .help = "Start over even if the file of --checkpoint exists; --checkpoint, --log and "
                 "--plot replace any file"),
