@@ -104,6 +104,7 @@ static void examples_are_read(void **state)
     for (int packed = 0; packed < 2; packed++) {
         write_examples("e.tfrecord", 0, EXAMPLES, packed);
         struct mr_dataset *ds = test_open(uri("e.tfrecord", FEATURES));
+        assert_non_null(strstr(mr_dataset_text(ds), FEATURES + 1));
         assert_int_equal(mr_dataset_length(ds), EXAMPLES);
         test_field_is(ds, 0, "label i64");
         test_field_is(ds, 1, "box f32[3]");

@@ -470,8 +470,12 @@ const char *mr_record_features_text(const struct mr_dataset *ds, char *buf, size
     for (int f = 0; f < ds->n_fields && at < cap; f++) {
         const struct mr_record_field *field = &st->field[f];
         const struct mr_spec *spec = &ds->field[f];
-        char one[256];
-        snprintf(one, sizeof one, "%s%.150s:%s", f ? "," : "", field->feature,
+        struct mr_spec unnamed;
+        char one[320];
+        mr_chosen_name(&unnamed, field->feature);
+        bool named = strcmp(unnamed.name, spec->name) != 0; /* [FIELD=] */
+        snprintf(one, sizeof one, "%s%s%s%.150s:%s", f ? "," : "", named ? spec->name : "",
+                 named ? "=" : "", field->feature,
                  field->kind == MR_RECORD_PICTURE ? "image"
                  : spec->kind == MR_KIND_STRING   ? "string"
                  : spec->kind == MR_KIND_BYTES    ? "bytes"
