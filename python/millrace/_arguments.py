@@ -203,7 +203,9 @@ def _in_python(text: str) -> str:
     found = re.match(r"loader:([a-z-]+)=(.*?)(?=: )", text)
     if found:
         text = f"{found[1].replace('-', '_')}={found[2]!r}{text[found.end():]}"
-    return text.replace("or force-state", "or load_state_dict(state, force_state=True)")
+    return text.replace(
+        "or force-state (force_state, --force-state)", "or load_state_dict(state, force_state=True)"
+    )
 
 
 def place(rank: int | None, world: int | None, shard: bool) -> tuple[int, int]:

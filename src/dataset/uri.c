@@ -143,8 +143,8 @@ static int sniff(const char *path, const struct mr_dataset_ops **out)
     }
     if (!url && stat(path, &st) != 0) {
         int errnum = errno; /* saved, since formatting may change it */
-        return mr_error_errno(errnum, "%s (no format was given; formats: %s)", path,
-                              mr_format_names(names, sizeof names));
+        return mr_error_set(-errnum, "%s: %s (no format was given; formats: %s)", path,
+                            mr_strerror(-errnum), mr_format_names(names, sizeof names));
     }
     for (size_t i = 0; i < MR_COUNT(formats); i++)
         if (formats[i]->sniff && formats[i]->sniff(path)) {

@@ -192,11 +192,13 @@ static int over_ceiling(struct mr_loader *ld, const struct memory_sum *m, uint64
              (unsigned long long)m->files, (unsigned long long)m->workers);
     if (ld->opts.max_memory == 0 || m->total <= ld->opts.max_memory)
         return mr_budget_over(&ld->share, claim, parts);
-    return mr_error_set(MR_ELIMIT,
-                        "max_memory %llu bytes: needs %llu: %s; lower batch_size, prefetch, "
-                        "read_ahead or workers, or leave out the cache",
+    const char *help = m->files > ld->opts.max_memory
+                           ? "packed files are held in memory unpacked: unpack them on disk"
+                           : "lower batch_size, prefetch, read_ahead or workers, or leave out the "
+                             "cache";
+    return mr_error_set(MR_ELIMIT, "max_memory %llu bytes: needs %llu: %s; %s",
                         (unsigned long long)ld->opts.max_memory, (unsigned long long)m->total,
-                        parts);
+                        parts, help);
 }
 
 /* The sum against the ceilings, its own and the budget's: refused now, not half-way through an

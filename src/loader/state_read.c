@@ -56,7 +56,7 @@ static bool nodes_differ(const char *a, const char *b)
 /* What decides which samples come next, and what becomes of them. States of 0.1 have no chain. */
 static int check_order(const struct mr_loader *ld, const cJSON *root)
 {
-    static const char advice[] = ": use the same, or force-state";
+    static const char advice[] = ": use the same, or force-state (force_state, --force-state)";
     static const char of_nodes[] =
         ": blocks belong to nodes, so the order depends on the numbers of nodes and ranks: to go "
         "on with others, keep the state's: sampler random:block=N,window=N,nodes=N,ranks=N";

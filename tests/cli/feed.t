@@ -83,7 +83,7 @@ $ millrace feed
 millrace feed: an argument is missing: millrace feed DATASET [options]
 [2]
 $ millrace feed nowhere 2>&1 | sed 's/idx, [a-z0-9, ]*/.../'
-millrace feed: nowhere (no format was given; formats: ...): No such file or directory
+millrace feed: nowhere: No such file or directory (no format was given; formats: ...)
 $ millrace feed d --workers 0x
 millrace feed: --workers 0x: expected 0..512 threads
 [2]
@@ -193,7 +193,7 @@ $ millrace feed d --state-in nowhere.json
 millrace feed: nowhere.json: No such file or directory
 [1]
 $ millrace feed d --shuffle --state-in s.json --seed 9
-millrace feed: s.json: state: made with another sampler: the state has random(seed=0), this run has random(seed=9): use the same, or force-state
+millrace feed: s.json: state: made with another sampler: the state has random(seed=0), this run has random(seed=9): use the same, or force-state (force_state, --force-state)
 [1]
 $ millrace feed synthetic:n=10,shape=4 --shuffle --state-in s.json
 millrace feed: s.json: state: made with another data set .fingerprint.: the state has [0-9a-f]+, this run has [0-9a-f]+ (re)

@@ -101,7 +101,8 @@ static void what_is_unclear_is_named(void **state)
     test_fails(test_open_fails("foldr:x"), MR_EOPTION, "did you mean folder?", formats);
     test_fails(test_open_fails("/nowhere/at/all"), -ENOENT, "/nowhere/at/all", "No such file",
                formats);
-    test_fails(test_open_fails("/nowhere/at/all,labels=x"), -ENOENT, "/nowhere/at/all ");
+    test_fails(test_open_fails("/nowhere/at/all,labels=x"), -ENOENT,
+               "/nowhere/at/all: No such file");
     test_fails(test_open_fails("idx:/nowhere,labels=x"), -ENOENT, "/nowhere");
     test_fails(test_open_fails(test_write("plain.txt", "hello", 5)), MR_EUNSUPPORTED,
                test_path("plain.txt"), "a file", formats);
