@@ -146,7 +146,7 @@ int feed_print_json(const struct feed *feed)
 {
     const struct feed_result *r = &feed->result;
     const struct mr_loader_stats *st = &r->stats;
-    struct mr_json *json = cli_json_begin("feed");
+    struct mr_json *json = cli_json_begin(feed->opts->until_tuned ? "tune" : "feed");
     if (!json)
         return CLI_FAILED;
     mr_json_uint(json, "samples", st->samples);

@@ -207,7 +207,8 @@ static int take_file(struct plan_input *in, const struct plan_opts *o, const cha
     cJSON *root = load(path);
     if (!root)
         return CLI_FAILED;
-    int code = is(root, "command", "feed")         ? take_feed(in, path, root)
+    bool feed = is(root, "command", "feed") || is(root, "command", "tune");
+    int code = feed                                ? take_feed(in, path, root)
                : is(root, "command", "train")      ? take_train(in, path, root)
                : is(root, "command", "bench comm") ? take_comm(in, o, path, root)
                                                    : cli_fail("%s: " EXPECTED, path);

@@ -22,9 +22,9 @@ millrace feed: tune: expected batches in order, not in_order = 0
 millrace feed: max_workers 2: expected at least workers, 4
 [2]
 # Limits, and what the loader finds by itself.
-$ millrace feed d -q --max-cpus 1 --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["config"]["resolved"]["workers"])'; millrace tune d -s --time 0.3 --json -q | python3 -c 'import json, sys; t = json.load(sys.stdin)["tuning"]; print(sorted(t))'
+$ millrace feed d -q --max-cpus 1 --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["config"]["resolved"]["workers"])'; millrace tune d -s --time 0.3 --json -q | python3 -c 'import json, sys; d = json.load(sys.stdin); print(d["command"], sorted(d["tuning"]))'
 1
-['done', 'first_prefetch', 'first_samples_per_s', 'first_workers', 'gpu_decode', 'prefetch', 'queue_depth', 'read_ahead', 'reason', 'samples_per_s', 'seconds', 'tried', 'workers']
+tune ['done', 'first_prefetch', 'first_samples_per_s', 'first_workers', 'gpu_decode', 'prefetch', 'queue_depth', 'read_ahead', 'reason', 'samples_per_s', 'seconds', 'tried', 'workers']
 # What is read ahead is bounded by the options, however many workers may begin.
 $ millrace tune d -s -w 1 --max-workers 256 --read-ahead 512 --queue-depth 64 --time 0.3 --json -q | python3 -c 'import json, sys; t = json.load(sys.stdin)["tuning"]; print(t["read_ahead"] <= 512, t["queue_depth"] <= 64)'; for n in 1 256; do millrace feed d -s --tune -w 1 --max-workers $n --batches 9 --json -q | python3 -c 'import json, sys; print(json.load(sys.stdin)["memory"]["pageable_bytes"] < 64 << 20)'; done
 True True
