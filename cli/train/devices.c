@@ -87,8 +87,9 @@ void train_stages_print(const struct train *t)
     if (t->data->n_more == 0 && !ranks)
         return;
     for (uint32_t s = 0; (net = mr_trainer_get_stage(t->trainer, s)); s++) {
-        printf("%s%s to %s on ", s ? "; " : "  stages: ", mr_net_layer_get(net, 0)->name,
-               last_layer(net)->name);
+        const struct mr_net_layer *first = mr_net_layer_get(net, 0), *last = last_layer(net);
+        printf("%s%s", s ? "; " : "  stages: ", first->name);
+        printf("%s%s on ", first == last ? "" : " to ", first == last ? "" : last->name);
         if (ranks)
             printf("rank %u", s);
         else

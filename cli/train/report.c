@@ -74,10 +74,10 @@ void train_print_head(const struct train *t)
     print_layers(t);
     printf("\n  %s, schedule %s, batches of %" PRIu64 ", seed %" PRIu64 "\n", t->info.optimizer,
            t->opts->schedule, t->opts->loader.batch_size, t->opts->seed);
-    printf("  device %s%s%s, %s, tensor cores %s; %s of activations and workspace; %u workers\n",
+    printf("  device %s%s%s, %s, tensor cores %s; %s of activations and workspace; %u worker%s\n",
            d->pipe.info.name, d->pipe.info.model[0] ? ": " : "", d->pipe.info.model, precision(t),
            tensor_cores(t) ? "used" : "not used", cli_bytes(train_stages_memory(t), bytes),
-           st.workers);
+           st.workers, st.workers == 1 ? "" : "s");
     train_stages_print(t);
     train_ranks_print(t);
     if (t->info.resumed_step)
