@@ -63,7 +63,7 @@ static struct bench_panel panels[] = {
 };
 
 struct devices {
-    char *net[MAX_ROWS], *device[MAX_ROWS], name[MAX_ROWS][TEXT], missing[MAX_ROWS][200];
+    char *net[MAX_ROWS], *device[MAX_ROWS], name[MAX_ROWS][TEXT], missing[MAX_ROWS][300];
     int n;
 };
 
@@ -159,7 +159,7 @@ static int add(struct devices *d, const char *net, const char *device)
         return mr_error_set(-ENOMEM, "bench devices: out of memory");
     snprintf(d->name[i], sizeof d->name[i], "%.90s, %.60s", net, device);
     if (rc < 0)
-        snprintf(d->missing[i], sizeof d->missing[i], "%.180s", mr_last_error());
+        snprintf(d->missing[i], sizeof d->missing[i], "%s", mr_last_error());
     else
         mr_device_close(dev);
     return rc == MR_EOPTION ? rc : 0; /* what is not here is left out; a wrong name is an error */

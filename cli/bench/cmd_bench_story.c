@@ -135,7 +135,7 @@ static int run_step(struct train *t, uint64_t time_ns, double *v, char bottlenec
     struct mr_loader_stats st = {.size = sizeof st};
     struct mr_train_window window = {.size = sizeof window};
     int last, rc = 1;
-    for (int i = 0; i < STORY_WARM_STEPS && rc > 0; i++)
+    for (int i = 0; i < STORY_WARM_STEPS && rc > 0 && !cli_interrupted(); i++)
         rc = mr_trainer_step(t->trainer, &last);
     int begun = rc >= 0 ? mr_trainer_window_begin(t->trainer) : rc;
     if (begun < 0)

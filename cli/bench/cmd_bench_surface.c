@@ -154,7 +154,7 @@ static int run(void *values, int n_args, char **args)
     cli_catch_interrupts();
     code = walk_all(o, all);
     if (code == CLI_OK && cli_interrupted())
-        code = CLI_FAILED;
+        code = cli_fail("interrupted; %s was not written", o->plot);
     if (code == CLI_OK)
         code = draw(o, all);
     if (code == CLI_OK && cli.json)

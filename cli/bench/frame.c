@@ -54,7 +54,7 @@ static void take_medians(const struct bench *b, struct bench_row *row, double *o
         for (uint64_t k = 0; k < b->repeats; k++)
             if (!isnan(of_row[k * BENCH_MAX_COLUMNS + (size_t)c]))
                 v[n++] = of_row[k * BENCH_MAX_COLUMNS + (size_t)c];
-        if (c == b->varies && n)
+        if (c == b->varies && n > 1) /* one alone has no spread */
             variation = stats_variation(v, (int)n);
         row->v[c] = n ? bench_median(v, n) : NAN;
     }

@@ -50,7 +50,7 @@ static void put_table(FILE *out, const struct bench *b, int part)
 /* NULL: out of memory. */
 static char *make_tables(const struct bench *b)
 {
-    char *text = NULL;
+    char *text = NULL, names[BENCH_LEFT_OUT];
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
     if (!out)
@@ -58,9 +58,9 @@ static char *make_tables(const struct bench *b)
     for (int part = 0; b->parts ? b->parts[part] != NULL : part == 0; part++)
         put_table(out, b, part);
     for (int i = 0; i < b->n_rows; i++)
-        if (b->rows[i].left_out[0]) {
+        if (bench_left_out(b, i, names, sizeof names)) {
             fputs("<p class=\"note\">Left out: ", out);
-            mr_text_write_xml(b->rows[i].name, out);
+            mr_text_write_xml(names, out);
             fputs(": ", out);
             mr_text_write_xml(b->rows[i].left_out, out);
             fputs("</p>\n", out);

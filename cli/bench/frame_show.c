@@ -82,16 +82,39 @@ static void print_part(const struct bench *b, int part)
     cli_table_print(table, stdout, 2);
 }
 
+bool bench_left_out(const struct bench *b, int i, char *names, size_t bytes)
+{
+    const char *why = b->rows[i].left_out;
+    size_t used = 0;
+    if (!why[0])
+        return false;
+    for (int k = 0; k < i; k++)
+        if (strcmp(b->rows[k].left_out, why) == 0)
+            return false;
+    names[0] = 0;
+    for (int k = i; k < b->n_rows && used < bytes; k++) {
+        bool said = strcmp(b->rows[k].left_out, why) != 0;
+        for (int j = i; j < k && !said; j++)
+            said = strcmp(b->rows[j].left_out, why) == 0 &&
+                   strcmp(b->rows[j].name, b->rows[k].name) == 0;
+        if (!said)
+            used += (size_t)snprintf(names + used, bytes - used, "%s%s", used ? "; " : "",
+                                     b->rows[k].name);
+    }
+    return true;
+}
+
 static int print_text(const struct bench *b)
 {
+    char names[BENCH_LEFT_OUT];
     b->above(b);
     printf("\n");
     for (int part = 0; b->parts ? b->parts[part] != NULL : part == 0; part++)
         print_part(b, part);
     printf("\n");
     for (int i = 0; i < b->n_rows && !b->interrupted; i++)
-        if (b->rows[i].left_out[0])
-            printf("  %s left out: %s\n", b->rows[i].name, b->rows[i].left_out);
+        if (bench_left_out(b, i, names, sizeof names))
+            printf("  %s left out: %s\n", names, b->rows[i].left_out);
     if (b->below && !b->interrupted)
         b->below(b);
     if (b->verdict[0])

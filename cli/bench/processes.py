@@ -166,7 +166,8 @@ def pool_map(way, n, item_ns, workers, chunk):
 
 
 ASKED = {"start": start, "pass": batches, "map": pool_map}
-print("Python", sys.version.split()[0], flush=True)
+FREE = not getattr(sys, "_is_gil_enabled", lambda: True)()
+print("Python", sys.version.split()[0] + (", free-threaded" if FREE else ""), flush=True)
 for line in sys.stdin:
     what, *words = line.split()
     try:

@@ -159,7 +159,7 @@ $ millrace bench disk --path zeros --max 8MiB
 millrace bench disk: zeros has 300000 bytes, less than one read of 2.00 MiB: lower --max
 [2]
 $ millrace bench workers nodir/ -d cpu
-millrace bench workers: nodir/ .*: No such file or directory (re)
+millrace bench workers: nodir/: No such file or directory .* (re)
 [1]
 # Host memory: locking where the system allows it, and the peak of two copies at once.
 $ millrace bench hostmem -d sim --bytes 8MiB --plot h.svg
@@ -239,6 +239,10 @@ $ millrace bench layout -d cpu --shape 8x8x3 -b 16 --model 'conv:4,p=1,relu,avgp
 $ millrace bench layout -d sim --shape 8x8x3 -b 16 --time 20ms --repeats 1 | grep -c 'Training a net'
 0
 [1]
+$ millrace bench layout -d cpu --shape 8x8x3 -b 16 -m none --time 20ms --repeats 1 | grep -E 'to NCHW|left out'
+  to NCHW +host .* - (re)
+  to f32; to f32, NCHW left out: cpu has no kernels of its own
+  stored NHWC; stored NCHW; NHWC, to NCHW left out: --model none
 $ millrace bench layout --shape 8x8
 millrace bench layout: --shape: expected height, width and channels, as 224x224x3
 [2]
