@@ -410,7 +410,8 @@ static void name_all(struct writer *w, const struct plot *plot)
 {
     for (int i = 0; i < plot->n_panels; i++)
         for (int k = 0; k < plot->panels[i].n_series; k++)
-            name_index(w, plot->panels[i].series[k].name);
+            if (plot->panels[i].series[k].n > 0)
+                name_index(w, plot->panels[i].series[k].name);
 }
 
 /* A page has a picture for each panel, which flow and shrink with the window. */

@@ -475,8 +475,7 @@ static int run(void *values, int n_args, char **args)
                         .conclude = conclude,
                         .json = json,
                         .above = above,
-                        .below = below,
-                        .learn = "split"});
+                        .below = below});
 }
 
 static const struct cli_note json_notes[] = {
