@@ -36,7 +36,7 @@ static const char *const not_of_trainer[] = {
 const struct mr_option train_options[] = {
     OPT("model", 'm', MR_OPT_STRING, model, model, .initial = "mnist-cnn", .meta = "MODEL",
         .help = "softmax, mlp:300s,100r,50s (width and activation of each hidden layer: s "
-                "sigmoid, r ReLU, t tanh, g GELU), mnist-cnn, resnet20, or layers: "
+                "sigmoid, r ReLU, t tanh, g GELU), mnist-cnn, resnet20, or a list: "
                 "conv:32,relu,maxpool:2,dropout:0.25,flatten,linear:10"),
     OPT("optimizer", 'o', MR_OPT_STRING, optimizer, model, .initial = "adam", .meta = "OPTIMIZER",
         .help = cli_optimizer_help),
