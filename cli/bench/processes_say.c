@@ -211,7 +211,7 @@ static const char *why_concurrent(const struct processes *p, const struct bench 
            "time.";
 }
 
-/* What may run in parallel the interpreter says, since on a busy machine a lock looks faster, too. */
+/* Whether threads run in parallel the interpreter says: noise of a busy machine looks so, too. */
 static const char *why_faster(const struct processes *p)
 {
     return strstr(p->python.version, "free-threaded")

@@ -226,7 +226,7 @@ $ millrace train d --device sim
 millrace train: device sim computes nothing: nets run on cpu and cuda
 [1]
 $ millrace train d --device cpu+cpu --split fc2 --micro-batches 4 --model mlp:20r -e 1 --max-steps 3 --threads 1 | grep stages
-  stages: flatten to fc1 on cpu; fc2 to fc2 on cpu; 4 micro-batches, 1f1b
+  stages: flatten to fc1 on cpu; fc2 on cpu; 4 micro-batches, 1f1b
 $ millrace train d --device cpu+cpu --split conv9
 millrace train: split: the net has no layer 'conv9'; a stage can begin with .*fc2.* (re)
 [2]
