@@ -173,25 +173,15 @@ namespace millrace
 
 template <auto fn> struct guarded;
 
-template <class... Args, int (*fn)(Args...)> struct guarded<fn> {
-    static int call(Args... args) noexcept
+template <class R, class... Args, R (*fn)(Args...)> struct guarded<fn> {
+    static R call(Args... args) noexcept
     try {
         return fn(args...);
     } catch (const std::exception &e) {
-        return mr_error_set(MR_ECALLBACK, "%s", e.what());
+        return static_cast<R>(mr_error_set(MR_ECALLBACK, "%s", e.what()));
     } catch (...) {
-        return mr_error_set(MR_ECALLBACK, "an exception that is no std::exception");
-    }
-};
-
-template <class... Args, uint64_t (*fn)(Args...)> struct guarded<fn> { /* n_batches */
-    static uint64_t call(Args... args) noexcept
-    try {
-        return fn(args...);
-    } catch (const std::exception &e) {
-        return (uint64_t)mr_error_set(MR_ECALLBACK, "%s", e.what());
-    } catch (...) {
-        return (uint64_t)mr_error_set(MR_ECALLBACK, "an exception that is no std::exception");
+        return static_cast<R>(
+            mr_error_set(MR_ECALLBACK, "an exception that is no std::exception"));
     }
 };
 
