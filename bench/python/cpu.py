@@ -1,7 +1,7 @@
 """What a sample costs with worker processes: rate, CPU time by process, switches between threads.
 
     python3 bench/python/cpu.py [--workers 15] [--batch 256] [--bytes 3072] [--work-us 0]
-        [--ahead 2] [--threads 1] [--read] [--seconds 1.2] [--rounds 1]
+        [--ahead 2] [--threads 1] [--read] [--device sim] [--seconds 1.2] [--rounds 1]
 
 Samples are ready arrays, so what is measured is the way from __getitem__ to the batch. --work-us:
 so long does Python compute before. --rounds: the least CPU time of so many rounds, each of at
@@ -85,6 +85,7 @@ def main() -> None:
     parser.add_argument("--work-us", type=float, default=0)
     parser.add_argument("--ahead", type=int, default=2, help="batches a worker")
     parser.add_argument("--read", action="store_true", help="the program reads all bytes")
+    parser.add_argument("--device", help="rows are for a copy engine: sim, cuda")
     parser.add_argument("--threads", type=float, default=1, help="of the engine, a worker")
     parser.add_argument("--seconds", type=float, default=1.2)
     parser.add_argument("--rounds", type=int, default=1)
@@ -96,7 +97,8 @@ def main() -> None:
         batch_size=args.batch,
         num_workers=args.workers,
         prefetch_factor=args.ahead if args.workers else None,
-        as_="numpy",
+        as_="dlpack" if args.device else "numpy",
+        device=args.device,
     ) as loader:
         batches, me = iter(loader), os.getpid()
         for _ in range(200):

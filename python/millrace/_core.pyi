@@ -331,6 +331,7 @@ def worker_run(
     fd: int,
     fields: Sequence[_SpecLike],
     fetch: Callable[[int, int, list[int], list[int], int], Sequence[object]],
+    copied: bool,
     /,
 ) -> None: ...
 def workers_end() -> None: ...

@@ -26,7 +26,9 @@ class Maker:
         if workers > 0:
             from ._processes import Pool
 
-            self.pool = Pool(recipe, n, workers=workers, context=settings.context, quiet=quiet)
+            copied = settings.pinned is not None or settings.device not in (None, "cpu")
+            self.pool = Pool(recipe, n, workers=workers, context=settings.context, quiet=quiet,
+                             copied=copied)
             self.dataset: _core.Dataset = self.pool.dataset
             return
         seeded = bool(getattr(recipe, "seeded", False))

@@ -141,8 +141,10 @@ class _Plan:
 class _Starts:
     """Starts the workers of a pool, again when they died. Refers to nothing that owns it."""
 
-    def __init__(self, plan: _Plan, side: _arena.Side, workers: int, timeout: float) -> None:
+    def __init__(self, plan: _Plan, side: _arena.Side, workers: int, timeout: float,
+                 copied: bool) -> None:
         self.plan, self.side, self.workers, self.timeout = plan, side, workers, timeout
+        self.copied = copied
         self.pids: dict[int, int] = {}
         self.pidfds: dict[int, int] = {}  # a pid may be another process's by now
         self.deaths: list[Death] = []
@@ -161,7 +163,8 @@ class _Starts:
         plan = self.plan
         lists = [shared._fd for shared in plan.lists]
         files = _worker.Files(fd, self.side.fd, plan.fd, lists)
-        setup = _worker.Setup(worker, self.workers, self.timeout, plan.place, plan.main)
+        setup = _worker.Setup(worker, self.workers, self.timeout, plan.place, plan.main,
+                              self.copied)
         try:
             pid = self.pids[worker] = plan.starter.start(setup, files)
         except BaseException as error:
@@ -224,20 +227,20 @@ class Pool:
     fork for a recipe that does not pickle), "fork", "spawn", or a multiprocessing context, of
     which the start method is used. timeout: s; a worker that takes longer for the up to 32 samples
     that it makes at a time is killed; 0: none. name, version: see _core.Dataset.python(). quiet:
-    no warning that workers are forked.
+    no warning that workers are forked. copied: a GPU's copy engine reads the rows, not the program.
     Raises TypeError for a recipe that does not pickle where it must, ValueError, OSError, and
     RuntimeError if a worker, importing the program, comes here.
     """
 
     def __init__(self, recipe: Recipe, n: int, *, workers: int, context: object = None,
                  timeout: float = 0, name: str = "python", version: int = 0,
-                 quiet: bool = False) -> None:
+                 quiet: bool = False, copied: bool = False) -> None:
         _start.check_main()
         if workers < 1:
             raise ValueError("workers: %d: expected 1 or more processes" % workers)
         plan = _Plan(recipe, _method(context), quiet)
         try:
-            self._starts = _Starts(plan, _arena.Side(workers), workers, timeout)
+            self._starts = _Starts(plan, _arena.Side(workers), workers, timeout, copied)
         except BaseException:
             plan.close()
             raise

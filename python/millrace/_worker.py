@@ -36,6 +36,7 @@ class Setup(NamedTuple):
     timeout: float  # s, of the samples that are made at a time; 0: none
     place: dict[str, Any]  # see place()
     main: bool  # the data set needs the program's main module
+    copied: bool  # a copy engine reads the rows, not the program
 
 
 class Files(NamedTuple):
@@ -224,7 +225,7 @@ def run(setup: Setup, files: Files, recipe: Any = None,
     try:
         _reset_signals()
         maker = _Maker(setup, files, recipe, failed)
-        _core.worker_run(files.run, maker.fields, maker.fetch)
+        _core.worker_run(files.run, maker.fields, maker.fetch, setup.copied)
         code = 0
     except BaseException:
         sys.stderr.write("millrace: worker process %d:\n" % setup.worker)

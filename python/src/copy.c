@@ -1,9 +1,10 @@
 /*
  * Copies of a worker's rows.
  *
- * A row is written in a worker process and read elsewhere, by a GPU or on another core, and the
- * worker that had its memory last is mostly another one. Ordinary stores would first get its cache
- * lines from there. Streaming stores do not, and leave the worker's cache to its samples.
+ * A row is written in a worker process, and the worker that had its memory last is mostly another
+ * one. Ordinary stores would first get its cache lines from there. Streaming stores do not, and
+ * leave the worker's cache to its samples. They are for rows that a copy engine reads: a program
+ * finds them in memory, later than in another core's cache.
  */
 #include "view.h"
 

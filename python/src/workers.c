@@ -71,7 +71,7 @@ PyObject *core_workers_end(PyObject *module, PyObject *unused)
 
 /* ---- a worker ---- */
 
-static int run(int fd, struct core_source *source)
+static int run(int fd, struct core_source *source, int copied)
 {
     struct mr_worker_opts opts;
     mr_worker_opts_init(&opts);
@@ -80,7 +80,7 @@ static int run(int fd, struct core_source *source)
     opts.exit = core_source_exit;
     opts.user = source;
     int rc;
-    core_copy_stream(1);
+    core_copy_stream(copied);
     Py_BEGIN_ALLOW_THREADS;
     rc = mr_worker_run(fd, &opts);
     Py_END_ALLOW_THREADS;
@@ -89,9 +89,9 @@ static int run(int fd, struct core_source *source)
 
 PyObject *core_worker_run(PyObject *module, PyObject *args)
 {
-    int fd;
+    int fd, copied;
     PyObject *fields, *fetch;
-    if (!PyArg_ParseTuple(args, "iOO:worker_run", &fd, &fields, &fetch))
+    if (!PyArg_ParseTuple(args, "iOOp:worker_run", &fd, &fields, &fetch, &copied))
         return NULL;
     struct core_source *source = calloc(1, sizeof *source);
     if (!source)
@@ -100,7 +100,7 @@ PyObject *core_worker_run(PyObject *module, PyObject *args)
     source->interpreter = PyInterpreterState_Get();
     source->fetch = fetch;
     source->n_fields = core_specs_read(fields, source->field);
-    int rc = source->n_fields < 0 ? 0 : run(fd, source);
+    int rc = source->n_fields < 0 ? 0 : run(fd, source, copied);
     int ok = source->n_fields >= 0 && rc >= 0;
     if (rc < 0)
         core_fail(source->core, rc, NULL);

@@ -10,6 +10,7 @@ import pytest
 from loader_sets import Bytes, Draws, LateRagged, Raising, Squares, Unpicklable, total
 
 import millrace
+from millrace import _worker
 
 torch = pytest.importorskip("torch")
 data = torch.utils.data
@@ -256,9 +257,12 @@ def test_trying_samples_changes_nothing():
     assert not dataset.opened and dataset.array[0, 0] == 0
 
 
+@pytest.mark.parametrize("copied", [False, True])
 @pytest.mark.parametrize("n", [1023, 1024, 1025, 1087, 3072, 4099, 65535, 65536, 70001])
-def test_rows_of_any_length_arrive_whole(n):
-    """Long ones are written past the caches, in pieces of 64 bytes where they are aligned."""
+def test_rows_of_any_length_arrive_whole(n, copied, monkeypatch):
+    """For a copy engine long ones are written past the caches, in aligned pieces of 64 bytes."""
+    made = _worker.Setup
+    monkeypatch.setattr(_worker, "Setup", lambda *a: made(*a)._replace(copied=copied))
     dataset = Bytes(n)
     with millrace.DataLoader(dataset, 8, as_="numpy", **FORK) as loader:
         for number, (heads, rows) in enumerate(loader):
