@@ -180,8 +180,7 @@ template <class R, class... Args, R (*fn)(Args...)> struct guarded<fn> {
     } catch (const std::exception &e) {
         return static_cast<R>(mr_error_set(MR_ECALLBACK, "%s", e.what()));
     } catch (...) {
-        return static_cast<R>(
-            mr_error_set(MR_ECALLBACK, "an exception that is no std::exception"));
+        return static_cast<R>(mr_error_set(MR_ECALLBACK, "an exception that is no std::exception"));
     }
 };
 

@@ -108,7 +108,7 @@ $ millrace pack d folder:z
 millrace pack: folder:z is a data set, not the folder to pack into: millrace pack DATASET DIR (./folder:z names a folder)
 [2]
 $ millrace pack nowhere z
-millrace pack: nowhere .*: No such file or directory (re)
+millrace pack: nowhere: No such file or directory .* (re)
 [1]
 $ millrace pack idx:d u --json | grep -e '"shards"' -e '"samples"' -e '"dataset"'
   "dataset": "tar:u/shard-000000.tar",
