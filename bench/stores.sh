@@ -59,6 +59,7 @@ pieces() { # round trip
 }
 arrays() { # round trip, name, place
     : >"$work/access.log" # nginx appends
+    # shellcheck disable=SC2086  # several words
     "$build/millrace" feed "tar:$3/$file" --shuffle --epochs "${EPOCHS:-3}" --batch-size 32 --device cpu --digest --json ${OPTIONS:--q} |
         python3 -c "
 import json, os, sys, time
