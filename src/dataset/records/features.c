@@ -246,12 +246,14 @@ static struct seen *find_seen(struct looking *k, const struct mr_feature *featur
     if (mr_grow("tfrecord", &k->seen, &k->room, k->n + 1, sizeof *k->seen) < 0)
         return NULL;
     struct seen *s = &k->seen[k->n];
-    *s = (struct seen){.name = strndup((const char *)feature->name, feature->name_bytes),
+    *s = (struct seen){.name = malloc(feature->name_bytes + 1),
                        .least = UINT64_MAX,
                        .even = true,
                        .picture = true};
     if (!s->name)
         return NULL;
+    memcpy(s->name, feature->name, feature->name_bytes); /* no text: it has no end of its own */
+    s->name[feature->name_bytes] = '\0';
     k->n++;
     return s;
 }
