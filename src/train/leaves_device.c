@@ -13,6 +13,10 @@
 
 #include <string.h>
 
+_Static_assert(MR_SUM_EVERY == 2 * MR_SUM_PHASE && MR_TRAIN_LOOK % MR_SUM_EVERY == 0 &&
+                   MR_TRAIN_LOOK / MR_SUM_EVERY <= MR_SUM_TIMED,
+               "steps before timed ones and before looks are those where (step + 1) % 4 is 0");
+
 _Static_assert(sizeof(struct mr_sum_totals) == sizeof(struct mr_nn_gpu_totals) &&
                    offsetof(struct mr_sum_totals, n_not_finite) ==
                        offsetof(struct mr_nn_gpu_totals, n_not_finite) &&
