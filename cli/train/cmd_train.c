@@ -274,7 +274,7 @@ static void resume_after_restart(struct train_opts *o, const struct mr_place *pl
     if (place->restart_count == 0 || !o->checkpoint || o->resume)
         return;
     if (o->force)
-        cli_warn("restart %u starts over, as --force says: with --resume it would go on",
+        cli_warn("restart %u starts over because of --force; --resume would continue the run",
                  place->restart_count);
     o->resume = !o->force;
 }

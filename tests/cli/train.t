@@ -244,7 +244,7 @@ $ t="RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=localhost M
   "resumed_from_step": 0,
   "steps": 5,
   "resumed_from_step": 4,
-millrace train: warning: restart 2 starts over, as --force says: with --resume it would go on
+millrace train: warning: restart 2 starts over because of --force; --resume would continue the run
 # Words are no pictures.
 $ millrace synth words words -n 60 --n-test 10 -q >/dev/null; millrace train words
 millrace train: model: layer 1: conv 3x3 with padding 0 takes pictures, and its input is 2000 numbers (words, a table's row): expected layers such as linear, as in the models mlp:300r,100r and softmax
