@@ -688,7 +688,7 @@ static void test_no_waiting_for_callbacks(void **state)
     (void)state;
     const char *const environment[] = {"MILLRACE_RECORD_CAPTURE=cudaProfilerApi",
                                        "MILLRACE_RECORD_CAPTURE_END=repeat",
-                                       "MILLRACE_RECORD_DURATION_NS=1000000000", NULL};
+                                       "MILLRACE_RECORD_DURATION_NS=3000000000", NULL};
     assert_int_equal(record("callbacks", environment), 0);
 }
 
