@@ -4,24 +4,26 @@
 bits: checkpoints of a net trained by one process, by N ranks, with a sharded optimizer, under
 torchrun, and in stages over ranks and over devices; all have to be equal. resume: ranks are killed
 at a random step, and one process goes on from their checkpoint. straggler: one rank waits for data,
-computes longer, or none does. faults: a rank is killed, or stopped.
+computes longer, or none is slow. faults: a rank is killed, or stopped.
 
 usage: ranks_bits.py MILLRACE [--device cuda] [--ranks 2] [--slow libslow_step.so] [--rounds 5]
                      [--models NET;NET] [--model NET] [--parts bits,resume,straggler,faults]
-Needs mpirun; torchrun is tried where torch is. Exit status: what was wrong, counted.
+Needs a checkout (tests/support) and mpirun; torchrun is tried where torch is. Exit status: how many
+checks failed.
 """
 import argparse
-import hashlib
 import json
 import os
 import random
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "tests", "support"))
+from rank_runs import kill_session, pids, tensors
 
 LIMIT = 60
 wrong = 0
@@ -29,24 +31,9 @@ wrong = 0
 
 def check(name, good, text):
     global wrong
+    good = bool(good)
     wrong += not good
     print(f"{'ok   ' if good else 'WRONG'} {name}: {text}", flush=True)
-
-
-def tensors(path):
-    with open(path, "rb") as file:
-        file.seek(8 + struct.unpack("<Q", file.read(8))[0])
-        return hashlib.sha256(file.read()).hexdigest()[:16]
-
-
-def kill_session(leader):
-    """mpirun gives its ranks groups of their own."""
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if os.getsid(int(pid)) == leader:
-                os.kill(int(pid), signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def own_lines(errors):
@@ -96,12 +83,12 @@ class Runs:
         return process.returncode, said, errors
 
     def hash(self, launch, model, more):
-        """A hash of the checkpoint, and which engine made it."""
+        """A hash of the checkpoint, or None, and which engine made it, or why none did."""
         self.n += 1
         path = os.path.join(self.folder, f"{self.n}.safetensors")
         status, said, errors = self.finish(self.start(launch, model, [*more, "-c", path, "-f"]))
         if status != 0:
-            return f"exit {status}: {said.get('error', '')} {errors.strip()[-300:]}", "-"
+            return None, f"exit {status}: {said.get('error', '')} {errors.strip()[-300:]}"
         return tensors(path), said.get("engine")
 
 
@@ -126,7 +113,8 @@ def bits(runs, args):
                                                    *more[2:]])
             seen = {name: runs.hash(launch, model, words)
                     for name, (launch, words) in ways.items()}
-            check(f"bits, {model}, {precision}", len({h for h, _ in seen.values()}) == 1,
+            hashes = {h for h, _ in seen.values()}
+            check(f"bits, {model}, {precision}", len(hashes) == 1 and None not in hashes,
                   "; ".join(f"{name} {h} ({engine})" for name, (h, engine) in seen.items()))
 
 
@@ -148,7 +136,7 @@ def resume(runs, args):
         process.communicate()
         status, said, errors = runs.finish(runs.start([], args.model, [*more, "--resume"]))
         found = tensors(path) if status == 0 else errors
-        check(f"resume {turn + 1}", found == want and said["resumed_from_step"] > 0,
+        check(f"resume {turn + 1}", want and found == want and said["resumed_from_step"] > 0,
               f"one process from step {said.get('resumed_from_step')}: {found}, whole {want}")
 
 
@@ -158,7 +146,7 @@ def straggler(runs, args):
     eager = ["--no-graph"] if args.device == "cuda" else []
     kinds = [("loader", "data", {**slow, "SLOW_DATA_MS": "8"}, []),
              ("compute", "compute", {**slow, "SLOW_MORE_MS": "8"}, eager),
-             ("nobody", None, {}, [])]
+             ("none", None, {}, [])]
     for kind, cause, environment, more in kinds:
         for _ in range(args.rounds):
             status, said, errors = runs.finish(
@@ -172,19 +160,6 @@ def straggler(runs, args):
             check(f"straggler, {kind}", right, ranks.get("sentence") or errors[-300:])
 
 
-def rank_pid(program, rank):
-    wanted = f"OMPI_COMM_WORLD_RANK={rank}".encode()
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                mine = wanted in file.read().split(b"\0")
-            if mine and os.readlink(f"/proc/{pid}/exe") == os.path.realpath(program):
-                return int(pid)
-        except OSError:
-            pass
-    return None
-
-
 def faults(runs, args):
     for kind, number in ("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP):
         process = runs.start(mpirun(args.ranks), args.model,
@@ -192,7 +167,7 @@ def faults(runs, args):
                               "--comm-timeout", "5s"])
         pid, until = None, time.monotonic() + LIMIT
         while not pid and time.monotonic() < until:
-            pid = rank_pid(args.millrace, 1)
+            pid = next(pids(args.millrace, "OMPI_COMM_WORLD_RANK", 1), None)
         if not pid:
             check(f"a rank is {kind}", False, "rank 1 did not start: " + runs.finish(process)[2])
             continue
@@ -206,7 +181,8 @@ def faults(runs, args):
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        check(f"a rank is {kind}", took < 10 and status not in (0, None),
+        right = status == 4 if kind == "stopped" else status not in (0, None)
+        check(f"a rank is {kind}", took < 10 and right,
               f"exit {status} after {took:.1f} s: {said.get('error', '')} {own_lines(errors)}")
 
 

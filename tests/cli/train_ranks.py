@@ -6,7 +6,6 @@ usage: train_ranks.py PROGRAM
 Environment: RAISE: the module of tests/support/raise_at_open.c
 """
 import contextlib
-import hashlib
 import json
 import os
 import shlex
@@ -17,6 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+from rank_runs import kill_session, pids, tensors
 
 PROGRAM = os.path.abspath(sys.argv[1])
 SAMPLES, TESTS = 203, 61  # no batch size divides them
@@ -47,20 +49,8 @@ def started(words):
     try:
         yield process
     finally:
-        for pid in [process.pid, *session(process.pid)]:  # Hydra's ranks have groups of their own
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
+        kill_session(process.pid)
         process.wait()
-
-
-def session(leader):
-    """The process groups of this session."""
-    groups = set()
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            if os.getsid(int(pid)) == leader:
-                groups.add(os.getpgid(int(pid)))
-    return groups
 
 
 def finish(words):
@@ -83,32 +73,11 @@ def loads(text):
         raise AssertionError(text) from error
 
 
-def tensors(path):
-    """A hash of a checkpoint's tensors: parameters, running statistics, the optimizer's state."""
-    with open(path, "rb") as file:
-        head = struct.unpack("<Q", file.read(8))[0]
-        file.seek(8 + head)
-        return hashlib.sha256(file.read()).hexdigest()[:16]
-
-
 def npy(path, kind, shape, data):
     head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}"
     with open(path, "wb") as file:
         file.write(b"\x93NUMPY\1\0" + struct.pack("<H", 118) + head.ljust(117).encode() + b"\n" +
                    data)
-
-
-def pids(variable, rank):
-    """The processes of our program that are this rank."""
-    wanted = f"{variable}={rank}".encode()
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                mine = wanted in file.read().split(b"\0")
-            if mine and os.readlink(f"/proc/{pid}/exe") == os.path.realpath(PROGRAM):
-                yield int(pid)
-        except OSError:
-            pass  # it ended
 
 
 def wait_for(condition):
@@ -357,7 +326,7 @@ def killed_and_resumed(mpi, variable, other, *more, worlds=(4, 2)):
     run(None, 1, *args[:-1], "whole.st", "-f")
     with started(command(mpi, worlds[0], *args, *more, "--checkpoint-every", "3")) as process:
         wait_for(lambda: os.path.exists("k.st"))
-        for pid in pids(variable, worlds[0] // 2):
+        for pid in pids(PROGRAM, variable, worlds[0] // 2):
             os.kill(pid, signal.SIGKILL)
         process.communicate(timeout=LIMIT)
         assert process.returncode != 0
@@ -374,7 +343,7 @@ def stands_still(mpi, variable, rank, *more, world=3):
         os.remove(f"{mpi}{rank}.st")
     with started(command(mpi, world, *args, "--checkpoint-every", "1")) as process:
         wait_for(lambda: os.path.exists(f"{mpi}{rank}.st"))
-        for pid in pids(variable, rank):
+        for pid in pids(PROGRAM, variable, rank):
             os.kill(pid, signal.SIGSTOP)
         start = time.monotonic()
         _, errors = process.communicate(timeout=LIMIT)
@@ -432,7 +401,7 @@ def interrupted_alone(mpi, variable):
             f"{mpi}-alone.st"]
     with started(command(mpi, 1, *args, "--checkpoint-every", "1000000")) as process:
         wait_for(lambda: os.path.exists(f"{mpi}-alone.st"))  # by the first epoch
-        for pid in pids(variable, 0):
+        for pid in pids(PROGRAM, variable, 0):
             os.kill(pid, signal.SIGINT)
         out, errors = process.communicate(timeout=LIMIT)
         assert process.returncode == 1, (process.returncode, errors)
