@@ -23,7 +23,7 @@ struct train_steps {
     uint64_t next_ns;     /* of a report or --metrics */
     uint32_t skip;        /* so many steps tell nothing: the ranks do other things before them */
     bool together;        /* there are other ranks */
-    bool ahead;     /* the device tells times later: what happens between steps is not in them */
+    bool ahead;     /* times come later, from the device, and work between steps is not in them */
     bool unwritten; /* the last --metrics could not be written */
 };
 
