@@ -132,3 +132,8 @@ int cli_affinity(int affinity, const char *sampler, uint32_t rank, uint32_t worl
         return mr_error_set(-ENOMEM, "--affinity: no memory");
     return 0;
 }
+
+bool cli_starts_mpi(const struct mr_place *place)
+{
+    return strcmp(place->launcher, "torchrun") != 0 && strcmp(place->launcher, "env") != 0;
+}

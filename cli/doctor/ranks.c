@@ -2,16 +2,6 @@
 #include "doctor/doctor.h"
 
 #include <millrace/comm.h>
-#include <string.h>
-
-static bool starts_mpi(const struct mr_place *place)
-{
-    static const char *const without[] = {"", "torchrun", "env"};
-    for (size_t i = 0; i < CLI_COUNT(without); i++)
-        if (strcmp(place->launcher, without[i]) == 0)
-            return false;
-    return true;
-}
 
 static void look_at(const char *engine, struct doctor_library *out)
 {
@@ -27,7 +17,7 @@ void doctor_look_at_ranks(struct doctor_ranks *out, doctor_find_fn *find, void *
         find(report, "unset the variables that are not the launcher's", "%s", mr_last_error());
     look_at("mpi", &out->mpi);
     look_at("nccl", &out->nccl);
-    if (!out->mpi.found && starts_mpi(&out->place))
+    if (!out->mpi.found && out->place.launcher[0] && cli_starts_mpi(&out->place))
         find(report, "install the launcher's MPI, or name its library in MILLRACE_MPI",
              "%s started this rank, and no MPI library is found", out->place.launcher);
 }

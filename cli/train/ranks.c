@@ -89,11 +89,6 @@ static void be_loud(struct train_ranks *r)
     r->errors = -1;
 }
 
-static bool starts_mpi(const struct mr_place *place)
-{
-    return strcmp(place->launcher, "torchrun") != 0 && strcmp(place->launcher, "env") != 0;
-}
-
 static int open_comm(struct train_ranks *r, const struct train_opts *o, const char *dataset)
 {
     struct mr_comm_opts opts;
@@ -204,8 +199,8 @@ int train_ranks_open(struct train_ranks *r, const struct train_opts *o, const ch
     if (r->place.world == 1 && o->comm == COMM_AUTO)
         return check_alone(o, &r->place);
     bool gpu = strcmp(o->device, "cpu") != 0;
-    r->nccl = o->comm == COMM_NCCL || (o->comm == COMM_AUTO && gpu && !starts_mpi(&r->place));
-    if (!r->nccl && !starts_mpi(&r->place))
+    r->nccl = o->comm == COMM_NCCL || (o->comm == COMM_AUTO && gpu && !cli_starts_mpi(&r->place));
+    if (!r->nccl && !cli_starts_mpi(&r->place))
         return cli_misuse("rank %u of %u by %s, whose ranks have no MPI: start ranks on cpu with "
                           "mpirun or srun, or train in each alone with --comm none",
                           r->place.rank, r->place.world, r->place.launcher);
