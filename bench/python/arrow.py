@@ -7,10 +7,10 @@ The set is generated: a float32 list of --floats, an int64 label and a short str
 has two strings a row, "dictionary" the same two as dictionaries. Producers: table:
 `table.take(indices)` batch by batch; lists: that and `to_pylist()` of the strings, since our
 batches have lists of str; parquet: `ParquetFile.read_row_group()` one after the other with its
-own threads; copied: that, and each batch's rows copied into arrays and lists of str; datasets: `iter(batch_size)` in the format "numpy". Ours: the first epoch of a new
-loader, opening included. The page cache is warm. Prints medians of the rounds, with the least and
-the most, and the ratio of the medians; then the CPU time of the process for each row, all
-threads, and its ratio.
+own threads; copied: that, and each batch's rows copied into arrays and lists of str; datasets:
+`iter(batch_size)` in the format "numpy". Ours: the first epoch of a new loader, opening included.
+The page cache is warm. Prints medians of the rounds, with the least and the most, and the ratio of
+the medians; then the CPU time of the process for each row, all threads, and its ratio.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def read_groups(path: str) -> int:
 
 
 def copy_groups(path: str, batch: int) -> int:
-    """The least that makes batches: each group read, its rows copied into arrays, texts listed."""
+    """The minimum that makes batches: read each group, copy its rows into arrays, list its texts."""
     file = pq.ParquetFile(path)
     n = 0
     for k in range(file.num_row_groups):

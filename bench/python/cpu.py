@@ -45,7 +45,7 @@ def switches(pid: int) -> int:
 
 
 def set_threads(each: float) -> None:
-    """Has the engine use so many threads a worker: those beyond one keep jobs waiting."""
+    """Gives the engine so many threads per worker process: more than one keep jobs queued."""
     from millrace._python import PythonSource
 
     given = PythonSource.options
@@ -83,10 +83,10 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--bytes", type=int, default=3072)
     parser.add_argument("--work-us", type=float, default=0)
-    parser.add_argument("--ahead", type=int, default=2, help="batches a worker")
+    parser.add_argument("--ahead", type=int, default=2, help="batches prefetched per worker")
     parser.add_argument("--read", action="store_true", help="the program reads all bytes")
-    parser.add_argument("--device", help="rows are for a copy engine: sim, cuda")
-    parser.add_argument("--threads", type=float, default=1, help="of the engine, a worker")
+    parser.add_argument("--device", help="sim or cuda: a copy engine reads the rows")
+    parser.add_argument("--threads", type=float, default=1, help="of the engine, per worker")
     parser.add_argument("--seconds", type=float, default=1.2)
     parser.add_argument("--rounds", type=int, default=1)
     args = parser.parse_args()

@@ -254,7 +254,7 @@ def _kept_pool(pa: Any) -> Any:
     """Where row groups are kept; None: pyarrow's default pool.
 
     The default is mimalloc in most wheels. A new block of some megabytes costs it more time in the
-    kernel than reading the row group takes; jemalloc and malloc return pages late and in pieces.
+    kernel than reading the row group takes; jemalloc and malloc keep freed pages for longer.
     """
     if pa.default_memory_pool().backend_name != "mimalloc":  # the user's choice
         return None
@@ -356,7 +356,7 @@ class _Parquet:
         if self._pool is None:
             return self.module.ParquetFile(self.files[file], **how)
         pa = pyarrow(self.path)
-        with _pool_lock:  # a reader keeps the pool that is the default when it is made
+        with _pool_lock:  # a reader keeps the default pool of the time when it is made
             before = pa.default_memory_pool()
             pa.set_memory_pool(self._pool)
             try:

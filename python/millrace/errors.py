@@ -4,6 +4,7 @@ from __future__ import annotations
 
 _ADVICE = 'use path="auto", or do that step behind the loader'
 
+
 class NotNative(ValueError):
     """path="native" or sandbox=True was asked for, and the data set or an argument needs Python.
 

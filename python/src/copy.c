@@ -1,10 +1,10 @@
 /*
  * Copies of a worker's rows.
  *
- * A row is written in a worker process, and the worker that had its memory last is mostly another
- * one. Ordinary stores would first get its cache lines from there. Streaming stores do not, and
- * leave the worker's cache to its samples. They are for rows that a copy engine reads: a program
- * finds them in memory, later than in another core's cache.
+ * The memory of a row was usually written last by another worker, on another core. An ordinary
+ * store first fetches the cache line from there. A streaming store does not, and leaves the
+ * worker's cache to its samples. This pays off for rows that a copy engine reads. A program that
+ * reads them itself loses: they come from memory instead of another core's cache.
  */
 #include "view.h"
 
@@ -33,7 +33,7 @@ static size_t stream(char *to, const char *from, size_t n)
     return at;
 }
 
-void core_copies_publish(void)
+void core_copy_fence(void)
 {
     if (streams)
         _mm_sfence();
@@ -45,7 +45,7 @@ static size_t stream(char *to, const char *from, size_t n)
     return 0;
 }
 
-void core_copies_publish(void)
+void core_copy_fence(void)
 {
 }
 #endif

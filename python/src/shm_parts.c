@@ -188,7 +188,7 @@ static PyObject *pool_put(PyObject *self, PyObject *args)
     if (rc == 0) {
         Py_BEGIN_ALLOW_THREADS;
         core_view_copy(&view, mr_shm_pool_data(part->pool, handle));
-        core_copies_publish();
+        core_copy_fence();
         Py_END_ALLOW_THREADS;
     }
     core_view_end(&view);

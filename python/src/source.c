@@ -157,7 +157,7 @@ int core_source_run(void *user, uint64_t n, const struct mr_sample_context conte
                 rc[i] = alone;
         }
     }
-    core_copies_publish();
+    core_copy_fence();
     gil_give(&gil);
     return failed;
 }

@@ -60,12 +60,16 @@ uint64_t core_view_bytes(const struct core_view *view);
 /* Copies the elements in C order. Needs no GIL. */
 void core_view_copy(const struct core_view *view, void *to);
 
-/* Copies bytes. Needs no GIL. stream: whether long copies go past this process's caches from now
- * on, for memory that it does not read. */
+/* Copies n bytes. Needs no GIL. */
 void core_copy(void *to, const void *from, size_t n);
+
+/* Whether long copies bypass the caches: for memory that this process writes and does not read.
+ * For the whole process; call it before other threads copy. Default: 0. */
 void core_copy_stream(int on);
-/* Before another process is told that they are there. */
-void core_copies_publish(void);
+
+/* Orders this thread's copies before its later stores. Call it before signalling another process
+ * that the data is ready: streaming stores are not ordered by themselves. */
+void core_copy_fence(void);
 
 /* As text, "f32[3,224,224]". */
 const char *core_view_format(const struct core_view *view, char *buf, size_t cap);
