@@ -67,14 +67,14 @@ def wait_until(done, seconds=30):
         time.sleep(0.005)
 
 
-def children():
-    """The pids of this process's children, zombies too."""
-    found = []
+def children(pid=None):
+    """The pids of a process's children, zombies too; default: of this one's."""
+    found, parent = [], pid or os.getpid()
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 with open("/proc/%s/stat" % name) as file:
-                    if int(file.read().rsplit(")", 1)[1].split()[1]) == os.getpid():
+                    if int(file.read().rsplit(")", 1)[1].split()[1]) == parent:
                         found.append(int(name))
             except (FileNotFoundError, ProcessLookupError):
                 continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import time
 import numpy as np
 import pytest
 from loader_sets import Squares
-from process_support import children
+from process_support import children, is_alive, wait_until
 
 import millrace
 from millrace import _program
@@ -54,15 +55,10 @@ def status_of(pid):
         return dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
 
 
-def children_of(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(number) for number in file.read().split()]
-
-
 def decoders(before):
     """Of the keeper, the only child of this process that was not there before."""
     (keeper,) = set(children()) - set(before)
-    return children_of(keeper)
+    return children(keeper)
 
 
 def test_the_same_batches_from_processes_behind_a_filter(folder):
@@ -99,11 +95,9 @@ def test_killed_decoders_cost_nothing(folder):
 
 
 def test_a_bad_picture_is_reported_with_its_file(folder, tmp_path):
-    command = ["cp", "-r", str(folder), str(tmp_path / "photos")]
-    subprocess.run(command, check=True)
-    target = next((tmp_path / "photos").glob("*/*.png"))
+    path = shutil.copytree(folder, tmp_path / "photos")
+    target = next(path.glob("*/*.png"))
     target.write_bytes(target.read_bytes()[:300])
-    path = tmp_path / "photos"
     with loader_of(path, sandbox=True, bad="skip") as loader:
         assert sum(len(label) for _, label in batches_of(loader)) == PICTURES - 1
         (bad,) = loader.bad()
@@ -168,21 +162,7 @@ def test_no_decoder_outlives_the_program(folder):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     pids = [int(number) for number in done.stdout.split()]
     assert done.returncode == -signal.SIGKILL and len(pids) == 3, done.stderr
-
-    def running():
-        return [pid for pid in pids if os.path.exists(f"/proc/{pid}/fd/.") and is_running(pid)]
-
-    end = time.monotonic() + 10
-    while running() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert running() == []
-
-
-def is_running(pid):
-    try:
-        return status_of(pid)["State"][0] != "Z"
-    except OSError:
-        return False
+    wait_until(lambda: not any(map(is_alive, pids)), 10)
 
 
 def test_torchvisions_folder(folder):
