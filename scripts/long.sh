@@ -63,7 +63,7 @@ run_faults() { # preset, test: jobs.memory, cli, ...
 
 # In slices, each of which adds a line to a file: the seconds that count, and figures. The next run goes on from there.
 in_slices() { # file, seconds of a slice, command...: it gets a slice's seconds, and prints the line
-    local file=$1 slice=$2 spent line n=0
+    local file=$1 slice=$(($2 < most ? $2 : most)) spent line n=0
     shift 2
     touch "$file"
     while spent=$(awk '{ n += $1 } END { printf "%d", n }' "$file") && [ "$spent" -lt "$most" ] &&
@@ -91,7 +91,10 @@ soak_slice() { # kind, seconds
     local python=python3 line
     if [ "$1" = python ]; then python=$folder/venv/bin/python; fi
     line=$(MILLRACE_VIDEO_MODULE=$PWD/build/dev/libmillrace-video.so PYTHONPATH=build/python SOAK_PROGRESS=$folder/soak/$1.now \
-        "$python" scripts/soak.py "$1" "$2" "$folder/soak/$1") || { echo "$line" >&2 && return 1; }
+        "$python" scripts/soak.py "$1" "$2" "$folder/soak/$1") || {
+        echo "$line" >&2
+        return 1
+    }
     echo "$line" >&2
     echo "$2 $version ${line#*: }"
 }
