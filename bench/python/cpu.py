@@ -1,7 +1,7 @@
 """What a sample costs with worker processes: rate, CPU time by process, switches between threads.
 
     python3 bench/python/cpu.py [--workers 15] [--batch 256] [--bytes 3072] [--work-us 0]
-        [--ahead 2] [--threads 1] [--read] [--device sim] [--seconds 1.2] [--rounds 1]
+        [--ahead 2] [--threads 1] [--read | --device sim] [--seconds 1.2] [--rounds 1]
 
 Samples are ready arrays, so what is measured is the way from __getitem__ to the batch. --work-us:
 so long does Python compute before. --rounds: the least CPU time of so many rounds, each of at
@@ -90,6 +90,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.2)
     parser.add_argument("--rounds", type=int, default=1)
     args = parser.parse_args()
+    if args.read and args.device:
+        parser.error("--read: with --device the program has no arrays to read")
     os.setpgid(0, 0)
     set_threads(args.threads)
     with millrace.DataLoader(
