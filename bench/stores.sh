@@ -111,7 +111,7 @@ for trip in dict.fromkeys(r[0] for r in rows):
     print(f"Round trip {trip} ms, link {link / 1e6:.0f} MB/s:\n")
     mine = [r for r in rows if r[0] == trip and r[1] != "feed"]
     if mine:
-        print("| bytes | at a time | only taken, MB/s | HTTP/1.1 | HTTP/2 | the link allows | HTTP/1.1 / it | HTTP/2 / it |")
+        print("| bytes | at a time | discarded, MB/s | HTTP/1.1 | HTTP/2 | the link allows | HTTP/1.1 / it | HTTP/2 / it |")
         print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for size, depth in dict.fromkeys((int(r[1]), int(r[2])) for r in mine):
         got = {who: median(float(r[5]) for r in mine if (int(r[1]), int(r[2]), r[3]) == (size, depth, who))
