@@ -137,7 +137,8 @@ void cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
  * launcher, which is then said. Returns 0 or a negative error; rank may be beyond world. */
 int cli_place(const char *rank_text, const char *world_text, uint32_t *out_rank,
               uint32_t *out_world);
-/* Whether the launcher's ranks can use MPI: not those of torchrun, or of RANK and WORLD_SIZE alone. */
+/* Whether the launcher's ranks can use MPI: those of torchrun, or of RANK and WORLD_SIZE alone,
+ * cannot. */
 struct mr_place;
 bool cli_starts_mpi(const struct mr_place *place);
 /* --affinity: an order by blocks with the blocks of each machine, or of each rank, apart. [out]
