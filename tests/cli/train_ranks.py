@@ -110,6 +110,8 @@ def same_bits(found):
                 text = json.dumps(epochs)
                 seen[(mpi, world)] = (tensors("x.st"), text)
         assert len(set(seen.values())) == 1, (model, seen)
+        ways = ", ".join(f"{world} by {mpi}" if mpi else "1 alone" for mpi, world in seen)
+        print(f"{model}: ranks {ways}: all have tensors {next(iter(seen.values()))[0]}")
 
 
 OPTIMIZERS = (  # all arrays of state, and what goes on from step to step
