@@ -178,11 +178,36 @@ def temporaries():
     return sorted(f for f in glob.glob(WORK + "/**", recursive=True) if TEMPORARY.search(f))
 
 
-def look(pid):
-    """Memory in MiB, descriptors, threads."""
+def resident(pid):
+    """Memory in MiB."""
     with open(f"/proc/{pid}/status", encoding="ascii") as f:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
-    return int(status["VmRSS"].split()[0]) / 1024, len(os.listdir(f"/proc/{pid}/fd")), int(status["Threads"])
+    return int(status["VmRSS"].split()[0]) / 1024
+
+
+def descriptors(pid):
+    """By number and name. One that two looks in a row see is held: those of files that are being read come and go."""
+    found = set()
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            found.add((number, os.readlink(f"/proc/{pid}/fd/{number}")))
+        except FileNotFoundError:
+            pass  # it has just been closed
+    return found
+
+
+def threads(pid):
+    """The program's, and those of the kernel. io_uring starts the latter for a thread when a read of it first blocks, up to four
+    for each processor, and keeps one until that thread ends."""
+    names = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{task}/comm", encoding="utf-8", errors="replace") as f:
+                names.append(f.read())
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # it has just ended
+    kernel = sum(name.startswith("iou-") for name in names)
+    return len(names) - kernel, kernel
 
 
 def wait_and_watch(child, watch):
@@ -231,20 +256,22 @@ def middle(values):
 
 
 def compare(seen, seconds):
-    """The last quarter against the first one after the warm-up: looks, memory, descriptors, threads, temporary files. Medians,
-    as the most reads in flight differ from quarter to quarter; but the most temporary files."""
+    """The last quarter against the first one after the warm-up: looks, memory, descriptors, threads, temporary files, threads
+    of the kernel. Medians; but the most temporary files."""
     seen = [s[1:] for s in seen if s[0] > max(seconds / 5, min(60, seconds / 2))]
     quarter = max(len(seen) // 4, 1)
     first, last = seen[:quarter], seen[-quarter:]
     rss = [middle([s[0] for s in part]) for part in (first, last)]
-    others = [[how([s[i] for s in part]) for part in (first, last)] for i, how in ((1, middle), (2, middle), (3, max))]
+    hows = (middle, middle, max, middle)
+    others = [[how([s[i] for s in part]) for part in (first, last)] for i, how in enumerate(hows, 1)]
     return len(seen), rss, others
 
 
 def figures(seconds, looks, rss, most, counts, kills):
     return (f"{KIND}: {seconds:.0f} s, {looks} looks, {counts['killed']} runs killed, {counts['full']} with a full disk, "
             f"{kills} workers killed; RSS {rss[0]:.1f} -> {rss[1]:.1f} MiB, descriptors {most[0][0]} -> {most[0][1]}, "
-            f"threads {most[1][0]} -> {most[1][1]}, temporary files {most[2][0]} -> {most[2][1]}")
+            f"threads {most[1][0]} -> {most[1][1]} (of the kernel {most[3][0]} -> {most[3][1]}), "
+            f"temporary files {most[2][0]} -> {most[2][1]}")
 
 
 def judge(seen, counts, kills):
@@ -256,16 +283,18 @@ def judge(seen, counts, kills):
 
 
 def soak(kind, mounted):
-    counts, seen, start, told = {"killed": 0, "full": 0}, [], time.monotonic(), 0
+    counts, seen, start, told, before = {"killed": 0, "full": 0}, [], time.monotonic(), 0, set()
     with open(path("log"), "w", encoding="utf-8") as log:
         main = subprocess.Popen(kind.main(), stdout=log, stderr=log)
 
     def watch():
-        nonlocal told
+        nonlocal told, before
         try:
-            seen.append((time.monotonic() - start, *look(main.pid), len(temporaries())))
+            rss, opened, (own, kernel) = resident(main.pid), descriptors(main.pid), threads(main.pid)
         except (FileNotFoundError, KeyError, ProcessLookupError):
             return  # it has just ended
+        seen.append((time.monotonic() - start, rss, len(opened & before), own, len(temporaries()), kernel))
+        before = opened
         if PROGRESS and seen[-1][0] > told + 60 and len(seen) >= 10:
             told = seen[-1][0]
             with open(PROGRESS, "w", encoding="utf-8") as file:
