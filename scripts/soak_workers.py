@@ -1,4 +1,5 @@
-"""The long run of `soak.py python`: a loader with two worker processes, which others may kill. usage: soak_workers.py SECONDS"""
+"""The long run of `soak.py python`: a loader with two worker processes, which others may kill. Prints a line for each epoch.
+usage: soak_workers.py SECONDS"""
 import sys
 import time
 
@@ -7,10 +8,16 @@ import numpy
 
 
 class Squares:
+    begun = False
+
     def __len__(self):
         return 4000
 
     def __getitem__(self, i):
+        if not self.begun:  # soak.py kills those that have
+            self.begun = True
+            with open("/proc/self/comm", "w", encoding="ascii") as file:
+                file.write("has-begun")
         return numpy.full(256, i * i % 251, dtype="u1"), i
 
 
@@ -26,7 +33,7 @@ def main():
             seen += indices.tolist()
         assert sorted(seen) == list(range(4000)), len(seen)
         epochs += 1
-    print(epochs, "epochs")
+        print("epoch", epochs, flush=True)
 
 
 if __name__ == "__main__":
