@@ -56,7 +56,8 @@ struct mr_workers_opts {
     /* A worker that takes longer for the samples that it claimed is killed, as if it had died. 0:
      * no limit. */
     uint64_t timeout_ns;
-    /* A sample during which so many workers died is a bad sample. 0: 2, which is the least. */
+    /* A sample is bad once so many workers died while making it and no other. 0: 2, which is the
+     * least. */
     uint32_t max_deaths;
     int changes; /* as in mr_callback_opts */
     /*

@@ -16,7 +16,18 @@
 
 #define MAX_STARTED 1024
 
-enum deed { NOTHING, DIE, DIE_ONCE, EXIT_STATUS, HANG, HANG_ONCE, FAIL, LEAVE_UNSET, SHAPE };
+enum deed {
+    NOTHING,
+    DIE,
+    DIE_ONCE,
+    DIE_IN_RUN, /* when it is made with others, and then once more alone */
+    EXIT_STATUS,
+    HANG,
+    HANG_ONCE,
+    FAIL,
+    LEAVE_UNSET,
+    SHAPE
+};
 
 /* Shared by the test and its workers. */
 struct behaviour {
@@ -49,11 +60,18 @@ static inline bool is_due(const struct behaviour *b, uint64_t index)
     return b->every > 0 && index % b->every == b->at;
 }
 
-static inline int do_deed(struct behaviour *b, uint64_t index)
+/* Of n samples that are made at a time. */
+static inline int do_deed(struct behaviour *b, uint64_t index, uint64_t n)
 {
-    int before = is_due(b, index) ? atomic_fetch_add(&b->deeds, 1) : -1;
-    if (before < 0)
+    if (!is_due(b, index))
         return 0;
+    if (b->deed == DIE_IN_RUN) {
+        int before = n == 1;
+        if (atomic_compare_exchange_strong(&b->deeds, &before, before + 1))
+            kill(getpid(), SIGKILL);
+        return 0;
+    }
+    int before = atomic_fetch_add(&b->deeds, 1);
     if (b->deed == DIE || (b->deed == DIE_ONCE && before == 0))
         kill(getpid(), SIGKILL);
     if (b->deed == EXIT_STATUS)
@@ -85,7 +103,7 @@ static inline int make_samples(void *user, uint64_t n, const struct mr_sample_co
         unsigned char *x = row[i][1];
         if (b->deed == LEAVE_UNSET && is_due(b, c[i].index))
             continue;
-        rc[i] = do_deed(b, c[i].index);
+        rc[i] = do_deed(b, c[i].index, n);
         if (rc[i] < 0)
             continue;
         mr_rng_init(&rng, c[i].seed, c[i].epoch, c[i].index, 0);

@@ -252,13 +252,14 @@ static int broken(const struct mr_process_pool *p)
     return mr_error_put(&p->broken_by);
 }
 
-/* Makes a sample alone, of which one worker has died. It was due before all that wait now. */
-static void make_alone(const struct wanted *w, uint32_t job, uint32_t at)
+/* Makes a sample alone. deaths: of workers that did so before. It was due before all that wait
+ * now. */
+static void make_alone(const struct wanted *w, uint32_t job, uint32_t at, uint32_t deaths)
 {
     struct mr_process_pool *p = mr_process_pool_of(w->ds);
     struct piece piece = {.job = job, .from = at, .n = 1};
     uint64_t order = atomic_load(&mr_process_pool_job(p, job)->order);
-    for (uint32_t deaths = 2;; deaths++) {
+    for (;;) {
         post(p, w, &piece, order);
         if (wait_for(p, job)) {
             take_rows(w, &piece);
@@ -268,21 +269,24 @@ static void make_alone(const struct wanted *w, uint32_t job, uint32_t at)
             w->rc[at] = keep(w, at, broken(p));
             return;
         }
-        if (deaths >= p->max_deaths) {
+        if (++deaths >= p->max_deaths) {
             w->rc[at] = keep(w, at, death_error(w, at, &p->death[job], deaths));
             return;
         }
     }
 }
 
+/* A death during a run of several samples counts against none of them: it is one sample's fault at
+ * most, and perhaps nothing in this process caused it. */
 static void finish(const struct wanted *w, const struct piece *piece)
 {
     struct mr_process_pool *p = mr_process_pool_of(w->ds);
+    uint32_t deaths = piece->n == 1;
     if (wait_for(p, piece->job))
         take_rows(w, piece);
     else
         for (uint32_t i = 0; i < piece->n; i++)
-            make_alone(w, piece->job, piece->from + i);
+            make_alone(w, piece->job, piece->from + i, deaths);
     free_job(p, piece->job);
 }
 
