@@ -1,6 +1,6 @@
 #!/bin/bash
-# What the interface promises to programs: installs the build, and builds and runs capabilities_data.c and
-# capabilities_loop.c against it, with the examples that they name. Prints a line for each capability; exit 1: one fails.
+# What the interface promises to programs: installs the build, and builds and runs capabilities_data.c, capabilities_loop.c
+# and bugs.c against it, with the examples that they name. Prints a line for each capability and each bug; exit 1: one fails.
 # usage: capabilities.sh BUILD SCRATCH CC [FLAGS]   (FLAGS: as the build's, such as -fsanitize=thread)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,7 +16,7 @@ export PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
 unset PKG_CONFIG_PATH
 cd "$scratch/work"
 
-for source in "$here"/capabilities_{data,loop}.c "$examples"/{own_op,collate,context}.c; do
+for source in "$here"/{capabilities_data,capabilities_loop,bugs}.c "$examples"/{own_op,collate,context}.c; do
     # The words that pkg-config prints, and the flags, are meant to be split.
     # shellcheck disable=SC2046,SC2086
     "$cc" $flags "$source" -o "$(basename "$source" .c)" $(pkg-config --cflags --libs millrace)
@@ -24,5 +24,6 @@ done
 failed=0
 ./capabilities_data . || failed=1
 ./capabilities_loop "$scratch/installed/include/millrace" || failed=1
+./bugs || failed=1
 [ $failed = 1 ] || rm -rf "$scratch"
 exit $failed
