@@ -12,7 +12,7 @@
 /* What a library does with a tensor: it reads it, and calls the deleter when it is done. */
 static void consume(struct mr_dlpack_versioned *t)
 {
-    const float *x = t->tensor.data;
+    const float *x = (const float *)t->tensor.data;
     printf("%lld x %lld, the first is %g\n", (long long)t->tensor.shape[0],
            (long long)t->tensor.shape[1], (double)x[0]);
     t->deleter(t);

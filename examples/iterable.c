@@ -21,7 +21,7 @@ struct lines {
 /* The next record's bytes, in order. One thread at a time calls it. */
 static int read_line(void *user, const struct mr_sample_context *context, struct mr_bytes *out)
 {
-    struct lines *lines = user;
+    struct lines *lines = (struct lines *)user;
     (void)context;
     ssize_t n = getline(&lines->line, &lines->cap, lines->file);
     if (n < 0)
@@ -34,9 +34,9 @@ static int read_line(void *user, const struct mr_sample_context *context, struct
 static int parse_line(void *user, const struct mr_sample_context *context,
                       const struct mr_bytes *in, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
 {
-    const char *at = in->data;
+    const char *at = (const char *)in->data;
     char *end;
-    float *x = row[0];
+    float *x = (float *)row[0];
     int64_t label = strtoll(at, &end, 10);
     (void)user;
     if (end == at)

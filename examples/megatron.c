@@ -33,7 +33,7 @@ static uint64_t length_of(const struct index *x, uint64_t i)
 /* Where a sequence is. The library checks that the file has these bytes. */
 static int locate(void *user, uint64_t i, struct mr_range range[], int max)
 {
-    const struct index *x = user;
+    const struct index *x = (const struct index *)user;
     int64_t offset;
     (void)max;
     memcpy(&offset, x->offsets + i * sizeof offset, sizeof offset);
@@ -46,7 +46,7 @@ static int locate(void *user, uint64_t i, struct mr_range range[], int max)
 static int decode(void *user, const struct mr_sample_context *context, const struct mr_bytes in[],
                   int n, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
 {
-    const struct index *x = user;
+    const struct index *x = (const struct index *)user;
     (void)context, (void)n;
     memcpy(row[0], in[0].data, in[0].n);
     dim[0][0] = in[0].n / x->token_bytes;
@@ -82,7 +82,7 @@ static int read_index(const char *path, struct index *x)
     FILE *f = fopen(path, "rb");
     long size = f && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
     int rc = -1;
-    if (size >= 0 && (x->bytes = malloc((size_t)size + 1))) {
+    if (size >= 0 && (x->bytes = (char *)malloc((size_t)size + 1))) {
         rewind(f);
         if (fread(x->bytes, 1, (size_t)size, f) == (size_t)size)
             rc = parse(path, x, (uint64_t)size);

@@ -17,7 +17,7 @@ static int get(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR
     (void)user;
     if (index == 13)
         return mr_error_set(MR_EFORMAT, "sample %llu cannot be read", (unsigned long long)index);
-    float *x = row[0];
+    float *x = (float *)row[0];
     dim[0][0] = index % LONGEST + 1;
     for (uint64_t i = 0; i < dim[0][0]; i++)
         x[i] = (float)index;

@@ -7,7 +7,8 @@
 #include <millrace/optim.h>
 #include <stdio.h>
 
-enum { POINTS = 64, STEPS = 400 };
+#define POINTS 64
+#define STEPS  400
 
 /* Computes the mean squared error of y = w[0] x + w[1], and its gradient. Returns the error. */
 static double gradient(const double w[2], double g[2])

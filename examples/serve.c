@@ -35,7 +35,8 @@ static int train(const char *address, int number, int dies_after)
         return fail();
     uint64_t sum = 0;
     while ((rc = mr_attached_next(attached, NULL, &batch)) > 0) {
-        const unsigned char *pixels = batch.field[0].data; /* the loader's slot itself */
+        /* The loader's slot itself. */
+        const unsigned char *pixels = (const unsigned char *)batch.field[0].data;
         for (uint64_t i = 0; i < batch.field[0].bytes; i++)
             sum += pixels[i];
         if (n == dies_after)

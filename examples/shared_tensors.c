@@ -40,7 +40,7 @@ static int produce(const struct parts *p, int dies_after)
         uint64_t handle;
         if (mr_shm_pool_take(p->pool, -1, &handle) < 0)
             return fail();
-        float *x = mr_shm_pool_data(p->pool, handle);
+        float *x = (float *)mr_shm_pool_data(p->pool, handle);
         for (int k = 0; k < FLOATS; k++)
             x[k] = 1;
         if (i == dies_after)
@@ -62,7 +62,7 @@ static int consume(const struct parts *p)
             return fail();
         if (mr_shm_pool_accept(p->pool, handle) < 0)
             continue; /* reclaimed: its producer died before it was accepted */
-        const float *x = mr_shm_pool_data(p->pool, handle);
+        const float *x = (const float *)mr_shm_pool_data(p->pool, handle);
         long sum = 0;
         for (int k = 0; k < FLOATS; k++)
             sum += (long)x[k];
@@ -87,7 +87,7 @@ static int create(struct parts *p)
     if (rc < 0)
         return rc;
     rc = mr_shm_area(p->shm, "sum", sizeof *p->sum, &sum);
-    p->sum = sum;
+    p->sum = (long *)sum;
     return rc;
 }
 

@@ -52,14 +52,14 @@ diff -r "$here/../../include/millrace" "$prefix/include/millrace"
 "$cxx" -std=c++17 -Wall -Wextra -Werror "$here/guard.cc" -o "$scratch/guard" $(pkg-config --cflags --libs millrace)
 LD_LIBRARY_PATH=$libdir "$scratch/guard" || { echo "guard: does not run"; exit 1; }
 
-# The examples as they are installed, and the C ones as C++, too: what C++ refuses of C itself, such as an assignment from
-# void *, is allowed here. Those that need nothing but digits are run.
+# The examples as they are installed, and the C ones as C++20, too: programs in C++ begin with them. Those that need nothing
+# but digits are run.
 cp -r "$prefix/share/doc/millrace/examples" "$scratch/examples"
 make -C "$scratch/examples" -j2 CC="$cc" CXX="$cxx" CFLAGS=-Werror CXXFLAGS="-Wall -Wextra -Werror" >"$scratch/make.log" ||
     { cat "$scratch/make.log"; exit 1; }
 for source in "$scratch"/examples/*.c; do
     # shellcheck disable=SC2046
-    "$cxx" -x c++ -std=c++20 -fpermissive -w -fsyntax-only "$source" $(pkg-config --cflags millrace)
+    "$cxx" -x c++ -std=c++20 -Wall -Werror -fsyntax-only "$source" $(pkg-config --cflags millrace)
 done
 if [ -x "${5:-}" ]; then
     make -C "$scratch/examples" NVCC="$5 -ccbin $cxx" own_kernel >/dev/null
