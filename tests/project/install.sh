@@ -53,7 +53,7 @@ diff -r "$here/../../include/millrace" "$prefix/include/millrace"
 LD_LIBRARY_PATH=$libdir "$scratch/guard" || { echo "guard: does not run"; exit 1; }
 
 # The examples as they are installed, and the C ones as C++20, too: programs in C++ begin with them. Those that need nothing
-# but digits are run.
+# but digits or a pipe are run; capabilities.sh runs others.
 cp -r "$prefix/share/doc/millrace/examples" "$scratch/examples"
 make -C "$scratch/examples" -j2 CC="$cc" CXX="$cxx" CFLAGS=-Werror CXXFLAGS="-Wall -Wextra -Werror" >"$scratch/make.log" ||
     { cat "$scratch/make.log"; exit 1; }
@@ -66,10 +66,16 @@ if [ -x "${5:-}" ]; then
 fi
 if [ -x "$prefix/bin/millrace" ]; then
     "$prefix/bin/millrace" synth digits "$scratch/digits" --n 500 --n-test 10 >/dev/null
-    for program in feed_mnist own_dataset own_dataset_cxx; do
-        LD_LIBRARY_PATH=$libdir "$scratch/examples/$program" "$scratch/digits" >/dev/null ||
-            { echo "examples/$program: does not run"; exit 1; }
+    export LD_LIBRARY_PATH=$libdir
+    for program in feed_mnist own_dataset own_dataset_cxx captions consumers dlpack fork_ranks own_model packing serve \
+        shared_tensors token_budget train_validate; do
+        "$scratch/examples/$program" "$scratch/digits" >/dev/null || { echo "examples/$program: does not run"; exit 1; }
     done
+    seq 1 100 | awk '{ print $1 % 10, $1, $1 + 1 }' | "$scratch/examples/iterable" | grep -q 'the last one' ||
+        { echo "examples/iterable: does not run"; exit 1; }
+    (cd "$scratch/digits" && for i in 1 2 3; do echo "$i" >"$i.cls"; done && tar -c ./*.cls) |
+        "$scratch/examples/tar_stdin" | grep -qx '3 samples' || { echo "examples/tar_stdin: does not run"; exit 1; }
+    unset LD_LIBRARY_PATH
 fi
 if readelf -d "$libdir/libmillrace.so" | grep -q sqlite; then
     echo "libmillrace.so needs SQLite"
