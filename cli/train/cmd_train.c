@@ -161,7 +161,8 @@ const struct mr_option train_options[] = {
     OPT("resume", 0, MR_OPT_FLAG, resume, files,
         .help =
             "Continue from the file of --checkpoint; start from the beginning if it does not "
-            "exist. Default when torchrun or Slurm restarts the ranks, unless --force is given"),
+            "exist. Default when torchrun or Slurm restarts the job that wrote the file, unless "
+            "--force is given"),
     OPT("force", 'f', MR_OPT_FLAG, force, files,
         .help = "Start over even if the file of --checkpoint exists; --checkpoint, --log and "
                 "--plot replace any file"),
@@ -267,18 +268,6 @@ static int train_and_report(struct train *t)
     return code == CLI_OK ? report(t) : code;
 }
 
-/* After a failure torchrun and Slurm start a command again, which goes on where the run was. A file
- * that the first start was to replace may be an older run's. */
-static void resume_after_restart(struct train_opts *o, const struct mr_place *place)
-{
-    if (place->restart_count == 0 || !o->checkpoint || o->resume)
-        return;
-    if (o->force)
-        cli_warn("restart %u starts over because of --force; --resume would continue the run",
-                 place->restart_count);
-    o->resume = !o->force;
-}
-
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args;
@@ -295,7 +284,7 @@ static int run(void *values, int n_args, char **args)
     int code = train_ranks_open(&ranks, o, args[0]);
     char *order = NULL;
     own.device = ranks.device;
-    resume_after_restart(&own, &ranks.place);
+    bool restarted = train_restart_resumes(&own, &ranks.place);
     o = &own;
     if (code == CLI_OK) {
         uint32_t world = ranks.comm ? ranks.place.world : 1;
@@ -305,6 +294,8 @@ static int run(void *values, int n_args, char **args)
     }
     if (code == CLI_OK) {
         code = check_files(o, ranks.place.rank, &claims, &from);
+        if (code == CLI_OK && restarted && from && ranks.place.rank == 0)
+            code = train_restart_check(o, from);
         if (code == CLI_OK)
             code = train_steps_check(o, &ranks);
         if (code == CLI_OK)

@@ -30,12 +30,17 @@ static int parse_every(struct train *t)
 /* The caller's own record in checkpoints. [out] text: to be freed. */
 static int make_config(const struct train_opts *o, char **text)
 {
+    char job[TRAIN_JOB];
     const char *written;
-    struct mr_json *json = mr_json_create(0);
     *text = NULL;
+    int rc = mr_place_job(job, sizeof job);
+    if (rc < 0)
+        return rc;
+    struct mr_json *json = mr_json_create(0);
     if (!json)
         return mr_error_set(-ENOMEM, "train: no memory");
     mr_json_object(json, NULL);
+    mr_json_string(json, "job", job[0] ? job : NULL);
     mr_options_json(cli_options(train_options), o, json);
     mr_json_object_end(json);
     int64_t n = mr_json_finish(json, &written);

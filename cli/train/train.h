@@ -161,6 +161,13 @@ bool train_ranks_are_stages(const struct train *t);
 void train_stages_print(const struct train *t);
 void train_stages_json(const struct train *t, struct mr_json *json);
 
+/* restart.c: how a job is named in checkpoints, with its NUL. */
+enum { TRAIN_JOB = 256 };
+/* After a restart by the launcher: resume, unless --force is given. Returns whether it did that. */
+bool train_restart_resumes(struct train_opts *o, const struct mr_place *place);
+/* Did this job write the checkpoint? Returns an exit code; it has printed the error. */
+int train_restart_check(const struct train_opts *o, const struct mr_checkpoint *from);
+
 /* open.c: one net on the data. from: the checkpoint to go on from, or NULL. The data's options must
  * stay. */
 int train_open(struct train *t, struct train_data *data, const struct train_opts *opts,

@@ -17,7 +17,7 @@ static const struct launcher {
     const char *mark; /* set: it is this one. NULL: rank or world is */
     bool both;        /* instead of mark: rank and world are */
     const char *rank, *world[2];
-    const char *local_rank[2], *local_world[2], *restart; /* NULL: it has none */
+    const char *local_rank[2], *local_world[2], *restart, *job; /* NULL: it has none */
 } launchers[] = {
     {.name = "torchrun",
      .mark = "TORCHELASTIC_RUN_ID",
@@ -25,7 +25,8 @@ static const struct launcher {
      .world = {"WORLD_SIZE"},
      .local_rank = {"LOCAL_RANK"},
      .local_world = {"LOCAL_WORLD_SIZE"},
-     .restart = "TORCHELASTIC_RESTART_COUNT"},
+     .restart = "TORCHELASTIC_RESTART_COUNT",
+     .job = "TORCHELASTIC_RUN_ID"},
     {.name = "openmpi",
      .rank = "OMPI_COMM_WORLD_RANK",
      .world = {"OMPI_COMM_WORLD_SIZE"},
@@ -41,7 +42,8 @@ static const struct launcher {
      .rank = "SLURM_PROCID",
      .world = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
      .local_rank = {"SLURM_LOCALID"},
-     .restart = "SLURM_RESTART_COUNT"},
+     .restart = "SLURM_RESTART_COUNT",
+     .job = "SLURM_JOB_ID"},
     {.name = "env",
      .both = true,
      .rank = "RANK",
@@ -177,19 +179,74 @@ static int read_place(const struct launcher *l, struct mr_place *out)
     return read_local(l, out);
 }
 
+/* NULL: none. */
+static const struct launcher *find_launcher(void)
+{
+    for (size_t i = 0; i < MR_COUNT(launchers); i++)
+        if (is_used(&launchers[i]))
+            return &launchers[i];
+    return NULL;
+}
+
 int mr_place_query(struct mr_place *out)
 {
     struct mr_place place = {.world = 1};
     int rc = mr_info_check("place", out, sizeof place);
     if (rc < 0)
         return rc;
-    for (size_t i = 0; i < MR_COUNT(launchers); i++) {
-        if (!is_used(&launchers[i]))
-            continue;
-        rc = read_place(&launchers[i], &place);
-        if (rc < 0)
-            return rc;
-        break;
-    }
-    return mr_info_give("place", out, &place, sizeof place);
+    const struct launcher *l = find_launcher();
+    rc = l ? read_place(l, &place) : 0;
+    return rc < 0 ? rc : mr_info_give("place", out, &place, sizeof place);
+}
+
+/* torchrun's file of errors is DIR/ID_RANDOM/attempt_N/RANK/error.json. Its agent, the process that
+ * restarts a machine's ranks, makes ID_RANDOM once. Returns its length; 0: no such path. */
+static size_t agent_name(const char *id, const char **out)
+{
+    const char *path = get("TORCHELASTIC_ERROR_FILE"), *end = NULL;
+    size_t id_bytes = strlen(id);
+    for (const char *at = path; at && (at = strstr(at, "/attempt_")); at++)
+        end = at;
+    if (!end)
+        return 0;
+    const char *start = end;
+    while (start > path && start[-1] != '/')
+        start--;
+    if (strncmp(start, id, id_bytes) != 0 || start[id_bytes] != '_')
+        return 0;
+    *out = start;
+    return (size_t)(end - start);
+}
+
+/* torchrun's ID is "none" unless the user gives one, who may give the same for another job. The
+ * agent's name is better, but on several machines rank 0 may move to another agent. */
+static const char *find_job(const struct launcher *l, const struct mr_place *place, size_t *bytes)
+{
+    const char *id = get(l->job), *agent = NULL;
+    bool none = id && strcmp(id, "none") == 0;
+    *bytes = id && (none || place->local_world == place->world) ? agent_name(id, &agent) : 0;
+    if (*bytes > 0)
+        return agent;
+    if (!id || none)
+        return NULL;
+    *bytes = strlen(id);
+    return id;
+}
+
+int mr_place_job(char *out, size_t cap)
+{
+    struct mr_place place = {.size = sizeof place};
+    size_t bytes = 0;
+    if (!out || cap == 0)
+        return mr_error_set(MR_EMISUSE, "mr_place_job: out is NULL, or cap is 0");
+    int rc = mr_place_query(&place);
+    if (rc < 0)
+        return rc;
+    const struct launcher *l = find_launcher();
+    const char *job = l ? find_job(l, &place, &bytes) : NULL;
+    if (job && strlen(l->name) + 1 + bytes >= cap)
+        return mr_error_set(MR_ELIMIT, "mr_place_job: %zu bytes: expected room for %zu", cap,
+                            strlen(l->name) + bytes + 2);
+    snprintf(out, cap, "%s%s%.*s", job ? l->name : "", job ? " " : "", (int)bytes, job ? job : "");
+    return 0;
 }

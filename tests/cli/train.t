@@ -245,6 +245,18 @@ $ t="RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=localhost M
   "steps": 5,
   "resumed_from_step": 4,
 millrace train: warning: restart 2 starts over because of --force; --resume would continue the run
+# Not where the file is another job's, or says nothing of a job; --resume takes any.
+$ t="RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=9 TORCHELASTIC_RUN_ID=y"; for n in 0 1; do env $t TORCHELASTIC_RESTART_COUNT=$n millrace train d -m softmax -b 64 -d cpu --test none --max-steps 9 -c restart.st; done; env $t TORCHELASTIC_RESTART_COUNT=1 millrace train d -m softmax -b 64 -d cpu --test none --max-steps 9 -c restart.st --resume --json | grep resumed
+millrace train: restart.st: exists: --resume goes on from it, --force starts over
+millrace train: restart.st: exists, and another job wrote it (torchrun x; this is torchrun y): --resume goes on from it, --force starts over
+  "resumed_from_step": 2,
+$ s="SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1"; millrace train d -m softmax -b 64 -d cpu --test none --max-steps 2 -c restart2.st -q >/dev/null; for n in 0 1; do env $s SLURM_JOB_ID=8 SLURM_RESTART_COUNT=$n millrace train d -m softmax -b 64 -d cpu --test none --max-steps 3 -c restart2.st; done; env $s SLURM_JOB_ID=7 millrace train d -m softmax -b 64 -d cpu --test none --max-steps 2 -c restart2.st -f -q >/dev/null; for job in 7 8; do env $s SLURM_JOB_ID=$job SLURM_RESTART_COUNT=1 millrace train d -m softmax -b 64 -d cpu --test none --max-steps 3 -c restart2.st --json | grep resumed; done; env $s SLURM_RESTART_COUNT=1 millrace train d -m softmax -b 64 -d cpu --test none --max-steps 4 -c restart2.st
+millrace train: restart2.st: exists: --resume goes on from it, --force starts over
+millrace train: restart2.st: exists, and does not say which job wrote it: --resume goes on from it, --force starts over
+  "resumed_from_step": 2,
+millrace train: restart2.st: exists, and another job wrote it (slurm 7; this is slurm 8): --resume goes on from it, --force starts over
+millrace train: restart2.st: exists, and the launcher does not say which job it restarts (torchrun takes --rdzv-id ID): --resume goes on from it, --force starts over
+[1]
 # Words are no pictures.
 $ millrace synth words words -n 60 --n-test 10 -q >/dev/null; millrace train words
 millrace train: model: layer 1: conv 3x3 with padding 0 takes pictures, and its input is 2000 numbers (words, a table's row): expected layers such as linear, as in the models mlp:300r,100r and softmax

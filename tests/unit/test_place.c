@@ -9,6 +9,7 @@ static const char *const known[] = {"RANK",
                                     "LOCAL_WORLD_SIZE",
                                     "TORCHELASTIC_RUN_ID",
                                     "TORCHELASTIC_RESTART_COUNT",
+                                    "TORCHELASTIC_ERROR_FILE",
                                     "OMPI_COMM_WORLD_RANK",
                                     "OMPI_COMM_WORLD_SIZE",
                                     "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -28,6 +29,7 @@ static const char *const known[] = {"RANK",
                                     "SLURM_NODEID",
                                     "SLURM_STEP_TASKS_PER_NODE",
                                     "SLURM_RESTART_COUNT",
+                                    "SLURM_JOB_ID",
                                     "PMIX_RANK"};
 
 /* env: "A=1 B=2" is the whole environment, as far as it counts. */
@@ -160,12 +162,72 @@ static void sizes_are_kept(void **state)
     assert_int_equal(mr_place_query(NULL), MR_EMISUSE);
 }
 
+#define TORCHRUN_OF(id, local, attempt, random)                                                    \
+    "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=" local " TORCHELASTIC_RUN_ID=" id          \
+    " TORCHELASTIC_RESTART_COUNT=" attempt " TORCHELASTIC_ERROR_FILE=/tmp/" id "_" random          \
+    "/attempt_" attempt "/0/error.json"
+
+/* One job: the same name after a restart. Two jobs: two names, or none. */
+static void jobs_are_told_apart(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *one, *other;
+        int same, named;
+    } cases[] = {
+        {SRUN "SLURM_JOB_ID=7", SRUN "SLURM_JOB_ID=7 SLURM_RESTART_COUNT=1", 1, 1},
+        {SRUN "SLURM_JOB_ID=7", SRUN "SLURM_JOB_ID=8 SLURM_RESTART_COUNT=1", 0, 1},
+        {SRUN, SRUN "SLURM_RESTART_COUNT=1", 1, 0},
+        {TORCHRUN_OF("none", "2", "0", "ab"), TORCHRUN_OF("none", "2", "1", "ab"), 1, 1},
+        {TORCHRUN_OF("none", "2", "0", "ab"), TORCHRUN_OF("none", "2", "1", "cd"), 0, 1},
+        {TORCHRUN_OF("none", "1", "0", "ab"), TORCHRUN_OF("none", "1", "1", "ab"), 1, 1},
+        {TORCHRUN_OF("none", "1", "0", "ab"), TORCHRUN_OF("none", "1", "1", "cd"), 0, 1},
+        {TORCHRUN_OF("run1", "2", "0", "ab"), TORCHRUN_OF("run1", "2", "1", "cd"), 0, 1},
+        /* on two machines the agent of rank 0 may be another one after a restart */
+        {TORCHRUN_OF("run1", "1", "0", "ab"), TORCHRUN_OF("run1", "1", "1", "cd"), 1, 1},
+        {TORCHRUN_OF("run1", "1", "0", "ab"), TORCHRUN_OF("run2", "1", "1", "ab"), 0, 1},
+        {TORCHRUN_OF("run1", "2", "0", "x/attempt_0/0"), TORCHRUN_OF("run1", "2", "1", "cd"), 0, 1},
+        {TORCHRUN, TORCHRUN, 1, 0}, /* "none", and no file of errors */
+        {TORCHRUN "TORCHELASTIC_ERROR_FILE=/attempt_0", TORCHRUN, 1, 0},
+        {TORCHRUN "TORCHELASTIC_ERROR_FILE=none_a/attempt_0", TORCHRUN, 0, 0},
+        {OPENMPI "SLURM_JOB_ID=7", MPICH, 1, 0},
+        {"", "SLURM_JOB_ID=7", 1, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char one[64] = "x", other[64] = "y";
+        set_environment(cases[i].one);
+        assert_int_equal(mr_place_job(one, sizeof one), 0);
+        set_environment(cases[i].other);
+        assert_int_equal(mr_place_job(other, sizeof other), 0);
+        if ((strcmp(one, other) == 0) != cases[i].same || (other[0] != 0) != cases[i].named)
+            fail_msg("\"%s\" is of job \"%s\", \"%s\" of job \"%s\"", cases[i].one, one,
+                     cases[i].other, other);
+    }
+}
+
+static void names_of_jobs_are_not_cut(void **state)
+{
+    (void)state;
+    char job[16] = "unchanged";
+    set_environment(SRUN "SLURM_JOB_ID=123456789");
+    assert_int_equal(mr_place_job(job, sizeof "slurm 123456789" - 1), MR_ELIMIT);
+    assert_string_equal(job, "unchanged");
+    assert_int_equal(mr_place_job(job, sizeof "slurm 123456789"), 0);
+    assert_string_equal(job, "slurm 123456789");
+    assert_int_equal(mr_place_job(NULL, 9), MR_EMISUSE);
+    assert_int_equal(mr_place_job(job, 0), MR_EMISUSE);
+    set_environment("PMI_RANK=1");
+    assert_int_equal(mr_place_job(job, sizeof job), MR_EOPTION);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launchers_are_recognized),
         cmocka_unit_test(contradictions_are_errors),
         cmocka_unit_test(sizes_are_kept),
+        cmocka_unit_test(jobs_are_told_apart),
+        cmocka_unit_test(names_of_jobs_are_not_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
