@@ -63,6 +63,10 @@ int bench_open(const char *uri, bool copies, struct mr_device **out, struct mr_d
 
 /* Between the parts of a long measurement: 0, or MR_ECANCELLED after an interrupt. */
 int bench_go_on(void);
+/* The same within one part: mr_memory_acquire(), and a copy, or ones (from: NULL). Return 0, or an
+ * error, such as MR_ECANCELLED. */
+int bench_acquire(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out);
+int bench_fill(void *to, const void *from, uint64_t bytes);
 
 /* Sorts v. */
 double bench_median(double *v, uint64_t n);

@@ -100,8 +100,7 @@ static int touch_pages(struct held *h, uint64_t bytes)
                             strerror(errno));
     h->pages = ptr;
     h->pages_bytes = bytes;
-    memset(ptr, 1, bytes);
-    return 0;
+    return bench_fill(ptr, NULL, bytes);
 }
 
 /* [out] lock_ns: the part that locks, where it is a call of its own; else left alone. */
@@ -119,10 +118,10 @@ static int make(struct mr_device *dev, enum way way, uint64_t bytes, struct held
         h->registered = rc == 0;
         *lock_ns = (int64_t)(mr_time_ns() - start);
     } else {
-        rc = mr_memory_acquire(dev, MR_PINNED, bytes, &h->pool);
+        rc = bench_acquire(dev, MR_PINNED, bytes, &h->pool);
     }
     if (rc == 0 && way == COPIED) {
-        memcpy(h->pool, h->pages, bytes);
+        rc = bench_fill(h->pool, h->pages, bytes);
         munmap(h->pages, h->pages_bytes);
         h->pages = NULL;
     }

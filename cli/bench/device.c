@@ -8,6 +8,29 @@ int bench_go_on(void)
     return cli_interrupted() ? mr_error_set(MR_ECANCELLED, "interrupted") : 0;
 }
 
+int bench_acquire(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out)
+{
+    mr_interruptible(1);
+    int rc = mr_memory_acquire(dev, kind, bytes, out);
+    mr_interruptible(0);
+    return rc;
+}
+
+int bench_fill(void *to, const void *from, uint64_t bytes)
+{
+    enum { PIECE = 16 << 20 };
+    int rc = 0;
+    for (uint64_t at = 0; at < bytes && rc == 0; at += PIECE) {
+        const uint64_t n = bytes - at < PIECE ? bytes - at : PIECE;
+        if (from)
+            memcpy((char *)to + at, (const char *)from + at, n);
+        else
+            memset((char *)to + at, 1, n);
+        rc = bench_go_on();
+    }
+    return rc;
+}
+
 int bench_open(const char *uri, bool copies, struct mr_device **out, struct mr_device_info *info)
 {
     struct mr_device_info own = {.size = sizeof own};

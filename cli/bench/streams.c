@@ -10,7 +10,7 @@
 static int acquire(struct streams *s, enum mr_memory kind, float **out)
 {
     void *ptr = NULL;
-    int rc = mr_memory_acquire(s->dev, kind, s->bytes, &ptr);
+    int rc = bench_acquire(s->dev, kind, s->bytes, &ptr);
     *out = ptr;
     return rc;
 }

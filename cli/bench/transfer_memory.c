@@ -1,5 +1,6 @@
 /* The host memory of bench transfer, and the pattern that shows whether bytes arrived. */
 #include "bench/transfer_memory.h"
+#include "bench/bench.h"
 #include "bench/latch.h"
 
 #include <errno.h>
@@ -23,9 +24,8 @@ static int map_pages(uint64_t bytes, bool huge, void **out)
                                 (unsigned long long)bytes, strerror(errno));
         madvise(ptr, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     }
-    memset(ptr, 0, bytes);
     *out = ptr;
-    return 0;
+    return bench_fill(ptr, NULL, bytes);
 }
 
 int transfer_block_make(struct transfer_block *block, struct mr_device *dev,
@@ -41,12 +41,11 @@ int transfer_block_make(struct transfer_block *block, struct mr_device *dev,
     else if (how == TRANSFER_COMBINED)
         rc = mr_memory_make(dev, MR_MAKE_WRITE_COMBINED, bytes, &ptr);
     else
-        rc = mr_memory_acquire(dev, how == TRANSFER_DEVICE ? MR_DEVICE : MR_PINNED, bytes, &ptr);
-    if (rc == 0 && own && how != TRANSFER_PAGEABLE) {
+        rc = bench_acquire(dev, how == TRANSFER_DEVICE ? MR_DEVICE : MR_PINNED, bytes, &ptr);
+    if (rc == 0 && own && how != TRANSFER_PAGEABLE)
         rc = mr_memory_register(dev, ptr, bytes);
-        if (rc < 0)
-            munmap(ptr, bytes);
-    }
+    if (rc < 0 && own && ptr)
+        munmap(ptr, bytes);
     if (rc < 0)
         return rc;
     if (how == TRANSFER_PINNED && (rc = latch_check_locked(dev)) < 0) {

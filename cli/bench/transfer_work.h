@@ -8,7 +8,7 @@
 
 #define BATCH           64
 #define BATCH_MAX_BYTES (1ull << 20)
-#define FILL_BYTES      (64ull << 20) /* between looks for an interrupt */
+#define FILL_BYTES      (16ull << 20) /* between looks for an interrupt */
 #define CHECK_BYTES     (1ull << 20)  /* more than a few of these are checked in places */
 
 struct transfer {

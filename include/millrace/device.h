@@ -135,7 +135,8 @@ MR_API const char *mr_memory_name(enum mr_memory kind);
  * bytes: at least 1. [out] out: on success; at least `bytes`, aligned to 4,096 (on a GPU to 256);
  * give it back with mr_memory_release(). If the system refuses to lock pinned memory, pageable
  * memory is returned, with one warning in the log; mr_memory_query() counts what is locked.
- * Returns 0, -ENOMEM, MR_EDEVICEMEM, MR_ELIMIT (mr_memory_set_limit()).
+ * Returns 0, -ENOMEM, MR_EDEVICEMEM, MR_ELIMIT (mr_memory_set_limit()), MR_ECANCELLED
+ * (mr_interrupt() in a thread that called mr_interruptible()).
  */
 MR_API int mr_memory_acquire(struct mr_device *dev, enum mr_memory kind, uint64_t bytes,
                              void **out);

@@ -69,6 +69,12 @@ MR_API int mr_host_memory_query(struct mr_host_memory_info *out);
 MR_API void mr_interrupt(int on);
 
 /*
+ * Extends mr_interrupt() to allocations by the calling thread: between 1 and 0, which may be
+ * nested, mr_memory_acquire() of new pages, which may take seconds, returns MR_ECANCELLED soon.
+ */
+MR_API void mr_interruptible(int on);
+
+/*
  * Philox-4x32-10, a counter-based random number generator: four 32-bit random numbers from a
  * 128-bit counter and a 64-bit key. Pure: the same input gives the same output on every machine.
  * (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, SC 2011.)

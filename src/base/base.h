@@ -142,6 +142,9 @@ void mr_interruptible_end(void);
  * their loader's flag. NULL: no flag. Returns the flag before. */
 const _Atomic bool *mr_interruptible_by(const _Atomic bool *flag);
 bool mr_interrupted(void);
+/* Not 0 while mr_interrupt() affects this thread: for threads that work for it. NULL: it does not
+ * affect this thread. */
+const _Atomic int *mr_interrupt_request(void);
 int mr_interrupt_check(const char *what);
 
 /* Starts a thread with a name (15 bytes, shown by top -H and in traces). Returns 0 or -errno with

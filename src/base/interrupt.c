@@ -12,6 +12,16 @@ void mr_interrupt(int on)
     atomic_store(&requested, on);
 }
 
+void mr_interruptible(int on)
+{
+    depth += on ? 1 : -(depth > 0);
+}
+
+const _Atomic int *mr_interrupt_request(void)
+{
+    return depth > 0 ? &requested : NULL;
+}
+
 void mr_interruptible_begin(void)
 {
     depth++;

@@ -24,7 +24,7 @@ extern const char *mr_host_sysfs; /* "/sys"; tests have their own */
 /*
  * Creates anonymous pages, huge ones where the system allows them, touched by several threads
  * unless kind is MR_PAGEABLE. near: preferred memory node; NULL: none. bytes: a multiple of 4,096.
- * [out] out: on success; mr_host_memory_destroy() frees it. Returns 0, -ENOMEM.
+ * [out] out: on success; mr_host_memory_destroy() frees it. Returns 0, -ENOMEM, MR_ECANCELLED.
  */
 int mr_host_pages_create(struct mr_device *dev, enum mr_memory kind, uint64_t bytes,
                          const struct mr_host_near *near, void **out);
@@ -32,7 +32,7 @@ int mr_host_pages_create(struct mr_device *dev, enum mr_memory kind, uint64_t by
 /*
  * Creates such pages for devices without a driver, locked when kind is MR_PINNED. When the system
  * refuses to lock them, the memory is still returned, with one warning per device.
- * [out] out, out_locked: on success. Returns 0, -ENOMEM.
+ * [out] out, out_locked: on success. Returns 0, -ENOMEM, MR_ECANCELLED.
  */
 int mr_host_memory_create(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out,
                           uint64_t *out_locked);

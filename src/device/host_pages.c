@@ -16,30 +16,41 @@
 #define HUGE_PAGE              (2u << 20)
 #define TOUCH_THREADS          8
 #define TOUCH_BYTES_PER_THREAD (32ull << 20) /* fewer are touched sooner than a thread starts */
+#define LOOK_BYTES             (1ull << 20)  /* between looks for an interrupt */
 #define MPOL_PREFERRED         1
 #define MAX_NODES              1024
 
 struct touch {
     volatile char *start;
     uint64_t bytes;
-    const cpu_set_t *cpus; /* NULL: anywhere */
+    const cpu_set_t *cpus;    /* NULL: anywhere */
+    const _Atomic int *stops; /* not 0: stop. NULL: never */
 };
+
+static bool is_stopped(const _Atomic int *stops)
+{
+    return stops && atomic_load_explicit(stops, memory_order_relaxed) != 0;
+}
 
 static void *touch_pages(void *arg)
 {
     struct touch *part = arg;
     if (part->cpus)
         sched_setaffinity(0, sizeof *part->cpus, part->cpus); /* best effort */
-    for (uint64_t at = 0; at < part->bytes; at += PAGE)
+    for (uint64_t at = 0; at < part->bytes; at += PAGE) {
+        if (at % LOOK_BYTES == 0 && is_stopped(part->stops))
+            break;
         part->start[at] = 0;
+    }
     return NULL;
 }
 
 /* Faults the pages in, large memory by several threads; the caller does what those that could not
  * start leave over. With processors given, all parts are for threads: the caller's own affinity is
- * not ours to change. */
-static void touch_all(char *start, uint64_t bytes, const cpu_set_t *cpus)
+ * not ours to change. Returns 0 or MR_ECANCELLED. */
+static int touch_all(char *start, uint64_t bytes, const cpu_set_t *cpus)
 {
+    const _Atomic int *stops = mr_interrupt_request();
     uint64_t most = MR_MIN((uint64_t)TOUCH_THREADS, (uint64_t)mr_cpu_count());
     int n = (int)MR_MAX(MR_MIN(most, bytes / TOUCH_BYTES_PER_THREAD), (uint64_t)1);
     struct touch part[TOUCH_THREADS];
@@ -49,7 +60,7 @@ static void touch_all(char *start, uint64_t bytes, const cpu_set_t *cpus)
     for (int i = 0; i < n; i++) {
         uint64_t from = MR_MIN(bytes, each * (uint64_t)i),
                  to = i == n - 1 ? bytes : MR_MIN(bytes, from + each);
-        part[i] = (struct touch){start + from, to - from, cpus};
+        part[i] = (struct touch){start + from, to - from, cpus, stops};
         started[i] =
             (i > 0 || cpus) && mr_thread_start(&thread[i], "mr-touch", touch_pages, &part[i]) == 0;
         if (!started[i])
@@ -61,6 +72,10 @@ static void touch_all(char *start, uint64_t bytes, const cpu_set_t *cpus)
         else
             touch_pages(&part[i]);
     }
+    return is_stopped(stops)
+               ? mr_error_set(MR_ECANCELLED, "interrupted while %llu bytes were allocated",
+                              (unsigned long long)bytes)
+               : 0;
 }
 
 bool mr_host_prefer_node(void *ptr, uint64_t bytes, int node)
@@ -90,7 +105,12 @@ int mr_host_pages_create(struct mr_device *dev, enum mr_memory kind, uint64_t by
     if (kind != MR_PAGEABLE) { /* a device's memory does not fault at the first copy, and simulated
                                   memory must not */
         bool placed = near && mr_host_prefer_node(ptr, bytes, near->node);
-        touch_all(ptr, bytes, near && !placed && mr_host_near_cpus(near, &cpus) > 0 ? &cpus : NULL);
+        int rc = touch_all(ptr, bytes,
+                           near && !placed && mr_host_near_cpus(near, &cpus) > 0 ? &cpus : NULL);
+        if (rc < 0) {
+            mr_host_memory_destroy(ptr, bytes);
+            return rc;
+        }
     }
     *out = ptr;
     return 0;

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include <errno.h>
 #include <millrace/device.h>
+#include <millrace/system.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -362,6 +363,40 @@ static void test_wrong_release(void **state)
     mr_device_close(dev);
 }
 
+/* An interrupt ends allocations of threads that asked for it, and those alone; nothing leaks into
+ * the counters. What the pool has is given. */
+static void test_interrupted(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {4096, 100ull << 20}; /* by the caller, and by more threads */
+    struct mr_device *dev = must_open("sim");
+    for (size_t i = 0; i < MR_COUNT(sizes); i++) {
+        void *ptr = NULL;
+        mr_interruptible(1);
+        mr_interruptible(1);
+        mr_interruptible(0); /* nested: still on */
+        mr_interrupt(1);
+        assert_int_equal(mr_memory_acquire(dev, MR_DEVICE, sizes[i], &ptr), MR_ECANCELLED);
+        assert_non_null(strstr(mr_last_error(), "interrupted"));
+        assert_null(ptr);
+        assert_int_equal(count(dev, MR_DEVICE).held_bytes, 0);
+        mr_interruptible(0);
+        mr_interruptible(0); /* one too many */
+        assert_int_equal(mr_memory_acquire(dev, MR_DEVICE, sizes[i], &ptr), 0);
+        mr_memory_release(dev, MR_DEVICE, ptr, NULL);
+        mr_interruptible(1);
+        assert_int_equal(mr_memory_acquire(dev, MR_DEVICE, sizes[i], &ptr), 0);
+        mr_memory_release(dev, MR_DEVICE, ptr, NULL);
+        mr_memory_trim(dev);
+        mr_interrupt(0);
+        assert_int_equal(mr_memory_acquire(dev, MR_DEVICE, sizes[i], &ptr), 0);
+        mr_interruptible(0);
+        mr_memory_release(dev, MR_DEVICE, ptr, NULL);
+        mr_memory_trim(dev);
+    }
+    mr_device_close(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -376,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_locked_bytes),
         cmocka_unit_test(test_large_pinned),
         cmocka_unit_test(test_wrong_release),
+        cmocka_unit_test(test_interrupted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
