@@ -112,6 +112,7 @@ struct cli_command {
     size_t options_bytes;   /* of the struct that the table fills */
     int min_args, max_args; /* besides options; max -1: any number */
     bool raw_args;          /* "--" and what follows it is left in args */
+    bool joins_ranks;       /* the ranks that a launcher started wait for one another */
     const struct cli_note *json, *examples;
     int (*run)(void *options, int n_args, char **args); /* returns an exit code, CLI_OK.. */
 };
@@ -141,6 +142,10 @@ int cli_place(const char *rank_text, const char *world_text, uint32_t *out_rank,
  * cannot. */
 struct mr_place;
 bool cli_starts_mpi(const struct mr_place *place);
+/* After an error, before this process joined the other ranks: tells them why, since mpiexec and
+ * srun let them wait. Does nothing if it is alone, or joined. Exits with the code if the others do
+ * not come. */
+void cli_refuse_ranks(int code, int argc, char **argv);
 /* --affinity: an order by blocks with the blocks of each machine, or of each rank, apart. [out]
  * out: the sampler's text, malloc'd; NULL: as it was given. */
 enum { CLI_AFFINITY_NONE, CLI_AFFINITY_NODE, CLI_AFFINITY_RANK };

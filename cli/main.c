@@ -391,5 +391,7 @@ int main(int argc, char **argv)
         print_json_error(code);
     if (cli_results_flush() != 0 && code == CLI_OK)
         code = cli_fail("standard output: %s", strerror(errno));
+    if (command && command->joins_ranks && code != CLI_OK)
+        cli_refuse_ranks(code, argc, argv);
     return code;
 }

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <millrace/comm.h>
 #include <millrace/place.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MOST (1 << 20)
 
@@ -136,4 +138,35 @@ int cli_affinity(int affinity, const char *sampler, uint32_t rank, uint32_t worl
 bool cli_starts_mpi(const struct mr_place *place)
 {
     return strcmp(place->launcher, "torchrun") != 0 && strcmp(place->launcher, "env") != 0;
+}
+
+/* Options may not have been read to their end. */
+static bool says_alone(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--comm=none") == 0 ||
+            (strcmp(argv[i], "none") == 0 && strcmp(argv[i - 1], "--comm") == 0))
+            return true;
+    return false;
+}
+
+void cli_refuse_ranks(int code, int argc, char **argv)
+{
+    const uint64_t limit_ns = 30000000000u;
+    struct mr_comm_opts opts;
+    struct mr_comm *comm = NULL;
+    mr_comm_opts_init(&opts);
+    if (mr_place_query(&opts.place) < 0 || opts.place.world == 1 || says_alone(argc, argv))
+        return;
+    const char *launcher = opts.place.launcher; /* mpirun of Open MPI and torchrun end the others */
+    if (strcmp(launcher, "pmi") != 0 && strcmp(launcher, "slurm") != 0)
+        return;
+    opts.engine = "mpi";
+    opts.timeout_ns = limit_ns;
+    opts.refusal = cli_first_error();
+    cli_results_apart();
+    if (mr_comm_open(&opts, &comm) != MR_EPEER)
+        return;
+    fflush(NULL);
+    _exit(code);
 }

@@ -513,5 +513,6 @@ const struct cli_command cli_bench_comm = {
     .options_bytes = sizeof(struct options),
     .json = json_notes,
     .examples = examples,
+    .joins_ranks = true,
     .run = run,
 };

@@ -403,5 +403,6 @@ const struct cli_command cli_train = {
     .max_args = 1,
     .json = json_notes,
     .examples = examples,
+    .joins_ranks = true,
     .run = run,
 };

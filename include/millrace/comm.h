@@ -62,6 +62,9 @@ struct mr_comm_opts {
     struct mr_place place; /* default: alone, 0 of 1 */
     /* nccl: the rank's GPU, no other rank's; open until mr_comm_close(). NULL (default): none. */
     struct mr_device *device;
+    /* Why this rank cannot take part, such as an option that is wrong on this rank alone: then
+     * mr_comm_open() fails on every rank, instead of waiting. NULL (default): it can. */
+    const char *refusal;
 };
 
 /* Sets opts to the defaults. C and C++ call mr_comm_opts_init(); see millrace.h. */
@@ -92,9 +95,9 @@ MR_API int mr_comm_library(const char *engine, char *out, size_t cap);
  * Joins the other ranks and compares `config`. Collective; blocks.
  * opts: used only during this call.
  * [out] out: on success; free it with mr_comm_close().
- * Returns 0, MR_EOPTION (on every rank: the ranks' configurations differ, with the differences of
- * the first three ranks that have some, 511 bytes of them at most; or on this one: no such engine,
- * a wrong time limit, a malformed config), MR_EUNSUPPORTED (no MPI library, with the names that
+ * Returns 0, MR_EOPTION (on every rank: the ranks' configurations differ, or ranks refused, with
+ * the differences or reasons of the first three of them, 511 bytes of text at most; or on this one:
+ * no such engine, a wrong time limit, a malformed config), MR_EUNSUPPORTED (no MPI library, with the names that
  * were tried; or the library that was found does not know of the launcher's ranks), MR_EPEER (a
  * rank did not come), MR_EMISUSE (NULL, a wrong size, a second communicator), -ENOMEM.
  */

@@ -168,23 +168,39 @@ end:
     return rc;
 }
 
-/* All ranks come to the same end. */
+/* Rank 0's look at what all ranks sent. */
+static void judge(struct mr_comm *c, char *const *texts)
+{
+    char *refusals = mr_comm_refusals(texts, c->world);
+    char *differ = refusals && refusals[0] ? NULL : mr_comm_differences(texts, c->world);
+    const char *text = !refusals ? NULL : differ ? differ : refusals;
+    if (!text)
+        snprintf(c->verdict, sizeof c->verdict, "no memory to compare configurations");
+    else if (text[0])
+        snprintf(c->verdict, sizeof c->verdict, "%s%s",
+                 text == differ ? "the ranks' configurations differ: " : "", text);
+    free(refusals);
+    free(differ);
+}
+
+/* All ranks come to the same end. A configuration has no line without a name: that is a refusal. */
 static int compare_configs(struct mr_comm *c)
 {
-    char **texts = NULL, *differ = NULL;
-    int rc = collect(c, c->opts.config ? c->opts.config : "", 0, &texts);
+    char **texts = NULL, *refusal = NULL;
+    const char *mine = c->opts.config ? c->opts.config : "";
+    if (c->opts.refusal && asprintf(&refusal, "=%s", c->opts.refusal) < 0)
+        return mr_error_nomem("comm", strlen(c->opts.refusal));
+    int rc = collect(c, refusal ? refusal : mine, 0, &texts);
+    free(refusal);
     if (rc < 0)
         return rc;
-    if (texts) {
-        differ = mr_comm_differences(texts, c->world);
-        snprintf(c->verdict, sizeof c->verdict, "%s", differ ? differ : "(no memory to compare)");
-    }
-    free(differ);
+    if (texts)
+        judge(c, texts);
     free(texts);
     rc = c->engine->spread(c, c->verdict, sizeof c->verdict, 0);
     if (rc < 0 || !c->verdict[0])
         return rc;
-    return mr_error_set(MR_EOPTION, "comm: the ranks' configurations differ: %s", c->verdict);
+    return mr_error_set(MR_EOPTION, "comm: %s", c->verdict);
 }
 
 int mr_comm_open(const struct mr_comm_opts *opts, struct mr_comm **out)
@@ -223,7 +239,7 @@ int mr_comm_open(const struct mr_comm_opts *opts, struct mr_comm **out)
         leave(c, rc);
     if (rc < 0)
         goto fail;
-    c->opts.config = c->opts.engine = NULL;
+    c->opts.config = c->opts.engine = c->opts.refusal = NULL;
     *out = c;
     return 0;
 fail:

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_RANKS 3 /* whose differences are told */
+#define MOST_RANKS 3 /* whose differences are listed */
 
 struct line {
     const char *name, *value;
@@ -82,6 +82,22 @@ char *mr_comm_differences(char *const *texts, uint32_t world)
     }
     if (more)
         fprintf(to, "; and %u more ranks differ", more);
+    return fclose(to) == 0 ? text : NULL;
+}
+
+char *mr_comm_refusals(char *const *texts, uint32_t world)
+{
+    char *text = NULL;
+    size_t bytes;
+    uint32_t n = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to)
+        return NULL;
+    for (uint32_t r = 0; r < world; r++)
+        if (texts[r][0] == '=' && n++ < MOST_RANKS)
+            fprintf(to, "%srank %u cannot take part: %s", n > 1 ? "; " : "", r, texts[r] + 1);
+    if (n > MOST_RANKS)
+        fprintf(to, "; and %u more ranks", n - MOST_RANKS);
     return fclose(to) == 0 ? text : NULL;
 }
 

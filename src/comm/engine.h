@@ -150,6 +150,8 @@ void mr_comm_stage_free(struct mr_comm *c);
  * ranks that differ. texts: by rank. Returns a text to be freed, "": nothing differs; NULL: no
  * memory. */
 char *mr_comm_differences(char *const *texts, uint32_t world);
+/* The reasons in texts "=reason", of at most three ranks, in the same way. */
+char *mr_comm_refusals(char *const *texts, uint32_t world);
 /* Returns 0 or MR_EOPTION: a line without "=". */
 int mr_comm_check_config(const char *text);
 

@@ -305,8 +305,23 @@ def misuse(mpi):
     assert done.returncode == 2, done
     for part in ("rank 1 has", "lr 0.5 where rank 0 has -1", "batch_size 32 where rank 0 has 64"):
         assert part in done.stderr, (part, done)
+    misused_alone(mpi)
     if mpi == "openmpi":
         orders_differ(mpi)
+
+
+def misused_alone(mpi):
+    """A wrong option of one rank, also of rank 0, ends all. mpirun ends the others itself; with
+    mpiexec they would wait for --comm-timeout, which is longer than this test does."""
+    well = command(None, 1, "-m", "softmax", "-b", "64", "--comm-timeout", "10min")
+    for wrong in (["--lr", "foo"], ["--nosuch"], ["--max-cpus", "4097"]):
+        for both in ([[*well, *wrong], well], [well, [*well, *wrong]]):
+            done = finish(two_commands(mpi, *both))
+            assert done.returncode == 2 and f"millrace train: {wrong[0]}" in done.stderr, done
+            if mpi == "mpich" and both[0] == well:
+                assert f"comm: rank 1 cannot take part: {wrong[0]}" in done.stderr, done
+    done = finish([*LAUNCHERS[mpi], "-n", "2", *well, "--lr", "foo"])
+    assert done.returncode == 2, done
 
 
 def orders_differ(mpi):

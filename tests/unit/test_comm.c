@@ -143,6 +143,40 @@ static void differences_are_listed(void **state)
     }
 }
 
+static void refusals_come_before_differences(void **state)
+{
+    (void)state;
+    char fine[] = "a=1\n", bad[] = "=--lr x: wrong", worse[] = "=no", none[] = "";
+    const struct {
+        char *texts[6];
+        uint32_t world;
+        const char *want;
+    } cases[] = {
+        {{fine, none, fine}, 3, ""},
+        {{fine, bad, none}, 3, "rank 1 cannot take part: --lr x: wrong"},
+        {{worse, fine, bad},
+         3,
+         "rank 0 cannot take part: no; rank 2 cannot take part: --lr x: wrong"},
+        {{worse, worse, worse, worse, fine, worse},
+         6,
+         "rank 0 cannot take part: no; rank 1 cannot take part: no; rank 2 cannot take part: no; "
+         "and 2 more ranks"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *got = mr_comm_refusals(cases[i].texts, cases[i].world);
+        assert_non_null(got);
+        assert_string_equal(got, cases[i].want);
+        free(got);
+    }
+    struct mr_comm_opts opts;
+    struct mr_comm *comm = NULL;
+    mr_comm_opts_init(&opts);
+    opts.refusal = "it is alone";
+    assert_int_equal(mr_comm_open(&opts, &comm), MR_EOPTION);
+    assert_string_equal(mr_last_error(), "comm: rank 0 cannot take part: it is alone");
+    assert_null(comm);
+}
+
 /* ---- parts of a batch, in one process ---- */
 
 static struct mr_trainer *train(struct mr_device *device, struct mr_dataset *ds,
@@ -553,6 +587,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(misuse_is_told),
         cmocka_unit_test(no_library_is_told),
         cmocka_unit_test(differences_are_listed),
+        cmocka_unit_test(refusals_come_before_differences),
         cmocka_unit_test(leaves_add_up_to_the_batch),
         cmocka_unit_test(asked_to_stop),
         cmocka_unit_test(ranks_add_up),
