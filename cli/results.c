@@ -28,6 +28,11 @@ void cli_results_apart(void)
         dup2(STDERR_FILENO, STDOUT_FILENO);
 }
 
+uint32_t cli_columns(void)
+{
+    return isatty(STDOUT_FILENO) ? 0 : UINT32_MAX;
+}
+
 int cli_results_drop(void)
 {
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define EVIDENCE         5   /* rows, without --all */
-#define EVIDENCE_COLUMNS 108 /* long names are cut to it, without --all */
+#define EVIDENCE_COLUMNS 108 /* long names are cut to it on a terminal, without --all */
 
 struct options {
     struct cli_common common;
@@ -72,8 +72,10 @@ static int print_evidence(const struct mr_table *evidence, bool all)
     uint64_t n = mr_table_rows(evidence), shown = all || n <= EVIDENCE ? n : EVIDENCE;
     char *text = NULL, *rest = NULL;
     size_t bytes;
+    bool whole = all || cli_columns() != 0; /* no terminal */
     FILE *to = open_memstream(&text, &bytes);
-    int rc = to ? mr_table_write_text(evidence, all ? UINT32_MAX : EVIDENCE_COLUMNS, to) : -ENOMEM;
+    int rc =
+        to ? mr_table_write_text(evidence, whole ? UINT32_MAX : EVIDENCE_COLUMNS, to) : -ENOMEM;
     if (to && fclose(to) != 0 && rc == 0)
         rc = -ENOMEM;
     char *line = rc == 0 ? strtok_r(text, "\n", &rest) : NULL;

@@ -252,7 +252,7 @@ static int print_reports(const struct profile_run *run)
         rc = mr_report_make(recording, names[i], &opts, &report);
         if (rc == 0) {
             printf("%s", i ? "\n" : "");
-            rc = mr_table_write(report, MR_TABLE_TEXT, stdout);
+            rc = mr_table_write_text(report, cli_columns(), stdout);
             mr_table_destroy(report);
         }
         code = rc ? cli_error(rc) : CLI_OK;

@@ -83,7 +83,8 @@ static const struct mr_option table[] = {
     {"link-gbps", 0, MR_OPT_DOUBLE, AT(link_gbps), "0", 0, 10000, "GB/s",
      .help = "The link's measured rate, for mem_ops; 0: the recording's fastest copies"},
     {"full-names", 0, MR_OPT_FLAG, AT(full_names),
-     .help = "Do not cut long names to the width of the terminal"},
+     .help = "Do not cut long names to the width of the terminal. They are not cut in files and "
+             "pipes"},
     PROFILE_CHOICE_OPTIONS,
     {"list", 'l', MR_OPT_FLAG, AT(list), .help = "List the available reports instead"},
     {"diff", 0, MR_OPT_FLAG, AT(diff),
@@ -199,7 +200,7 @@ static int print(const struct options *o, struct mr_table *from)
     int rc = mr_table_set_time_unit(from, (enum mr_time_unit)o->time_unit);
     if (rc == 0)
         rc = format_of(o) == MR_TABLE_TEXT
-                 ? mr_table_write_text(from, whole ? UINT32_MAX : 0, o->out)
+                 ? mr_table_write_text(from, whole ? UINT32_MAX : cli_columns(), o->out)
                  : mr_table_write(from, format_of(o), o->out);
     return rc ? cli_error(rc) : CLI_OK;
 }

@@ -97,9 +97,9 @@ MR_API int mr_comm_library(const char *engine, char *out, size_t cap);
  * [out] out: on success; free it with mr_comm_close().
  * Returns 0, MR_EOPTION (on every rank: the ranks' configurations differ, or ranks refused, with
  * the differences or reasons of the first three of them, 511 bytes of text at most; or on this one:
- * no such engine, a wrong time limit, a malformed config), MR_EUNSUPPORTED (no MPI library, with the names that
- * were tried; or the library that was found does not know of the launcher's ranks), MR_EPEER (a
- * rank did not come), MR_EMISUSE (NULL, a wrong size, a second communicator), -ENOMEM.
+ * no such engine, a wrong time limit, a malformed config), MR_EUNSUPPORTED (no MPI library, with
+ * the names that were tried; or the library that was found does not know of the launcher's ranks),
+ * MR_EPEER (a rank did not come), MR_EMISUSE (NULL, a wrong size, a second communicator), -ENOMEM.
  */
 MR_API int mr_comm_open(const struct mr_comm_opts *opts, struct mr_comm **out);
 

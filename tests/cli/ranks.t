@@ -35,11 +35,11 @@ the others wait for rank 1: it came last in 23 of 23 steps and cost 11.896 ms in
 
 Ranks side by side (rank_breakdown)
 
-Rank  PID  Device  Steps      Step   Compute  Communication Exposed  Copy Exposed      Idle  Most Idle         Waiting for Others  Last in Steps  Costs Others
-----  ---  ------  -----  --------  --------  ---------------------  ------------  --------  ----------------  ------------------  -------------  ------------
-   0  100       0     23  13.07 ms  1.011 ms               11.95 ms          0 ns  110.0 us  waiting...loader            11.90 ms              0          0 ns
-   1  101       1     23  13.07 ms  1.010 ms               51.00 us          0 ns  12.01 ms  waiting...loader                0 ns             23      11.90 ms
-   2  102       2     23  13.07 ms  1.009 ms               11.95 ms          0 ns  110.0 us  waiting...loader            11.90 ms              0          0 ns
+Rank  PID  Device  Steps      Step   Compute  Communication Exposed  Copy Exposed      Idle  Most Idle               Waiting for Others  Last in Steps  Costs Others
+----  ---  ------  -----  --------  --------  ---------------------  ------------  --------  ----------------------  ------------------  -------------  ------------
+   0  100       0     23  13.07 ms  1.011 ms               11.95 ms          0 ns  110.0 us  waiting for the loader            11.90 ms              0          0 ns
+   1  101       1     23  13.07 ms  1.010 ms               51.00 us          0 ns  12.01 ms  waiting for the loader                0 ns             23      11.90 ms
+   2  102       2     23  13.07 ms  1.009 ms               11.95 ms          0 ns  110.0 us  waiting for the loader            11.90 ms              0          0 ns
 
 the others wait for rank 1: it came last in 23 of 23 steps and cost 11.896 ms in each; cause: waiting for the loader
 $ millrace report -r rank_steps -n 3 compute/run.rank2.sqlite compute/run.rank0.sqlite compute/run.rank1.sqlite
@@ -54,9 +54,9 @@ Step         Start  Duration  Last Rank  PID  Device     Costs  Cause        Mor
 the others wait for rank 1: it came last in 23 of 23 steps and cost 7.996 ms in each; cause: compute
 # A part of a job.
 $ millrace report -r rank_breakdown --rank 1 loader | sed -n '3,$p'
-Rank  PID  Device  Steps      Step   Compute  Communication Exposed  Copy Exposed      Idle  Most Idle         Waiting for Others  Last in Steps  Costs Others
-----  ---  ------  -----  --------  --------  ---------------------  ------------  --------  ----------------  ------------------  -------------  ------------
-   1  101       1     23  13.07 ms  1.010 ms               51.00 us          0 ns  12.01 ms  waiting...loader                   -              -             -
+Rank  PID  Device  Steps      Step   Compute  Communication Exposed  Copy Exposed      Idle  Most Idle               Waiting for Others  Last in Steps  Costs Others
+----  ---  ------  -----  --------  --------  ---------------------  ------------  --------  ----------------------  ------------------  -------------  ------------
+   1  101       1     23  13.07 ms  1.010 ms               51.00 us          0 ns  12.01 ms  waiting for the loader                   -              -             -
 
 the job has 3 ranks, and 1 is recorded here: whether one of the others is waited for is not known; give the recordings of all ranks
 $ millrace report -r cuda_gpu_kern_sum --device 2 loader.sqlite | cut -c1-40

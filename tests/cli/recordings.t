@@ -58,11 +58,11 @@ $ millrace report mnist_w2.sqlite -r step_breakdown --limit 4
 Steps (step_breakdown)
 
 Step     PID  Device            Start  Duration  Compute Alone  Copy Hidden  Copy Exposed  Others Alone      Idle  Idle Share  Idle in API Calls  Idle in OS Calls  Idle in Own Code  While Idle
-------  ----  ------  ---------------  --------  -------------  -----------  ------------  ------------  --------  ----------  -----------------  ----------------  ----------------  ----------------------------------------
-mean    1146       0  3,282.580763 ms  7.143 ms       2.941 ms         0 ns      216.7 us          0 ns  3.985 ms       55.8%           124.7 us          3.358 ms          502.5 us  load: poll 63%, loa...%, load: munmap 4%
-sum     1146       0  3,282.580763 ms  135.7 ms       55.88 ms         0 ns      4.118 ms          0 ns  75.71 ms       55.8%           2.369 ms          63.79 ms          9.548 ms  load: poll 63%, loa...%, load: munmap 4%
-median  1146       0  3,399.863190 ms  3.539 ms       3.089 ms         0 ns      169.7 us          0 ns  280.5 us        7.9%           75.22 us          34.60 us          170.7 us  train: its own code...read_cond_wait 10%
-p95     1146       0  3,358.775776 ms  12.40 ms       2.936 ms         0 ns      272.5 us          0 ns  9.188 ms       74.1%           190.4 us          8.113 ms          884.7 us  load: poll 58%, loa...%, load: munmap 5%
+------  ----  ------  ---------------  --------  -------------  -----------  ------------  ------------  --------  ----------  -----------------  ----------------  ----------------  --------------------------------------------------------------------------------------------------------
+mean    1146       0  3,282.580763 ms  7.143 ms       2.941 ms         0 ns      216.7 us          0 ns  3.985 ms       55.8%           124.7 us          3.358 ms          502.5 us  load: poll 63%, load: read 13%, load: its own code 8%, load: munmap 4%
+sum     1146       0  3,282.580763 ms  135.7 ms       55.88 ms         0 ns      4.118 ms          0 ns  75.71 ms       55.8%           2.369 ms          63.79 ms          9.548 ms  load: poll 63%, load: read 13%, load: its own code 8%, load: munmap 4%
+median  1146       0  3,399.863190 ms  3.539 ms       3.089 ms         0 ns      169.7 us          0 ns  280.5 us        7.9%           75.22 us          34.60 us          170.7 us  train: its own code 46%, copy: cudaMemcpyAsync 13%, copy: its own code 12%, train: pthread_cond_wait 10%
+p95     1146       0  3,358.775776 ms  12.40 ms       2.936 ms         0 ns      272.5 us          0 ns  9.188 ms       74.1%           190.4 us          8.113 ms          884.7 us  load: poll 58%, load: read 20%, load: its own code 7%, load: munmap 5%
 
 Steps from one NVTX range "step" to the next (confidence 0.95, 0 pauses left out). Compute: kernels, memsets, copies inside the device. Others: what other processes run there. Compute alone + copy hidden + copy exposed + others alone + idle = duration. Mean and sum are of the steps after warming up.
 $ millrace report mnist_w2.sqlite -r idle_breakdown
@@ -105,11 +105,11 @@ Memory operations by size (cuda_gpu_mem_size_sum)
 Kernels (cuda_gpu_kern_sum)
 
  Time  Total Time  Instances       Avg       Med       Min       Max    StdDev  Name
------  ----------  ---------  --------  --------  --------  --------  --------  ----------------------------------------
-87.9%    13.35 ms        240  55.65 us  55.49 us  55.33 us  56.67 us  261.5 ns  sm80_xmma_gemm_f32f..._kernel__5x_cublas
+-----  ----------  ---------  --------  --------  --------  --------  --------  -------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+87.9%    13.35 ms        240  55.65 us  55.49 us  55.33 us  56.67 us  261.5 ns  sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x64x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas
  9.8%    1.496 ms        240  6.232 us  6.240 us  6.207 us  6.304 us  21.34 ns  cupy_tanh__float32_float32
- 1.0%    157.0 us          1  157.0 us  157.0 us  157.0 us  157.0 us      0 ns  void generate_seed_...W*, unsigned int*)
- 0.8%    115.1 us         60  1.919 us  1.920 us  1.855 us  2.144 us  41.71 ns  void cub::CUB_30010...td::__4::identity)
+ 1.0%    157.0 us          1  157.0 us  157.0 us  157.0 us  157.0 us      0 ns  void generate_seed_pseudo<rng_config<curandStateXORWOW, (curandOrdering)101> >(unsigned long long, unsigned long long, unsigned long long, curandOrdering, curandStateXORWOW*, unsigned int*)
+ 0.8%    115.1 us         60  1.919 us  1.920 us  1.855 us  2.144 us  41.71 ns  void cub::CUB_300102_SM_750_800_860_890_900_1000_1200::detail::reduce::DeviceReduceKernel<cub::CUB_300102_SM_750_800_860_890_900_1000_1200::detail::reduce::policy_hub<float, unsigned int, cuda::std::__4::plus<void> >::Policy1000, float*, unsigned int, cuda::std::__4::plus<void>, float, cuda::std::__4::identity>(float*, float*, unsigned int, cub::CUB_300102_SM_750_800_860_890_900_1000_1200::GridEvenShare<unsigned int>, cuda::std::__4::plus<void>, cuda::std::__4::identity)
 # The textbook fix: copies from pinned memory. The step is as fast as before, within noise.
 $ millrace report --diff mnist_w2.sqlite mnist_w2pin.sqlite
 same: a step took 7.143 ms before and 6.900 ms after (-3.4%), within noise (p = 1.0000; 19 and 19
@@ -118,19 +118,19 @@ findings: 2 gone, 1 new, 3 remaining
 
 A step's time, before and after (steps)
 
-Part                Before     After  Change Time   Change  Verdict       P  StdDev Before  StdDev After  Med Before  Med After
-----------------  --------  --------  -----------  -------  -------  ------  -------------  ------------  ----------  ---------
-step              7.143 ms  6.900 ms    -242.4 us    -3.4%  same     100.0%       4.126 ms      5.590 ms    3.539 ms   1.902 ms
-compute           2.941 ms  2.876 ms    -65.06 us    -2.2%  same     100.0%       94.56 us      1.298 ms    2.936 ms   1.794 ms
-copy exposed      216.7 us  88.33 us    -128.4 us   -59.2%  less       0.2%       47.22 us      45.15 us    180.5 us   63.46 us
-data wait         3.838 ms  3.921 ms     83.20 us     2.2%  same     100.0%       4.017 ms      4.248 ms    187.3 us   66.62 us
-idle              3.985 ms  3.936 ms    -48.99 us    -1.2%  same     100.0%       4.081 ms      4.279 ms    289.2 us   53.47 us
-waiting...loader  3.621 ms  3.833 ms     211.6 us     5.8%  same      82.0%       3.971 ms      4.221 ms    13.15 us   3.296 us
-read-ba...zation  20.00 us      0 ns    -20.00 us  -100.0%  less       0.2%       1.904 us          0 ns    19.65 us       0 ns
-copy calls        80.79 us  7.279 us    -73.51 us   -91.0%  less       0.2%       73.02 us      7.900 us    16.93 us       0 ns
-launch overhead   76.33 us  69.92 us    -6.412 us    -8.4%  same     100.0%       11.29 us      38.01 us    80.45 us   53.47 us
-operating system  14.07 us      0 ns    -14.07 us  -100.0%  same      17.2%       28.64 us          0 ns        0 ns       0 ns
-host code         172.3 us  25.68 us    -146.6 us   -85.1%  less       0.2%       32.66 us      37.97 us    158.7 us       0 ns
+Part                            Before     After  Change Time   Change  Verdict       P  StdDev Before  StdDev After  Med Before  Med After
+----------------------------  --------  --------  -----------  -------  -------  ------  -------------  ------------  ----------  ---------
+step                          7.143 ms  6.900 ms    -242.4 us    -3.4%  same     100.0%       4.126 ms      5.590 ms    3.539 ms   1.902 ms
+compute                       2.941 ms  2.876 ms    -65.06 us    -2.2%  same     100.0%       94.56 us      1.298 ms    2.936 ms   1.794 ms
+copy exposed                  216.7 us  88.33 us    -128.4 us   -59.2%  less       0.2%       47.22 us      45.15 us    180.5 us   63.46 us
+data wait                     3.838 ms  3.921 ms     83.20 us     2.2%  same     100.0%       4.017 ms      4.248 ms    187.3 us   66.62 us
+idle                          3.985 ms  3.936 ms    -48.99 us    -1.2%  same     100.0%       4.081 ms      4.279 ms    289.2 us   53.47 us
+waiting for the loader        3.621 ms  3.833 ms     211.6 us     5.8%  same      82.0%       3.971 ms      4.221 ms    13.15 us   3.296 us
+read-back or synchronization  20.00 us      0 ns    -20.00 us  -100.0%  less       0.2%       1.904 us          0 ns    19.65 us       0 ns
+copy calls                    80.79 us  7.279 us    -73.51 us   -91.0%  less       0.2%       73.02 us      7.900 us    16.93 us       0 ns
+launch overhead               76.33 us  69.92 us    -6.412 us    -8.4%  same     100.0%       11.29 us      38.01 us    80.45 us   53.47 us
+operating system              14.07 us      0 ns    -14.07 us  -100.0%  same      17.2%       28.64 us          0 ns        0 ns       0 ns
+host code                     172.3 us  25.68 us    -146.6 us   -85.1%  less       0.2%       32.66 us      37.97 us    158.7 us       0 ns
 
 Means of 19 and 19 steps after warming up, from one NVTX range "step" to the next. Compute, copies and communication exposed, other processes and idle add up to the step; data wait is waiting for the loader and exposed copies to the device; P: permutation tests of the means and ranks of 9 and 9 blocks of 2 and 2 steps (Chung, Romano 2013), two-sided. A change is one of at least 1%, of a part also 0.1% of the step, with a P of at most 1%
 
@@ -151,13 +151,13 @@ after      3,321.894396 ms  176.6 us  3.211 MB  18.18 GB/s  Host-to-Device  Pinn
 Findings of analyze, before and after (findings)
 
 Status     Rule                    Saving Before  Saving After  Finding
----------  ----------------------  -------------  ------------  --------------------------------------------------------
-gone       pageable_copies              224.2 us             -  19 of 19 copies of more tha...ageable memory (14.9 GB/s)
-gone       gpu_gaps                     172.3 us             -  the device idles while the ...g thread runs its own code
+---------  ----------------------  -------------  ------------  ---------------------------------------------------------------------------
+gone       pageable_copies              224.2 us             -  19 of 19 copies of more than 64 KiB use pageable memory (14.9 GB/s)
+gone       gpu_gaps                     172.3 us             -  the device idles while the launching thread runs its own code
 new        copy_on_compute_stream              -      85.13 us  19 copies run on the stream of the kernels
 remaining  data_starvation              3.621 ms      3.833 ms  the device waits for data 55.5% of the time
-remaining  tensor_cores                 185.6 us      181.8 us  by their names, 13% of kern...rices without tensor cores
-remaining  critical_path                    0 ns          0 ns  the device is busy 43% of t...% decides when a step ends
+remaining  tensor_cores                 185.6 us      181.8 us  by their names, 13% of kernel time multiplies matrices without tensor cores
+remaining  critical_path                    0 ns          0 ns  the device is busy 43% of the time, but only 0% decides when a step ends
 
 Savings are of a step, or of the whole recording without steps. Cannot tell: found before, and the second recording cannot support a conclusion
 $ millrace report --diff mnist_w2.sqlite mnist_w2.sqlite | head -2

@@ -50,6 +50,10 @@ $ millrace report run.sqlite -r mem_ops --sort duration -n 1 --full-names | sed 
 0.511000 ms  80.49 us  3.975 MB  49.38 GB/s   100.0%  Host-to-Device  Pinned    Device      0    13      60  cudaMemcpyAsync  0.505000 ms      2.000 us  100  -            no
 
 Of Link: of the recording's fastest copy of the same kind that has 1 MiB or more; --link-gbps gives the link's measured rate (millrace bench transfer)
+# Names are cut on terminals alone.
+$ for f in "run.sqlite -r cuda_gpu_kern_sum" "--diff run.sqlite run.sqlite -r all"; do millrace report $f | grep -c 'void at::native::vectorized_elementwise_kernel<4, functor_0>(int, functor_0)$'; done
+1
+1
 $ millrace report run.sqlite -r cuda_api_sum -f csv | tr -d '\r'
 Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name
 83.1984,1606253,400,4015.6,4056.5,3000,4997,593.7,cudaLaunchKernel
