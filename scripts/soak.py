@@ -202,8 +202,8 @@ def descriptors(pid):
 
 
 def threads(pid):
-    """The program's, and those of the kernel. io_uring starts the latter for a thread when a read of it first blocks, up to four
-    for each processor, and keeps one until that thread ends."""
+    """The program's, and those of the kernel. io_uring starts the latter for a thread when an open or a read of it cannot be done
+    at once, up to four for each processor, and keeps one until that thread ends."""
     names = []
     for task in os.listdir(f"/proc/{pid}/task"):
         try:
