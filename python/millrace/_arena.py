@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from . import _pickle, _where
 
 _AREA = 1 << 38  # bytes of the file for one worker; they take memory when they are written
-_PAGE = 4096
+_PAGE = mmap.PAGESIZE
 _FIRST = 1 << 17  # where an area's blocks begin
 _STACK = 1 << 16  # where it has the stack of a worker that is about to be killed
 _STACK_BYTES = 1 << 14

@@ -42,6 +42,11 @@ int mr_memfd_create(const char *what, uint64_t bytes)
     return fd;
 }
 
+uint64_t mr_page_bytes(void)
+{
+    return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 int mr_memfd_map(const char *what, int fd, uint64_t offset, uint64_t bytes, void **out)
 {
     void *at =

@@ -19,7 +19,10 @@ void mr_futex_wake(_Atomic uint32_t *at, int n);
 /* Makes memory for sharing: zeroes, closed on exec, and no process can make it shorter. what: for
  * the error text. Returns the descriptor, or -errno. */
 int mr_memfd_create(const char *what, uint64_t bytes);
-/* Maps it. Returns 0 or -errno. */
+/* Bytes of a page: 4096, or 16384 or 65536 on arm64. Offsets that are mapped and addresses that are
+ * unmapped must be multiples of it. */
+uint64_t mr_page_bytes(void);
+/* Maps it from an offset that is a multiple of a page. Returns 0 or -errno. */
 int mr_memfd_map(const char *what, int fd, uint64_t offset, uint64_t bytes, void **out);
 
 #endif

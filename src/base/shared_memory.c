@@ -10,7 +10,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PAGE      4096
 #define HUGE_PAGE (2ull << 20)
 
 struct mr_shared_memory {
@@ -47,14 +46,15 @@ static int reserve(struct mr_shared_memory *m)
 static int add(struct mr_shared_memory *m, uint64_t bytes, struct mr_shared_block *out)
 {
     void *data = NULL;
-    uint64_t at = mr_round_up(m->end, bytes >= HUGE_PAGE ? HUGE_PAGE : PAGE), end;
+    uint64_t page = mr_page_bytes();
+    uint64_t at = mr_round_up(m->end, bytes >= HUGE_PAGE ? HUGE_PAGE : page), end;
     if (!mr_add(at, bytes, &end) || end > INT64_MAX - HUGE_PAGE)
         return mr_error_set(MR_ELIMIT, "%s: %llu bytes of shared memory", m->what,
                             (unsigned long long)bytes);
     int rc = reserve(m);
     if (rc < 0)
         return rc;
-    end = mr_round_up(end, PAGE);
+    end = mr_round_up(end, page);
     if (ftruncate(m->fd, (off_t)end) < 0)
         return mr_error_errno(errno, "%s: %llu bytes of shared memory", m->what,
                               (unsigned long long)bytes);

@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGE           4096
 #define IN_BYTES       (1088ull << 20) /* address space for a sample's stored bytes */
 #define END_MS         5000
 #define SLOW_START     1
@@ -44,7 +43,7 @@ struct mr_image_opts mr_sandbox_image_of(const struct mr_dataset *ds)
 static int lay_out(const struct mr_loader *ld, struct mr_sandbox *b)
 {
     const struct mr_dataset *ds = ld->ds;
-    uint64_t at = 0, all;
+    uint64_t at = 0, all, page = mr_page_bytes();
     for (int f = 0; f < ds->n_fields; f++) {
         b->field_at[f] = at;
         if (f != ds->picture)
@@ -53,10 +52,10 @@ static int lay_out(const struct mr_loader *ld, struct mr_sandbox *b)
     if (ds->picture >= 0)
         b->pixels_bytes = mr_sandbox_image_of(ds).max_pixels * (uint64_t)ds->image.channels;
     b->in_bytes = IN_BYTES;
-    b->fields_at = mr_round_up(sizeof(struct mr_sandbox_call), PAGE);
-    b->pixels_at = mr_round_up(b->fields_at + at, PAGE);
-    b->in_at = mr_round_up(b->pixels_at + b->pixels_bytes, PAGE);
-    b->bytes = mr_round_up(b->in_at + b->in_bytes, PAGE);
+    b->fields_at = mr_round_up(sizeof(struct mr_sandbox_call), page);
+    b->pixels_at = mr_round_up(b->fields_at + at, page);
+    b->in_at = mr_round_up(b->pixels_at + b->pixels_bytes, page);
+    b->bytes = mr_round_up(b->in_at + b->in_bytes, page);
     b->n = ld->workers.n;
     return mr_mul(b->bytes, b->n, &all) ? 0 : mr_error_nomem(who, UINT64_MAX);
 }

@@ -1,4 +1,5 @@
 /* Shared memory as this process sees it: for a trainer on the host it cannot be written. */
+#include "base/futex.h"
 #include "serve/attached.h"
 
 #include <errno.h>
@@ -6,7 +7,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define PAGE      4096
 #define MAX_VIEWS (1u << 16) /* 16 times the most slots of a loader */
 
 static void unmap(const struct mr_attached *a, struct mr_view *v)
@@ -59,7 +59,7 @@ static void page_lock(struct mr_attached *a, struct mr_view *v)
 int mr_view_get(struct mr_attached *a, struct mr_views *views, uint32_t number, uint64_t offset,
                 uint64_t bytes, bool lock, const unsigned char **out)
 {
-    uint64_t from = offset / PAGE * PAGE;
+    uint64_t page = mr_page_bytes(), from = offset / page * page;
     int rc = check_range(a, number, offset, bytes);
     if (rc < 0)
         return rc;
@@ -69,7 +69,7 @@ int mr_view_get(struct mr_attached *a, struct mr_views *views, uint32_t number, 
     struct mr_view *v = &views->view[number];
     if (!v->map || v->offset != offset || v->bytes != bytes) {
         unmap(a, v);
-        uint64_t all = mr_round_up(offset + bytes, PAGE) - from;
+        uint64_t all = mr_round_up(offset + bytes, page) - from;
         int protection = a->device ? PROT_READ | PROT_WRITE : PROT_READ;
         void *map = mmap(NULL, all, protection, MAP_SHARED, a->memory, (off_t)from);
         if (map == MAP_FAILED)
