@@ -90,6 +90,9 @@ const char *mr_image_lacks(void);
 struct mr_decoder;
 int mr_decoder_create(struct mr_decoder **out); /* 0 or -ENOMEM */
 void mr_decoder_destroy(struct mr_decoder *d);
+/* Decodes a picture of one pixel. On arm64 libjpeg-turbo 2.1 reads /proc/cpuinfo at its first
+ * picture: a thread that cannot open files later calls this first. */
+void mr_decoder_warm(struct mr_decoder *d);
 
 /* Objects that are expensive to open, kept by a thread from one sample to the next: the few most
  * recently used, of any owner. */

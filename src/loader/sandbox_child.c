@@ -252,6 +252,8 @@ _Noreturn static void run_decoder(const struct mr_loader *ld, const struct mr_sa
     int rc = mr_dataset_decodes(ld->ds) ? mr_decoder_create(&d.codec) : 0;
     if (rc < 0)
         fail(b, rc);
+    if (d.codec)
+        mr_decoder_warm(d.codec);
     if (before)
         munmap(b->memory, before);
     if (behind)

@@ -458,6 +458,16 @@ static void too_many_scans(void **state)
     free(e.data);
 }
 
+/* Its picture is a good one: otherwise the library would not get as far as its decoder. */
+static void warming_is_a_decode(void **state)
+{
+    (void)state;
+    uint64_t errors = mr_error_count();
+    mr_decoder_warm(other);
+    if (mr_error_count() != errors)
+        fail_msg("%s", mr_last_error());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -466,6 +476,7 @@ int main(void)
         cmocka_unit_test(orientation_turns),
         cmocka_unit_test(webp_windows),
         cmocka_unit_test(truncated),
+        cmocka_unit_test(warming_is_a_decode),
         cmocka_unit_test(a_decoder_remembers_nothing),
         cmocka_unit_test(limits_and_refusals),
         cmocka_unit_test(channels_and_alpha),
