@@ -1,10 +1,11 @@
 /*
  * The watch: what each worker does at this moment, for the text of a batch that is late.
  *
- * A worker notes each sample that it begins with one relaxed store to a line of its own. Only a
- * consumer whose patience ended reads the notes. The time beside a note is that of the worker's
- * latest look at the clock, which it takes a run; while samples are slow it takes one a sample, so
- * that the time is right where it matters.
+ * A worker notes each sample that it begins with one store to a line of its own. It releases the
+ * time that was stored before: who sees a note sees no older time than its own. Only a consumer
+ * whose patience ended reads the notes. The time beside a note is that of the worker's latest look
+ * at the clock, which it takes a run; while samples are slow it takes one a sample, so that the
+ * time is right where it matters.
  */
 #ifndef MR_LOADER_WATCH_H
 #define MR_LOADER_WATCH_H
@@ -40,14 +41,14 @@ static inline uint64_t mr_watch_pack(uint64_t t, uint32_t row, enum mr_task task
 static inline void mr_watch_note(struct mr_watch *watch, uint64_t t, uint32_t row,
                                  enum mr_task task)
 {
-    atomic_store_explicit(&watch->note, mr_watch_pack(t, row, task), memory_order_relaxed);
+    atomic_store_explicit(&watch->note, mr_watch_pack(t, row, task), memory_order_release);
 }
 
 /* The same sample, another task. */
 static inline void mr_watch_task(struct mr_watch *watch, enum mr_task task)
 {
     uint64_t note = atomic_load_explicit(&watch->note, memory_order_relaxed);
-    atomic_store_explicit(&watch->note, (note & ~15ull) | (uint64_t)task, memory_order_relaxed);
+    atomic_store_explicit(&watch->note, (note & ~15ull) | (uint64_t)task, memory_order_release);
 }
 
 static inline void mr_watch_since(struct mr_watch *watch, uint64_t ns)
