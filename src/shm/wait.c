@@ -81,13 +81,14 @@ bool mr_shm_has_ended(int64_t pid)
 #define START_BITS  26 /* in clock ticks, 100 a second: the lower bits differ, if not in one tick */
 #define PID_BITS    22 /* the most that Linux gives */
 #define LOW(x, n)   ((uint64_t)(x) & ((1ull << (n)) - 1))
-#define START_FIELD 22 /* of /proc/PID/stat */
+#define START_FIELD 22 /* of a stat file in /proc */
 
-/* When a process started; 0: not known. */
-static uint64_t start_of(const char *process)
+/* When a process started; 0: not known. From its first thread, which started with it: qemu-user
+ * makes up /proc/PID/stat for the process itself, and not what its threads have. */
+static uint64_t start_of(int64_t pid)
 {
     char path[64], text[1024];
-    snprintf(path, sizeof path, "/proc/%s/stat", process);
+    snprintf(path, sizeof path, "/proc/%lld/task/%lld/stat", (long long)pid, (long long)pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (fd >= 0)
@@ -119,7 +120,7 @@ uint64_t mr_shm_stamp(uint32_t pid, uint64_t round)
     uint64_t start = atomic_load_explicit(&own_start, memory_order_relaxed);
     if (start == 0) {
         pthread_once(&once, watch_forks);
-        start = start_of("self");
+        start = start_of(getpid());
         atomic_store_explicit(&own_start, start, memory_order_relaxed);
     }
     return round << (START_BITS + PID_BITS) | LOW(pid, PID_BITS) << START_BITS | start;
@@ -127,14 +128,12 @@ uint64_t mr_shm_stamp(uint32_t pid, uint64_t round)
 
 bool mr_shm_holder_has_ended(int64_t pid, uint64_t round, uint64_t stamp)
 {
-    char text[24];
     if (mr_shm_has_ended(pid))
         return true;
     uint64_t start = LOW(stamp, START_BITS);
     uint64_t whose = round << PID_BITS | LOW(pid, PID_BITS);
     if (start == 0 || stamp >> START_BITS != LOW(whose, 64 - START_BITS))
         return false;
-    snprintf(text, sizeof text, "%lld", (long long)pid);
-    uint64_t now = start_of(text);
+    uint64_t now = start_of(pid);
     return now != 0 && now != start;
 }
