@@ -87,21 +87,34 @@ bool mr_host_prefer_node(void *ptr, uint64_t bytes, int node)
     return syscall(SYS_mbind, ptr, bytes, MPOL_PREFERRED, mask, (unsigned long)MAX_NODES, 0) == 0;
 }
 
+/* Large memory begins with a huge page: the system aligns only what is a multiple of one. */
+static void *map_pages(uint64_t bytes)
+{
+    uint64_t spare = bytes >= HUGE_PAGE ? HUGE_PAGE - PAGE : 0;
+    char *ptr =
+        mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (ptr == MAP_FAILED || spare == 0)
+        return ptr;
+    uint64_t before = mr_round_up((uintptr_t)ptr, HUGE_PAGE) - (uintptr_t)ptr;
+    if (before > 0)
+        munmap(ptr, before);
+    if (before < spare)
+        munmap(ptr + before + bytes, spare - before);
+    madvise(ptr + before, bytes, MADV_HUGEPAGE); /* advice: fewer faults and TLB misses */
+    return ptr + before;
+}
+
 int mr_host_pages_create(struct mr_device *dev, enum mr_memory kind, uint64_t bytes,
                          const struct mr_host_near *near, void **out)
 {
     cpu_set_t cpus;
-    void *ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *ptr = map_pages(bytes);
     if (ptr == MAP_FAILED)
         return mr_error_set(
             -ENOMEM,
             "device %s: the system refused %llu bytes of %s memory: %s; lower the batch size, "
             "prefetch, or the samples' size",
             dev->ops->name, (unsigned long long)bytes, mr_memory_name(kind), mr_strerror(-errno));
-    if (bytes >= HUGE_PAGE)
-        madvise(
-            ptr, bytes,
-            MADV_HUGEPAGE);    /* advice: fewer faults and TLB misses where the system follows it */
     if (kind != MR_PAGEABLE) { /* a device's memory does not fault at the first copy, and simulated
                                   memory must not */
         bool placed = near && mr_host_prefer_node(ptr, bytes, near->node);
