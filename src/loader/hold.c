@@ -157,7 +157,7 @@ static int make_counted(struct mr_loader *ld, struct mr_slot **out)
     struct mr_slot *slot;
     bool unified = ld->device_info.unified;
     int rc = mr_slot_memory_create(ld->device, ld->ring.shared, ld->ring.host_kind, &ld->layout, 1,
-                                   ld->ships, &memory);
+                                   ld->ships, false, &memory);
     if (rc < 0)
         return rc;
     rc = mr_slot_create(memory, 0, 1, &ld->layout, ld->opts.batch_size, &slot);

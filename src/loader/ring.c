@@ -20,11 +20,16 @@ int mr_ring_init(struct mr_ring *ring)
     return mr_cond_init(&ring->slot_opened);
 }
 
+/* Page-locking a slot of this size takes longer than a batch of small rows. */
+#define LARGE_SLOT (2u << 20)
+
 int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_t rows,
                    bool two_halves)
 {
     struct mr_slot_memory *memory = NULL;
-    uint32_t n = layout->collates ? 1 : ring->n_slots; /* slots in one piece of memory */
+    bool pinned = ring->host_kind == MR_PINNED, large = layout->host_bytes >= LARGE_SLOT;
+    /* Slots in one piece of memory. */
+    uint32_t n = layout->collates || (pinned && large) ? 1 : ring->n_slots;
     ring->slot = calloc(ring->n_places, sizeof *ring->slot);
     if (!ring->slot)
         return mr_error_nomem("slots", ring->n_places * sizeof *ring->slot);
@@ -32,7 +37,7 @@ int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_
         struct mr_slot *slot;
         int rc = i % n ? 0
                        : mr_slot_memory_create(ring->device, ring->shared, ring->host_kind, layout,
-                                               n, two_halves, &memory);
+                                               n, two_halves, pinned && i > 0, &memory);
         if (rc < 0)
             return rc;
         rc = mr_slot_create(memory, i % n, n, layout, rows, &slot);
@@ -121,25 +126,37 @@ bool mr_ring_is_open(struct mr_ring *ring, uint64_t t)
     if (!atomic_load_explicit(&slot->host_busy, memory_order_acquire))
         return true;
     if (atomic_load_explicit(&slot->asking, memory_order_relaxed) ||
-        mr_event_query(slot->copied) == 0 || !is_released(ring, slot))
+        atomic_load(&slot->lacks_host) || mr_event_query(slot->copied) == 0 ||
+        !is_released(ring, slot))
         return false;
     atomic_store(&slot->host_busy, false); /* passed, or failed: its batch reports it */
     return true;
 }
 
-/* Until the copy of the slot's batch before has passed. One worker waits for the device, the others
- * for that one. */
-static void wait_host_free(struct mr_ring *ring, struct mr_slot *slot)
+/* Gives the slot its host half, or waits until the copy of its batch before has passed. */
+static int free_host(struct mr_ring *ring, struct mr_slot *slot)
+{
+    if (atomic_load(&slot->lacks_host))
+        return mr_slot_acquire_host(slot, ring->shared);
+    mr_event_synchronize(slot->copied);
+    if (awaits_release(ring, slot))
+        mr_event_synchronize(slot->released);
+    return 0;
+}
+
+/* Until the host half may be written. One worker sees to that, the others wait for that one; for
+ * ever, if it failed. */
+static int wait_host_free(struct mr_ring *ring, struct mr_slot *slot)
 {
     while (atomic_load(&slot->host_busy) && !atomic_load(&ring->stop)) {
         if (!atomic_exchange(&slot->asking, true)) {
-            mr_event_synchronize(slot->copied);
-            if (awaits_release(ring, slot))
-                mr_event_synchronize(slot->released);
+            int rc = free_host(ring, slot);
+            if (rc < 0)
+                return rc;
             atomic_store(&slot->host_busy, false);
             atomic_store(&slot->asking, false);
             mr_ring_wake_workers(ring);
-            return;
+            return 0;
         }
         pthread_mutex_lock(&ring->lock);
         atomic_fetch_add(&ring->n_waiting_workers, 1);
@@ -149,9 +166,23 @@ static void wait_host_free(struct mr_ring *ring, struct mr_slot *slot)
         atomic_fetch_sub(&ring->n_waiting_workers, 1);
         pthread_mutex_unlock(&ring->lock);
     }
+    return 0;
 }
 
-bool mr_ring_wait_open(struct mr_ring *ring, uint64_t t)
+bool mr_ring_lacks_host(struct mr_ring *ring, uint64_t t, bool *asked)
+{
+    struct mr_slot *slot = mr_ring_slot(ring, t);
+    *asked = atomic_load_explicit(&slot->asking, memory_order_relaxed);
+    return atomic_load_explicit(&slot->lacks_host, memory_order_relaxed);
+}
+
+int mr_ring_acquire_host(struct mr_ring *ring, uint64_t t)
+{
+    int rc = wait_host_free(ring, mr_ring_slot(ring, t));
+    return rc < 0 ? rc : !atomic_load(&ring->stop);
+}
+
+int mr_ring_wait_open(struct mr_ring *ring, uint64_t t)
 {
     struct mr_slot *_Atomic *place = &ring->slot[t % ring->n_places]; /* slots change meanwhile */
     pthread_mutex_lock(&ring->lock);
@@ -162,9 +193,10 @@ bool mr_ring_wait_open(struct mr_ring *ring, uint64_t t)
         pthread_cond_wait(&ring->slot_opened, &ring->lock);
     atomic_fetch_sub(&ring->n_waiting_workers, 1);
     pthread_mutex_unlock(&ring->lock);
+    int rc = 0;
     if (!atomic_load(&ring->stop) && t < atomic_load(&ring->total))
-        wait_host_free(ring, mr_ring_slot(ring, t));
-    return !atomic_load(&ring->stop);
+        rc = wait_host_free(ring, mr_ring_slot(ring, t));
+    return rc < 0 ? rc : !atomic_load(&ring->stop);
 }
 
 bool mr_ring_rows_done(struct mr_slot *slot, uint64_t rows)

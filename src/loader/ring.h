@@ -8,7 +8,9 @@
  *             write rows of batch t once the copy of the batch before has passed (host_busy), which
  *             they wait for, if need be one of them for all. If workers also write the device half,
  *             or there is none, they wait for the consumer's work on the batch before, too
- *             (awaits_release).
+ *             (awaits_release). Large page-locked slots, except for the first one, get their host
+ *             half only now (lacks_host), from the worker that waits: the first batch does not wait
+ *             for memory that it does not use.
  *   written   Each worker subtracts its rows from rows_left. The one that brings it to 0 sees all
  *             rows written (acquire/release) and owns the slot: it completes the batch
  *             (complete.c). If the number of rows is found while they are made (plan.h), rows_left
@@ -123,8 +125,13 @@ void mr_ring_advance(struct mr_ring *ring, uint64_t n_taken);
 void mr_ring_stop(struct mr_ring *ring);
 /* May rows of batch t be written now? */
 bool mr_ring_is_open(struct mr_ring *ring, uint64_t t);
-/* Waits until they may, or it is known that there is no batch t; false: stop. */
-bool mr_ring_wait_open(struct mr_ring *ring, uint64_t t);
+/* Has the slot of batch t no host half yet? [out] asked: a worker acquires it now. */
+bool mr_ring_lacks_host(struct mr_ring *ring, uint64_t t, bool *asked);
+/* Acquires it, or waits for the worker that does. Returns as mr_ring_wait_open(). */
+int mr_ring_acquire_host(struct mr_ring *ring, uint64_t t);
+/* Waits until they may, or it is known that there is no batch t. Returns 1; 0: stop; or, to one of
+ * the workers, why the slot has no memory: the batch fails. */
+int mr_ring_wait_open(struct mr_ring *ring, uint64_t t);
 /* `rows` more rows are written; true: they were the last ones, and the slot is the caller's. */
 bool mr_ring_rows_done(struct mr_slot *slot, uint64_t rows);
 /* The batch in this slot is complete and shipped: it may be handed out. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Host halves that other processes write. 0: they are the pool's; what data sets share is then
+/* Host halves that other processes write. false: they are the pool's; what data sets share is then
  * copied to them. */
 static bool share(struct mr_slot_memory *m, struct mr_shared_memory *shared)
 {
@@ -30,9 +30,17 @@ fail:
     return false;
 }
 
+static int acquire_host(struct mr_slot_memory *m, struct mr_shared_memory *shared)
+{
+    if (shared && share(m, shared))
+        return 0;
+    return mr_memory_acquire(m->device, m->host_kind, m->host_bytes, (void **)&m->host);
+}
+
+/* later: the host half is acquired by mr_slot_acquire_host(). */
 static int memory_create(struct mr_device *device, struct mr_shared_memory *shared,
                          enum mr_memory host_kind, uint64_t host_bytes, uint64_t device_bytes,
-                         struct mr_slot_memory **out)
+                         bool later, struct mr_slot_memory **out)
 {
     struct mr_slot_memory *m = calloc(1, sizeof *m);
     if (!m)
@@ -41,9 +49,7 @@ static int memory_create(struct mr_device *device, struct mr_shared_memory *shar
                                  .host_kind = host_kind,
                                  .host_bytes = host_bytes,
                                  .device_bytes = device_bytes};
-    int rc = 0;
-    if (!shared || !share(m, shared))
-        rc = mr_memory_acquire(device, host_kind, host_bytes, (void **)&m->host);
+    int rc = later ? 0 : acquire_host(m, shared);
     if (rc < 0)
         goto fail;
     if (device_bytes > 0)
@@ -60,11 +66,21 @@ fail:
 /* In one piece each on host and device: few large pages, one page-locking. */
 int mr_slot_memory_create(struct mr_device *device, struct mr_shared_memory *shared,
                           enum mr_memory host_kind, const struct mr_layout *layout, uint32_t n,
-                          bool two_halves, struct mr_slot_memory **out)
+                          bool two_halves, bool later, struct mr_slot_memory **out)
 {
     uint64_t each = layout->slot_bytes + layout->output_bytes;
     return memory_create(device, shared, host_kind, layout->host_bytes * n,
-                         two_halves ? each * n : 0, out);
+                         two_halves ? each * n : 0, later, out);
+}
+
+int mr_slot_acquire_host(struct mr_slot *slot, struct mr_shared_memory *shared)
+{
+    int rc = acquire_host(slot->memory, shared);
+    if (rc < 0)
+        return rc;
+    slot->host = slot->memory->host;
+    atomic_store(&slot->lacks_host, false);
+    return 0;
 }
 
 void mr_slot_memory_destroy(struct mr_slot_memory *m)
@@ -165,7 +181,10 @@ int mr_slot_create(struct mr_slot_memory *memory, uint32_t i, uint32_t n,
     slot->memory = memory;
     slot->capacity = layout->slot_bytes;
     memory->n_users++;
-    slot->host = memory->host + i * layout->host_bytes;
+    if (memory->host)
+        slot->host = memory->host + i * layout->host_bytes;
+    atomic_store(&slot->lacks_host, !memory->host);
+    atomic_store(&slot->host_busy, !memory->host);
     if (memory->on_device) {
         unsigned char *outputs = memory->on_device + n * layout->slot_bytes;
         slot->device = memory->on_device + i * layout->slot_bytes;
@@ -194,8 +213,8 @@ int mr_slot_grow(struct mr_slot *slot, const struct mr_layout *layout, uint64_t 
 {
     struct mr_slot_memory *m = NULL, *before = slot->memory;
     uint64_t device_bytes = before->on_device ? bytes + layout->output_bytes : 0;
-    int rc =
-        memory_create(before->device, before->shared, before->host_kind, bytes, device_bytes, &m);
+    int rc = memory_create(before->device, before->shared, before->host_kind, bytes, device_bytes,
+                           false, &m);
     if (rc < 0)
         return rc;
     memcpy(m->host, slot->host, layout->fixed_bytes);

@@ -62,6 +62,7 @@ struct mr_slot {
     _Atomic uint64_t n_found;
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t open_for; /* may be written; UINT64_MAX: none yet */
     _Atomic bool host_busy;     /* the copy of the batch before may still read the host half */
+    _Atomic bool lacks_host;    /* it has no host half yet; host_busy is set */
     _Atomic bool asking;        /* one worker asks the device about that: the others wait for it */
     _Atomic uint64_t claim_ns;  /* when its first run was started; 0: not yet */
     _Atomic uint64_t ready_for; /* ready to be handed out; UINT64_MAX: none */
@@ -151,10 +152,13 @@ static inline const unsigned char **mr_slot_kept(const struct mr_slot *slot, uin
 }
 
 /* Memory for n slots. shared: for processes that write rows; NULL: none. host_kind: MR_PINNED or
- * MR_PAGEABLE; two_halves: on the device as well. */
+ * MR_PAGEABLE; two_halves: on the device as well; later: the host half, of one slot, is still to be
+ * acquired. */
 int mr_slot_memory_create(struct mr_device *device, struct mr_shared_memory *shared,
                           enum mr_memory host_kind, const struct mr_layout *layout, uint32_t n,
-                          bool two_halves, struct mr_slot_memory **out);
+                          bool two_halves, bool later, struct mr_slot_memory **out);
+/* Acquires that host half. One thread, before the slot is first written. */
+int mr_slot_acquire_host(struct mr_slot *slot, struct mr_shared_memory *shared);
 /* Nothing may use it any more, on the device neither. */
 void mr_slot_memory_destroy(struct mr_slot_memory *memory);
 /* The i-th of the slots that memory has space for n of; `rows`: of a batch. */

@@ -183,21 +183,31 @@ static bool claim_items(struct mr_worker *w)
     return take_permit(w);
 }
 
+/* Reads go straight into rows: they wait for the slot's memory, not for its being open. */
+static bool lacks_slot(struct mr_worker *w, uint64_t batch)
+{
+    bool asked, lacks = mr_ring_lacks_host(&w->ld->ring, batch, &asked);
+    w->lacking = lacks ? batch : UINT64_MAX;
+    return lacks;
+}
+
 /* Claims one run. false: none left, or it has as many as it may. */
 static bool claim(struct mr_worker *w)
 {
     struct mr_loader *ld = w->ld;
     uint64_t number = atomic_load_explicit(&ld->workers.next_run, memory_order_relaxed);
     w->held_back = false;
+    w->lacking = UINT64_MAX;
     if (w->no_more || w->id >= mr_knobs_workers(ld) || w->n_runs >= mr_counted(&w->ahead.runs) ||
         w->n_runs >= mr_knobs_share(ld, ld->sizes.runs))
         return false;
     if (ld->source)
         return claim_items(w);
     do {
-        w->no_more = number / ld->sizes.runs_per_batch >= mr_ring_total(&ld->ring);
-        w->held_back = !w->no_more && !is_fair(w, number / ld->sizes.runs_per_batch);
-        if (w->no_more || w->held_back)
+        uint64_t batch = number / ld->sizes.runs_per_batch;
+        w->no_more = batch >= mr_ring_total(&ld->ring);
+        w->held_back = !w->no_more && !is_fair(w, batch);
+        if (w->no_more || w->held_back || lacks_slot(w, batch))
             return false;
     } while (!atomic_compare_exchange_weak_explicit(&ld->workers.next_run, &number, number + 1,
                                                     memory_order_relaxed, memory_order_relaxed));
@@ -460,6 +470,29 @@ static bool pass_permit(struct mr_worker *w)
     return take_permit(w);
 }
 
+/* Its slot may be written, or had no memory: then the batch fails. false: stop. */
+static bool was_opened(struct mr_worker *w, uint64_t t, int rc)
+{
+    struct mr_ring *ring = &w->ld->ring;
+    if (rc < 0) {
+        mr_bad_add(w->ld, mr_ring_slot(ring, t), 0, NULL, rc, true);
+        mr_ring_ready(ring, mr_ring_slot(ring, t), t);
+    }
+    return rc != 0;
+}
+
+/* Memory for a slot, where there is time for it. false: stop. */
+static bool acquire_slot(struct mr_worker *w)
+{
+    uint64_t t = w->lacking;
+    mr_watch_note(&w->watch, 0, 0, MR_TASK_NONE);
+    mr_permit_return(&w->permit);
+    bool go = was_opened(w, t, mr_ring_acquire_host(&w->ld->ring, t));
+    uint64_t start = lap(w, &w->stage_ns[MR_STAGE_SLOT]);
+    mr_trace_span("slot memory", start, w->lap_ns, "batch", t);
+    return go && take_permit(w);
+}
+
 /* Nothing could be done: waits for a slot, or for reads. false: stop. */
 static bool wait_for_something(struct mr_worker *w)
 {
@@ -473,7 +506,7 @@ static bool wait_for_something(struct mr_worker *w)
     if (open && w->reader)
         reap(w, reap_wait_ns(w));
     else
-        go = mr_ring_wait_open(&ld->ring, run->t);
+        go = was_opened(w, run->t, mr_ring_wait_open(&ld->ring, run->t));
     uint64_t start = lap(w, &w->stage_ns[open ? MR_STAGE_READ : MR_STAGE_SLOT]);
     mr_trace_span(open ? "wait: read" : "wait: slot", start, w->lap_ns, "batch", run->t);
     return go && take_permit(w);
@@ -491,6 +524,16 @@ static bool park(struct mr_worker *w)
     lap(w, &w->parked_ns);
     atomic_store(&w->parked_since, 0);
     return go && take_permit(w);
+}
+
+/* It found nothing to do. false: it ends. */
+static bool rest(struct mr_worker *w)
+{
+    bool asked = true;
+    if (w->lacking != UINT64_MAX && mr_ring_lacks_host(&w->ld->ring, w->lacking, &asked) &&
+        (!asked || w->n_runs == 0))
+        return acquire_slot(w);
+    return w->n_runs == 0 ? park(w) : wait_for_something(w);
 }
 
 static void work(struct mr_worker *w)
@@ -512,7 +555,7 @@ static void work(struct mr_worker *w)
             return;
         if (progress)
             continue;
-        if (w->n_runs == 0 ? !park(w) : !wait_for_something(w))
+        if (!rest(w))
             return;
     }
 }

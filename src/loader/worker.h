@@ -74,7 +74,8 @@ struct mr_worker {
 
     /* Claims. */
     bool no_more;
-    bool held_back;                    /* from a claim: it has its share of that batch */
+    bool held_back;   /* from a claim: it has its share of that batch */
+    uint64_t lacking; /* from a claim: this batch's slot has no memory yet; UINT64_MAX: no */
     uint64_t claimed_batch, n_claimed; /* the last batch it claimed runs of, and how many */
     uint64_t n_samples;                /* made */
     uint64_t held_bytes;               /* of whole files that have landed */

@@ -214,6 +214,59 @@ static void what_is_touched_is_what_is_said(void **state)
     unlink(path);
 }
 
+/* Two samples of 1 MiB a batch on a simulated device: each slot has page-locked memory of its own.
+ * At most n_held of them have any. [out] n: batches that came and were right. Returns what ended the
+ * run. */
+#define SLOT_BYTES (2u << 20)
+static int run_large(const struct mr_loader_opts *opts, uint32_t n_held, uint64_t *n)
+{
+    struct mr_dataset *ds = open_set("synthetic:n=40,shape=1048576,dtype=u8,values=index");
+    struct mr_device *dev;
+    struct mr_loader *ld;
+    struct mr_batch b = {.size = sizeof b};
+    int rc;
+    must(mr_device_open("sim:h2d=1000", &dev));
+    mr_memory_set_limit(dev, (uint64_t)(opts->prefetch + n_held) * SLOT_BYTES);
+    must(mr_loader_open(ds, NULL, NULL, dev, opts, &ld));
+    for (*n = 0; (rc = mr_loader_next(ld, NULL, &b)) > 0; ++*n) {
+        assert_int_equal(b.n, 2);
+        for (uint64_t r = 0; r < 2; r++) {
+            const uint8_t *row = (const uint8_t *)b.field[0].data + r * (SLOT_BYTES / 2);
+            assert_true(!opts->in_order || b.indices[r] == 2 * *n + r);
+            assert_int_equal(row[0], b.indices[r]);
+            assert_int_equal(row[SLOT_BYTES / 2 - 1], b.indices[r]);
+        }
+        must(mr_loader_release(ld, &b, NULL));
+    }
+    if (rc < 0)
+        assert_int_equal(mr_loader_next(ld, NULL, &b), rc); /* and stays */
+    mr_loader_close(ld);
+    mr_device_close(dev);
+    mr_dataset_close(ds);
+    return rc;
+}
+
+/* Slots get page-locked memory one after the other. Who lacks it gets the reason, not a wait. */
+static void large_slots_get_memory_when_used(void **state)
+{
+    (void)state;
+    struct mr_loader_opts opts;
+    uint64_t n;
+    mr_loader_opts_init(&opts);
+    opts.batch_size = 2;
+    for (opts.workers = 1; opts.workers <= 3; opts.workers += 2)
+        for (opts.prefetch = 1; opts.prefetch <= 4; opts.prefetch++)
+            for (opts.in_order = 0; opts.in_order <= 1; opts.in_order++) {
+                assert_int_equal(run_large(&opts, opts.prefetch, &n), 0);
+                assert_int_equal(n, 20);
+                if (opts.prefetch == 1)
+                    continue;
+                assert_int_equal(run_large(&opts, opts.prefetch - 1, &n), MR_ELIMIT);
+                assert_true(strstr(mr_last_error(), "over the limit"));
+                assert_true(!opts.in_order || n == opts.prefetch - 1);
+            }
+}
+
 static void closing_does_not_wait_for_latency(void **state)
 {
     (void)state;
@@ -236,6 +289,7 @@ int main(void)
         cmocka_unit_test(limits_after_a_resume),
         cmocka_unit_test(one_cache_for_two_loaders),
         cmocka_unit_test(what_is_touched_is_what_is_said),
+        cmocka_unit_test(large_slots_get_memory_when_used),
         cmocka_unit_test(closing_does_not_wait_for_latency),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
