@@ -48,6 +48,9 @@ enum bench_loader_column {
     LOADER_GATHER_CPU,
     LOADER_HEAP,
     LOADER_FIRST_BATCH,
+    LOADER_FIRST_CPU,
+    LOADER_FIRST_FAULTS,
+    LOADER_FIRST_RESIDENT,
     LOADER_GZ_FIRST_BATCH,
     LOADER_INFLATE,
     LOADER_SAVE,
@@ -67,6 +70,9 @@ int bench_go_on(void);
  * error, such as MR_ECANCELLED. */
 int bench_acquire(struct mr_device *dev, enum mr_memory kind, uint64_t bytes, void **out);
 int bench_fill(void *to, const void *from, uint64_t bytes);
+
+/* Of this process, all threads. */
+double bench_cpu_seconds(void);
 
 /* Sorts v. */
 double bench_median(double *v, uint64_t n);
@@ -97,9 +103,10 @@ struct bench_gathered {
 int bench_gather(uint64_t n, uint64_t row_bytes, uint32_t threads, double seconds,
                  struct bench_gathered out[BENCH_GATHERS]);
 
-/* Cases of bench loader that measure a start: to the first batch of MNIST's files, and of a state
- * of 10^9 samples. [out] out: by column. */
+/* Cases of bench loader that measure a start: to the first batch of MNIST's files, to that of large
+ * samples on a simulated device, and of a state of 10^9 samples. [out] out: by column. */
 int bench_first_batch(const struct bench_opts *o, double *out);
+int bench_first_large(const struct bench_opts *o, double *out);
 int bench_billion(const struct bench_opts *o, double *out);
 
 #endif

@@ -14,7 +14,7 @@
 
 #include <math.h>
 
-enum { BENCH_MAX_COLUMNS = 20, BENCH_MAX_SERIES = 16, BENCH_MAX_PANELS = 4 };
+enum { BENCH_MAX_COLUMNS = 24, BENCH_MAX_SERIES = 16, BENCH_MAX_PANELS = 4 };
 
 enum bench_format {
     BENCH_FIXED, /* `digits` behind the point, then `suffix` */

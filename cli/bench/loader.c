@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-static double cpu_seconds(void)
+double bench_cpu_seconds(void)
 {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
@@ -66,7 +66,7 @@ static int run_for(struct mr_loader *ld, double seconds, struct bench_ours *out)
     if (n <= 0)
         return (int)n;
     struct mallinfo2 before = mallinfo2();
-    double cpu = cpu_seconds();
+    double cpu = bench_cpu_seconds();
     bytes = 0;
     n = take_for(ld, seconds, &bytes, &took);
     if (n <= 0)
@@ -76,7 +76,7 @@ static int run_for(struct mr_loader *ld, double seconds, struct bench_ours *out)
     mr_loader_stats(ld, &st);
     out->samples_per_s = (double)n / took;
     out->bytes_per_s = (double)bytes / took;
-    out->cpu_ns_per_sample = (cpu_seconds() - cpu) / (double)n * 1e9;
+    out->cpu_ns_per_sample = (bench_cpu_seconds() - cpu) / (double)n * 1e9;
     out->heap_growth_per_sample =
         (double)(after.uordblks + after.hblkhd - before.uordblks - before.hblkhd) / (double)n;
     out->first_batch_ms = (double)st.first_batch_ns * 1e-6;

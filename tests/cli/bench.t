@@ -263,7 +263,7 @@ same page
 $ timeout -s INT 2 millrace bench layout -w 1 -m none --shape 4x4x3 --time 100ms --repeats 1000 --json -q | python3 -c 'import json, sys; d = json.load(sys.stdin); print(d["interrupted"], sum("samples_per_s" in w for w in d["ways"]) > 0)'
 True True
 $ millrace bench loader --cases mnist,foo; millrace bench loader --cases dataset
-millrace bench loader: --cases: "foo" is no case; expected memory_f32, mnist, delay_2ms, first_batch, billion, dataset
+millrace bench loader: --cases: "foo" is no case; expected memory_f32, mnist, delay_2ms, first_batch, first_large, billion, dataset
 millrace bench loader: --cases: dataset needs --dataset
 [2]
 # Devices in one table: each net on each; one that is not here is left out, a wrong name is an error.
