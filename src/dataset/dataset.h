@@ -186,7 +186,9 @@ struct mr_dataset {
     struct mr_image_opts image; /* how pictures are decoded; of parts: the smallest max_pixels */
     uint64_t most_pixels;       /* of mixtures: the largest max_pixels of a part; 0: as image's */
     struct mr_files *files;
-    bool part;      /* part of a mixture, which owns `files` */
+    bool part; /* part of a mixture, which owns `files` */
+    /* Where the samples are, of each field, if they are nothing but such records; else NULL. */
+    const struct mr_records *records;
     int first_file; /* files from this id on have their fronts hashed into the fingerprint */
     uint64_t n_classes;
     /* n_classes, owned by the format, freed by its close(); NULL: labels have no names */
@@ -256,6 +258,9 @@ int mr_records_locate(const struct mr_records *records, int n, uint64_t index,
                       struct mr_extent out[MR_MAX_EXTENTS]);
 int mr_records_decode(const struct mr_records *records, int n, const struct mr_bytes in[],
                       struct mr_sample *out);
+/* Where n records of one field are in memory; false: some are not, or cannot be had. */
+bool mr_records_view(const struct mr_dataset *ds, const struct mr_records *records, uint32_t n,
+                     const uint64_t index[], const void *out[]);
 
 /* Gets the bytes of an extent if they are in memory. Returns 1 with [out] out; 0 if they must be
  * read: out->n is then how many, or MR_WHOLE while that is not known; or a negative error. */

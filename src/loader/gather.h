@@ -1,6 +1,7 @@
 /*
- * Samples that no chain changes, field by field: the rows of a run with one call of the data set
- * for each field (the ops' gather and find), so that little is done for each sample alone. What
+ * The rows of a run field by field, so that little is done for each sample alone: by one call of
+ * the data set for each field that no chain changes (the ops' gather and find), or from records in
+ * memory, which are copied or go through the field's chain. Their samples are not located. What
  * fails is left to be made one by one, which reports it.
  */
 #ifndef MR_LOADER_GATHER_H

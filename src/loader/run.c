@@ -231,6 +231,12 @@ static void locate_sample(struct mr_worker *w, struct mr_run *run, uint32_t i, b
             plan_read(w, run, i, e, open);
 }
 
+void mr_run_locate(struct mr_worker *w, struct mr_run *run, uint32_t i)
+{
+    if (run->error.code == 0)
+        locate_sample(w, run, i, true);
+}
+
 int mr_run_error(const struct mr_worker *w, const struct mr_run *run, uint32_t i)
 {
     const struct mr_run_sample *s = &run->sample[i];
@@ -327,7 +333,7 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number, bool 
         rc = ld->plan.finds ? mr_run_find(w, run) : map_order(w, run);
     if (rc == 0) {
         expect_ahead(ld, number);
-        for (uint32_t i = 0; i < run->n; i++)
+        for (uint32_t i = 0; i < run->n && !ld->gathers; i++)
             locate_sample(w, run, i, open);
         rc = place_reads(run);
     }

@@ -69,6 +69,8 @@ struct mr_run {
 /* Fills a run: order, extents, views, reads (made, not submitted). open: the slot of its batch is,
  * so reads may go to its rows. */
 void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number, bool open);
+/* Of a loader that gathers: where a sample's bytes are, before it is made alone. */
+void mr_run_locate(struct mr_worker *w, struct mr_run *run, uint32_t i);
 /* find.c: what run->t and row0 are with a batch sampler: info, n, and the samples' positions and
  * indices. Says so to the ring if there is no such batch. Returns 0 or an error; n is 0 then. */
 int mr_run_find(struct mr_worker *w, struct mr_run *run);

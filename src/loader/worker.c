@@ -335,7 +335,10 @@ static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
         struct mr_run_sample *s = &run->sample[i];
         if (s->done || !landed(run, s))
             continue;
-        prefetch_next(run, i);
+        if (w->ld->gathers)
+            mr_run_locate(w, run, i);
+        else
+            prefetch_next(run, i);
         if (w->watch.slow)
             mr_watch_since(&w->watch, mr_time_ns());
         mr_watch_note(&w->watch, run->t, run->row0 + i, MR_TASK_DECODE);

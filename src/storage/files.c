@@ -316,6 +316,11 @@ int mr_files_view(struct mr_files *files, int id, uint64_t offset, uint64_t byte
     return cache ? mr_cache_view(f, cache, offset, bytes, out) : 0;
 }
 
+bool mr_files_in_memory(const struct mr_files *files, int id)
+{
+    return files->file[id]->data != NULL;
+}
+
 int mr_files_view_whole(struct mr_files *files, int id, uint64_t *bytes, const void **out)
 {
     const struct mr_file *f = files->file[id];

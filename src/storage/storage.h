@@ -162,6 +162,8 @@ int mr_files_view(struct mr_files *files, int id, uint64_t offset, uint64_t byte
                   const void **out);
 /* The same for a whole file. [out] bytes: its size if known by now, else MR_WHOLE. */
 int mr_files_view_whole(struct mr_files *files, int id, uint64_t *bytes, const void **out);
+/* Can all bytes of the file be viewed, if nothing fails? */
+bool mr_files_in_memory(const struct mr_files *files, int id);
 
 /* ---- places ---- */
 

@@ -43,6 +43,7 @@ static int open_array(struct mr_dataset *ds, const void *options)
     const struct mr_array_opts *opts = options;
     ds->n = opts->n;
     ds->n_fields = opts->n_fields;
+    ds->records = ((const struct state *)ds->state)->field;
     memcpy(ds->field, opts->field, sizeof ds->field);
     int rc = mr_dataset_check(ds, "array");
     for (int f = 0; rc >= 0 && f < opts->n_fields; f++)

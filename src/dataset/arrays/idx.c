@@ -317,6 +317,7 @@ static int open_idx(struct mr_dataset *ds, const void *options)
             return rc;
     }
     bool folder = is_folder(opts->path);
+    ds->records = ((const struct state *)ds->state)->field;
     snprintf(ds->text, sizeof ds->text, "idx: %.60s%s%.60s%s%s%s", mr_base_name(images),
              labels[0] ? " + " : "", labels[0] ? mr_base_name(labels) : "", folder ? " (" : "",
              folder ? split_choices[opts->split] : "", folder ? ")" : "");

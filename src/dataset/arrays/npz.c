@@ -398,6 +398,7 @@ static int open_npz(struct mr_dataset *ds, const void *options)
     if (!o->path || !o->path[0])
         return mr_error_set(MR_EOPTION, "npz: no path: expected npz:FILE");
     int rc = add_members(ds, o);
+    ds->records = ((const struct state *)ds->state)->field;
     snprintf(ds->text, sizeof ds->text, "npz: %.80s, %d array%s", mr_base_name(o->path),
              ds->n_fields, ds->n_fields == 1 ? "" : "s");
     return rc;

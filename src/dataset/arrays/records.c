@@ -42,6 +42,16 @@ int mr_records_locate(const struct mr_records *records, int n, uint64_t index,
     return n;
 }
 
+bool mr_records_view(const struct mr_dataset *ds, const struct mr_records *records, uint32_t n,
+                     const uint64_t index[], const void *out[])
+{
+    bool got = true;
+    for (uint32_t i = 0; i < n && got; i++)
+        got = mr_files_view(ds->files, records->file, records->offset + index[i] * records->stride,
+                            records->bytes, &out[i]) == 1;
+    return got;
+}
+
 int mr_records_decode(const struct mr_records *records, int n, const struct mr_bytes in[],
                       struct mr_sample *out)
 {
