@@ -79,10 +79,10 @@ enum mr_bad_policy {
 enum mr_remainder {
     MR_REMAINDER_DROP, /* each rank has floor(length / world) samples */
     MR_REMAINDER_PAD,  /* each rank has ceil(length / world): positions wrap to the epoch's start */
-    /* The first length % world ranks have one sample more than the others, and may have one batch
-     * more: a loop in which all ranks meet for each batch must count on that. Each sample once:
-     * for tests. length must be at least world. Not with drop_last. To resume, use the state of
-     * rank 0, which is never ahead of the others. */
+    /* Every sample once: for tests. The first length % world ranks have one sample more than the
+     * others, and may have one batch more; a loop with a collective operation for each batch must
+     * allow for that. length must be at least world. Not with drop_last. To resume, use the state
+     * of rank 0, which is never ahead of the others. */
     MR_REMAINDER_EXACT,
 };
 
@@ -136,8 +136,8 @@ struct mr_loader_opts {
      * or MR_GPU_DECODE_AUTO. Seed, epoch and sample index select them, so contents depend on the
      * share, but not on timing. With AUTO each picture goes to whichever of device and workers is
      * free: the fastest, but contents differ a little from run to run. The decoder has a thread of
-     * its own that keeps a processor busy, so with workers = 0 there is one worker less. It opens
-     * for most of a second: with AUTO the host decodes meanwhile. Needs RGB pictures, a chain
+     * its own that keeps a processor busy, so with workers = 0 there is one worker less. Opening
+     * it takes most of a second; with AUTO the host decodes meanwhile. Needs RGB pictures, a chain
      * that begins with crops or resizes, all other ops on the device, and samples of one shape;
      * without these AUTO leaves decoding to the host, and a share fails with MR_EUNSUPPORTED or
      * MR_EOPTION. docs/data.md says how pixels differ. */
@@ -171,10 +171,10 @@ struct mr_loader_opts {
      * takes long delays its own batch only. Not with batch samplers and iterable sets. See
      * mr_loader_next(). */
     int in_order;
-    /* Of an iterable data set (iterable.h): samples in the shuffle buffer; each comes out at random
-     * and makes space for the next one. 0 (default): the source's order. Part of the state. Its
-     * memory is that of so many samples: decoded ones or, if the source gives bytes, these, which
-     * max_memory does not count. */
+    /* Of an iterable data set (iterable.h): samples in the shuffle buffer. Each batch takes samples
+     * from it at random, and the next ones of the source take their places. 0 (default): the
+     * source's order. Part of the state. The buffer holds decoded samples or, if the source has
+     * read_bytes, their bytes, which max_memory does not count. */
     uint64_t shuffle_buffer;
     /* 1: batches stay in the host half of their slots, page-locked for the device, and are not
      * copied: for programs that copy themselves. `data` is then `host`. Release a batch with the
@@ -183,22 +183,21 @@ struct mr_loader_opts {
     int on_host;
     /* 1: the host halves of slots are in memory that other processes can map: for serve.h. */
     int shared;
-    /* The most that mr_loader_set() may ask for: threads are started and slots made when the loader
-     * opens, and `workers` and `prefetch` are what it begins with. 0 (default): no more than these;
-     * with tune, what may help. */
+    /* The largest values that mr_loader_set() may set: threads are started and slots made when the
+     * loader opens, and `workers` and `prefetch` are the first values. 0 (default): no larger ones;
+     * with tune, as large as could help. */
     uint32_t max_workers, max_prefetch;
     /* 1: for the first seconds the loader tries other numbers of workers and batches ahead, and
      * keeps what serves the consumer best: see mr_loader_tuning(). Only those of the two that are 0
      * in these options. Contents and order of batches do not depend on it. Not with in_order = 0
      * and unordered iterable sets. */
     int tune;
-    /* On a host with several memory nodes, so many workers at most, and no more than there are such
-     * processors, run on the processors of the GPU's node, of those that the thread that opens the
-     * loader may use; other workers run anywhere. 0: all do. Default: 512, all. Nothing happens if
-     * there is one node, or none of its processors may be used. Slots are on that node in either
-     * case (docs/data.md, `pinned`). Your callbacks run on these workers: threads that they start
-     * inherit the processors, also the pool of a library (OpenMP, OpenCV) that the whole process
-     * then uses. Start such pools before, or set 0. */
+    /* On a host with several NUMA nodes: the most workers that are bound to processors of the GPU's
+     * node, as far as the thread that opens the loader may use them; at most one worker for each of
+     * these processors. The other workers run anywhere. 0: none is bound. Default: 512, which is
+     * all. Slots are on that node in either case (docs/data.md, `pinned`). Your callbacks run on
+     * these workers, and threads that they start inherit the binding, even those of a pool
+     * (OpenMP, OpenCV) that the whole process uses later. Start such pools first, or set 0. */
     uint64_t near_workers;
     /* 1: samples are decoded in processes, one for each worker, that can open no files and no
      * connections (seccomp): for data from sources that you do not trust. 0 (default): in worker
@@ -207,9 +206,9 @@ struct mr_loader_opts {
      * and tables of shards, gpu_decode and MR_CACHE_DEVICE. Needs Linux 5.3, x86-64 or arm64, and
      * seccomp: else mr_loader_open() returns MR_EUNSUPPORTED or -errno.
      * mr_loader_open() forks the processes: handlers of pthread_atfork() run. They are children of
-     * one child of this process, which a wait() for any child may see: wait for yours by number.
-     * Open the loader before other threads start, if you can: a fork has copies of the locks that
-     * they hold. The loader tries again for about a minute, then returns -ETIMEDOUT. On Linux up to
+     * one child of this process, which a wait() for any child may see: wait for yours by process
+     * ID. Open the loader before other threads start, if you can: a fork copies the locks that they
+     * hold. The loader tries again for about a minute, then returns -ETIMEDOUT. On Linux up to
      * about 5.10, open it before other loaders: there a page-locked page of theirs that is written
      * after the fork moves, and the device reads the old one. */
     int sandbox;
@@ -265,8 +264,8 @@ MR_API int mr_loader_open(struct mr_dataset *ds, struct mr_sampler *sampler,
  * Blocks until reads and callbacks in progress have ended; after a second the log names the worker
  * that it waits for and what that one does. If other threads are waiting in mr_loader_next(), their
  * calls return MR_ECANCELLED and close waits for them to return. Those threads must not use the
- * loader again. In a callback of this loader it closes nothing: the log
- * and mr_last_error() say so. NULL is allowed.
+ * loader again. In a callback of this loader it closes nothing: the log and mr_last_error() say so.
+ * NULL is allowed.
  */
 MR_API void mr_loader_close(struct mr_loader *loader);
 
@@ -415,11 +414,11 @@ struct mr_loader_tuning {
 };
 
 /*
- * Reads what tuning has come to. Each setting is compared with the best so far in turn, in windows
- * of a third of a second and 3 batches at least; a larger one is kept if it is 2% faster and that
- * is more than the windows differ by themselves; then the smallest number of workers is searched
- * that loses less than 1%. It ends after about 10 seconds at the latest. Only the consumer's own
- * rate counts: a consumer that never waits has nothing to gain, and needs few workers.
+ * Reads the progress and the result of tuning. Each setting alternates with the best one so far, in
+ * windows of a third of a second and at least 3 batches. A larger setting is kept if it is 2%
+ * faster and the difference is more than windows of one setting vary. Then the smallest number of
+ * workers that is less than 1% slower is chosen. Tuning ends after about 10 seconds at the latest.
+ * Only the consumer's rate counts: one that never waits has nothing to gain, and needs few workers.
  * [out] out: on success, all but size. Returns 0; MR_EMISUSE: NULL, a wrong size, or a loader
  * opened without tune. Any thread.
  */
@@ -462,8 +461,8 @@ MR_API int mr_loader_state(const struct mr_loader *loader, char *buf, size_t cap
 /*
  * Writes the state before the oldest batch that is still held, or after the last one if none is. A
  * resumed run repeats that batch and every later one, also those that were released. With
- * in_order = 0 held batches are in the list instead, and nothing else is made
- * again. Else like mr_loader_state().
+ * in_order = 0 held batches are in the list instead, and nothing else is repeated. Else like
+ * mr_loader_state().
  */
 MR_API int mr_loader_state_released(const struct mr_loader *loader, char *buf, size_t cap);
 
@@ -494,7 +493,7 @@ enum mr_stage {
 /* The name of a stage: "read", "decode". Constant. */
 MR_API const char *mr_stage_name(enum mr_stage stage);
 
-/* Without a size: part of mr_loader_stats; it stays as it is. */
+/* A member of mr_loader_stats, so its layout is fixed. */
 struct mr_percentiles {
     uint64_t n, p50_ns, p95_ns, p99_ns, max_ns;
 };
