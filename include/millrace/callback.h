@@ -12,8 +12,8 @@
  *
  * Threads: unless a callback says otherwise, several threads call it at once. fork: see dataset.h.
  *
- * C++: a callback must not let an exception out: that ends the program. millrace::guard<get> is
- * `get` with that taken care of: an exception becomes MR_ECALLBACK, with what() as the text.
+ * C++: an exception that leaves a callback ends the program. millrace::guard<get> wraps `get`: it
+ * turns exceptions into MR_ECALLBACK, with what() as the text.
  */
 #ifndef MILLRACE_CALLBACK_H
 #define MILLRACE_CALLBACK_H
@@ -31,7 +31,7 @@ struct mr_dataset;
 #define MR_NO_WORKER UINT32_MAX
 
 /*
- * What is known of a sample while it is made. Random choices keyed by seed, epoch and index
+ * The context in which a sample is made. Random choices keyed by seed, epoch and index
  * (mr_rng_init(), random.h) are the same whatever the number of workers, and after a resume.
  */
 struct mr_sample_context {
@@ -184,9 +184,8 @@ template <class R, class... Args, R (*fn)(Args...)> struct guarded<fn> {
     }
 };
 
-/* A function that returns int, or uint64_t as mr_sampler_opts.n_batches does, as one that may be
- * given to the library (C++17). An exception makes it return MR_ECALLBACK:
- * opts.get = millrace::guard<get>; */
+/* Wraps a callback that returns int, or uint64_t as mr_sampler_opts.n_batches does (C++17). If it
+ * throws, the wrapper returns MR_ECALLBACK: opts.get = millrace::guard<get>; */
 template <auto fn> inline constexpr auto guard = &guarded<fn>::call;
 
 } // namespace millrace

@@ -14,8 +14,8 @@
  * makes instead of the data set's, in host memory and, copied by the loader, on the device. Order,
  * bad samples (left out before), states and prefetching stay the loader's.
  *
- * Threads: the callback runs on a worker, several at once for several batches. It must not use the
- * loader. Like other callbacks it must not let a C++ exception out. fork: see loader.h.
+ * Threads: the callback runs on workers, for several batches at once. It must not use the loader.
+ * C++ exceptions must not leave it (callback.h has millrace::guard). fork: see loader.h.
  */
 #ifndef MILLRACE_COLLATE_H
 #define MILLRACE_COLLATE_H
@@ -29,9 +29,9 @@ extern "C" {
 
 struct mr_batch_item;
 
-/* What is known of a batch. Random choices keyed by seed, epoch and batch (random.h) are the same
- * whatever the number of workers, and after a resume. They are also the same on all ranks, whose
- * batches have the same numbers: key by positions[0] for different ones. */
+/* The context in which a batch is made. Random choices keyed by seed, epoch and batch (random.h)
+ * are the same whatever the number of workers, and after a resume. They are also the same on all
+ * ranks, whose batches have the same numbers: key by positions[0] for different ones. */
 struct mr_collate_context {
     size_t size;                       /* of this struct */
     uint64_t n;                        /* samples; 0 if all were bad: then outputs may be empty */

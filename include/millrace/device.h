@@ -230,8 +230,8 @@ MR_API int mr_stream_native(struct mr_stream *stream, void **out);
  * name the stream where you know it, which is up to twice as fast (docs/benchmarks.md).
  *
  * On "cuda" it costs a call of the driver (cuCtxRecordEvent, 0.3 us; drivers before 12.5 wait for
- * the GPU instead), which would break off each capture of a stream of the GPU that is going on.
- * So announce captures, other than mr_graph_begin(): between mr_device_capture_begin() and
+ * the GPU instead), which would invalidate every capture in progress on the GPU. So announce
+ * captures, other than mr_graph_begin(): between mr_device_capture_begin() and
  * mr_device_capture_end(), recording in this stream fails with MR_EMISUSE, and batches released
  * in it stay held until the last capture ends.
  */

@@ -8,7 +8,8 @@
  *     ... // hand the tensor to a library, which calls tensor->deleter(tensor) when it is done
  *
  * The structs have the layout of DLManagedTensor and DLManagedTensorVersioned in dlpack.h, whose
- * pointers they can be cast to. Who gets one owns it and calls its deleter once, from any thread.
+ * pointers they can be cast to. The receiver owns a tensor and calls its deleter once, on any
+ * thread.
  *
  * Each tensor keeps its whole batch: the batch's memory is used again when the program has released
  * the batch and all of its tensors have ended, in whatever order. Tensors may outlive the loader:
@@ -71,8 +72,8 @@ struct mr_dlpack_versioned {
     struct mr_dlpack_tensor tensor;
 };
 
-/* What of a field a tensor shows. All but the data must not be written to; only versioned tensors
- * can say so. */
+/* The part of a field that a tensor gives access to. Only MR_DLPACK_DATA may be written to:
+ * versioned tensors of the other parts have the flag MR_DLPACK_READ_ONLY. */
 enum mr_dlpack_part {
     MR_DLPACK_DATA,    /* mr_batch_field.data */
     MR_DLPACK_HOST,    /* mr_batch_field.host */
@@ -83,7 +84,8 @@ enum mr_dlpack_part {
 /*
  * Makes a tensor of a field of a held batch. The bytes are not copied. It allocates a few hundred
  * bytes.
- * batch: held, or was when its loader was closed, if a tensor of it has not ended. field: from 0.
+ * batch: held; after mr_loader_close(), one that was held then and still has a tensor.
+ * field: from 0.
  * stream: the stream in which the tensor is used: when the tensor ends, its memory is used again
  * behind all work that was enqueued to the stream until then.
  * mr_stream_any(): the same for all streams of the device, for a library whose streams you do not

@@ -2,10 +2,10 @@
  * Iterable data sets: samples that come one after the other, from a socket, a queue, a generator
  * or a pipe, whose number is not known before the last one has come.
  *
- * They go through the same loader as all others. What they can't have is an order of their own:
- * no sampler, but mr_loader_opts.shuffle_buffer. mr_dataset_length() and mr_loader_batches() are
- * MR_UNKNOWN, and mr_dataset_read() fails. examples/iterable.c is one; docs/own_data.md is the
- * guide. "tar:-" is one, too: see mr_tar_opts.stream.
+ * The same loader reads them, but without a sampler: mr_loader_opts.shuffle_buffer shuffles.
+ * mr_dataset_length() and mr_loader_batches() are MR_UNKNOWN, and mr_dataset_read() fails.
+ * examples/iterable.c is one; docs/own_data.md is the guide. "tar:-" is one, too: see
+ * mr_tar_opts.stream.
  *
  * Threads and fork: see dataset.h; each callback says which threads call it.
  */

@@ -42,7 +42,7 @@
  * stats.size = sizeof stats;` (with `struct`, as there is a function of that name, too).
  *
  * ABI: within one SONAME, structs that begin with a size, and those that only the library makes and
- * returns pointers to, may grow at the end. All others never change: they are elements of arrays or
+ * returns pointers to, may grow at the end. No other struct changes: they are elements of arrays or
  * members of other structs; some have reserved members for later use, which must be 0. Enums may
  * get more values at the end. MR_MAX_FIELDS, MR_MAX_RANK and MR_NAME_BYTES never change.
  *

@@ -7,8 +7,8 @@
  *     opts.rank = place.rank; // of mr_loader_opts: 0 of 1 where no launcher is recognized
  *     opts.world = place.world;
  *
- * The environment says it. These are tried in this order, since an inner launcher's variables are
- * set beside those that it inherited:
+ * Both are read from the environment. Launchers are tried in this order, since an inner one sets
+ * its variables beside those that it inherited:
  *
  *   launcher    recognized by            rank and world
  *   torchrun    TORCHELASTIC_RUN_ID      RANK, WORLD_SIZE
@@ -47,7 +47,7 @@ struct mr_place {
 /*
  * Reads the place of this process from its environment. Nothing in the library calls it by itself.
  * [out] out: on success; not written beyond out->size.
- * Returns 0, MR_EOPTION (of a launcher's variables one is missing or no number, or they contradict
+ * Returns 0, MR_EOPTION (a launcher's variable is missing or not a number, or variables contradict
  * each other), MR_EMISUSE (out is NULL, or out->size is 0 or larger than the library knows). Does
  * not block.
  */

@@ -1,6 +1,6 @@
 /*
- * Random numbers that are keyed, for callbacks: the same numbers for the same sample, whatever the
- * number of workers, and after a resume.
+ * Keyed random numbers for callbacks: the same numbers for the same sample, whatever the number of
+ * workers, and after a resume.
  *
  *     struct mr_rng rng;
  *     mr_rng_init(&rng, context->seed, context->epoch, context->index, 0);

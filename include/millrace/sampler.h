@@ -15,7 +15,7 @@
  * Batch samplers (BATCHES, BUCKETS, PACK) choose whole batches of varying size instead: of about
  * the same number of tokens, of one length, or balanced by class. mr_sampler_batch() computes batch
  * b of an epoch. Ranks share batches: rank r of w takes the batches b with b % w == r; the loader's
- * `remainder` says what becomes of the rest. docs/data.md says what else differs.
+ * `remainder` says what happens to the rest. docs/data.md says what else differs.
  *
  * Threads: a sampler may be used by several threads and loaders at once. It must outlive the
  * loaders.

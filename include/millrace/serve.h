@@ -27,10 +27,10 @@
  * loader's slot, which is mapped read-only. A trainer with a device page-locks its view of the slot
  * and copies from there.
  *
- * A slot is used again once every trainer has released its batch. A trainer that is slow holds the
- * others when they are `ahead` batches before it. One that ends, by whatever signal, is dropped,
- * and what it held is free. One that attaches while the run is going on begins with the next batch:
- * that batch's epoch and index say which it is. While none is attached, the loader's batches wait.
+ * A slot is used again once every trainer has released its batch. The others wait for a slow
+ * trainer when they are `ahead` batches ahead of it. One that ends, by whatever signal, is dropped,
+ * and its batches are released. One that attaches during the run begins with the next batch: that
+ * batch's epoch and index say which it is. While none is attached, the loader's batches wait.
  * If the server's process ends, trainers get -EPIPE; the batches that they hold stay valid.
  *
  * Threads: each call says. timeout_ns in the server's calls: -1: as long as it takes; 0: do not
@@ -133,7 +133,7 @@ MR_API void mr_server_close(struct mr_server *server);
 
 /* ---- trainers ---- */
 
-/* A trainer's end: what a loader is elsewhere. */
+/* A trainer's side: it gives batches as a loader does. */
 struct mr_attached;
 
 /* How a trainer attaches. */
@@ -189,9 +189,9 @@ MR_API int mr_attached_next_for(struct mr_attached *attached, struct mr_stream *
 /*
  * Returns a batch, as mr_loader_release(). stream: as there; without a device the call waits for
  * what was enqueued to it. Any thread, in any order. It may wait for another thread that enqueues a
- * copy. Returns 0, MR_EDEVICE, MR_EMISUSE: it was released
- * before, or (it stays held) the stream is of another device or being captured. After the end of
- * the server it works as before.
+ * copy. It also works after the end of the server.
+ * Returns 0, MR_EDEVICE, MR_EMISUSE: it was released before, or (it stays held) the stream is of
+ * another device or being captured.
  */
 MR_API int mr_attached_release(struct mr_attached *attached, struct mr_batch *batch,
                                struct mr_stream *stream);

@@ -10,7 +10,7 @@
  * cgroups (v1 and v2) are taken into account.
  *
  * Threads: every function here may be called from any thread. fork: a child may call everything; a
- * request of mr_interrupt() that stood at the fork stands there, too.
+ * request of mr_interrupt() that is in effect at the fork is in effect there, too.
  */
 #ifndef MILLRACE_SYSTEM_H
 #define MILLRACE_SYSTEM_H
@@ -61,7 +61,7 @@ MR_API int mr_host_memory_query(struct mr_host_memory_info *out);
 
 /*
  * Interrupts calls that have no handle to cancel: mr_dataset_open() and the other constructors,
- * which may list, index and unpack for minutes, and mr_dataset_read(). While the request stands
+ * which may list, index and unpack for minutes, and mr_dataset_read(). Until it is withdrawn
  * they return MR_ECANCELLED soon, in every thread of the process. mr_loader_open() does so while it
  * starts a sandbox's processes. Loaders that are open are not affected; use mr_loader_cancel().
  * on: 1: request it; 0: withdraw the request. Async-signal-safe.

@@ -27,7 +27,7 @@ extern "C" {
 #define MR_MAX_FIELDS 32 /* fields of a sample */
 #define MR_NAME_BYTES 24 /* a field's name, with its NUL */
 
-/* The length of what has no known one: see iterable.h. */
+/* A length that is not known: see iterable.h. */
 #define MR_UNKNOWN    UINT64_MAX
 
 /* All element types: name, bytes, text. A bool is one byte, 0 or 1; c64 and c128 are complex

@@ -8,8 +8,8 @@
  *     #if MR_VERSION_MAJOR == 0 && MR_VERSION_MINOR < 2
  *     #error "needs millrace 0.2"
  *     #endif
- *     printf("compiled with %d.%d, running %s\n", MR_VERSION_MAJOR, MR_VERSION_MINOR,
- * mr_version());
+ *     printf("compiled with %d.%d, running %s\n",
+ *            MR_VERSION_MAJOR, MR_VERSION_MINOR, mr_version());
  *
  * Threads: mr_version() may be called from any thread, also in a forked child.
  */

@@ -25,9 +25,9 @@
  * transforms, bad samples and statistics are the loader's, as for every data set.
  *
  * A worker may be killed at any instruction. The samples that it had claimed are made again by
- * another one, and a new process takes its place. If the run of samples during which a worker died
- * has several, each is then made alone, so that the sample that kills its workers is found: it is
- * bad, and the loader's policy for bad samples decides. Workers end when the data set is closed,
+ * another one, and a new process takes its place. If it died while making several samples, each of
+ * them is then made alone, to find the one that kills workers: that sample is bad, and the loader's
+ * policy for bad samples decides. Workers end when the data set is closed,
  * and when the process that opened it ends, for whatever reason.
  *
  * Linux 5.3 or later (pidfd_open). Threads: see dataset.h. fork: the data set belongs to the
@@ -56,8 +56,8 @@ struct mr_workers_opts {
     /* A worker that takes longer for the samples that it claimed is killed, as if it had died. 0:
      * no limit. */
     uint64_t timeout_ns;
-    /* A sample is bad once so many workers died while making it and no other. 0: 2, which is the
-     * least. */
+    /* A sample is bad once so many workers died while making it and no other. 0: 2, the
+     * minimum. */
     uint32_t max_deaths;
     int changes; /* as in mr_callback_opts */
     /*
