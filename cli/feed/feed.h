@@ -59,7 +59,8 @@ struct feed_result {
 /* Steps of the simulated consumer (steps.c). */
 struct feed_steps {
     struct mr_event *first, *last;
-    struct mr_event *end[FEED_STEPS_ENDS]; /* of the latest steps; n_ends: 0 where none is cut */
+    struct mr_event *end[FEED_STEPS_ENDS]; /* of the latest steps; n_ends: 0 for short steps, and on
+                                            * the host */
     uint32_t n_ends;
     uint64_t n, cut_ns; /* cut_ns: what is missing of steps that were cut short */
     bool can_stop;
@@ -91,7 +92,7 @@ void feed_close(struct feed *feed);
 
 /* steps.c. Of the pipeline's device, once it is open. */
 int feed_steps_open(struct feed *feed);
-/* Enqueues a step. */
+/* Enqueues a step, once few enough are in the queue. */
 int feed_steps_add(struct feed *feed);
 /* Cuts long steps short, those that are enqueued too; from any thread. GPUs' steps are waited
  * for. */

@@ -1,7 +1,10 @@
 /* The steps of the simulated consumer: what they occupy, and how much of the time they did. */
 #include "feed/feed.h"
 
-#define LONG_NS 20000000 /* steps that are cut short when the run stops; others are waited for */
+#define LONG_NS     20000000  /* steps that are cut when the run stops; others are waited for */
+#define AHEAD_NS    100000000 /* of steps in the queue, so that the device never waits for us */
+#define LEAST_AHEAD 2
+#define SHORT_NS    1000000 /* no limit below: even a full queue of them ends soon */
 
 int feed_steps_open(struct feed *feed)
 {
@@ -9,7 +12,7 @@ int feed_steps_open(struct feed *feed)
     double sink = feed->opts->sink_ms * 1e6;
     feed->result.step_ns = sink > 0 ? (uint64_t)sink : feed->pipe.info.step_ns;
     s->can_stop = feed->result.step_ns >= LONG_NS;
-    s->n_ends = s->can_stop && !feed->pipe.info.unified ? FEED_STEPS_ENDS : 0;
+    s->n_ends = feed->result.step_ns >= SHORT_NS && !feed->pipe.info.unified ? FEED_STEPS_ENDS : 0;
     int rc = mr_event_create(feed->pipe.dev, 1, &s->first);
     if (rc < 0)
         return rc;
@@ -41,11 +44,22 @@ static int launch(struct feed *feed)
     return mr_launch(feed->pipe.stream, "busy", &busy.ns, sizeof busy.ns);
 }
 
+/* Else the queue would hold as many steps as there are batches ahead, and a run that is to end now
+ * would end when they have. */
+static int wait_for_earlier(struct feed_steps *s, uint64_t step_ns)
+{
+    uint64_t ahead = AHEAD_NS / step_ns;
+    ahead = ahead < LEAST_AHEAD ? LEAST_AHEAD : ahead < s->n_ends ? ahead : s->n_ends;
+    return s->n < ahead ? 0 : mr_event_synchronize(s->end[(s->n - ahead) % s->n_ends]);
+}
+
 int feed_steps_add(struct feed *feed)
 {
     struct feed_steps *s = &feed->steps;
     struct mr_stream *stream = feed->pipe.stream;
-    int rc = feed->result.step_ns ? launch(feed) : 0;
+    int rc = s->n_ends > 0 ? wait_for_earlier(s, feed->result.step_ns) : 0;
+    if (rc == 0 && feed->result.step_ns)
+        rc = launch(feed);
     if (rc == 0 && s->n == 0)
         rc = mr_event_record(s->first, stream);
     if (rc == 0 && s->n_ends > 0)
@@ -81,7 +95,7 @@ void feed_steps_end(struct feed *feed)
     mr_stream_synchronize(feed->pipe.stream);
     if (ended && mr_event_elapsed(s->first, s->last, &span) == 0 && span > 0)
         feed->result.span_seconds = (double)span * 1e-9;
-    if (s->stop && s->n_ends > 0)
+    if (s->stop && s->can_stop && s->n_ends > 0)
         find_cut(feed);
 }
 

@@ -290,6 +290,10 @@ $ for d in sim:step=10min 'cpu --sink-ms 600000'; do timeout 60 millrace feed sy
   "stopped": true,
 $ timeout 60 millrace feed synthetic:n=1e5,shape=8 --time 300ms --device sim:step=10min -q | grep -c '^  steps: [0-9]* of [0-9]* were not done when the run was stopped$'
 1
+# A run ends after few steps more than had begun: the queue holds no step for each batch that is ahead.
+$ for s in 10min 150ms; do timeout 60 millrace feed synthetic:n=1e5,shape=8 --time 300ms --device sim:step=$s -q --prefetch 100 --json | awk '/^  "batches"/ {print $2 + 0 < 9}'; done
+1
+1
 $ (timeout -s INT 3 millrace feed synthetic:n=1e5,shape=8 --device sim:step=10min -q) 2>/dev/null | grep -c '(stopped before the end)$'
 1
 # A run that an error ends prints what it did until then.
