@@ -3,6 +3,7 @@
 # it needs no test packages for. usage: scripts/build.sh PRESET [TARGET...]
 set -eu
 cd "$(dirname "$0")/.."
+case "${1:--}" in -*) echo "usage: scripts/build.sh PRESET [TARGET...]" >&2 && exit 2 ;; esac
 preset=$1
 shift
 tests=ON

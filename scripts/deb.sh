@@ -4,6 +4,7 @@
 # DEB_OPTIONS: more options of cmake, for instance -DMILLRACE_CUDA_KERNELS=OFF.
 set -eu
 cd "$(dirname "$0")/.."
+case "${1:--}" in -*) echo "usage: scripts/deb.sh OUT" >&2 && exit 2 ;; esac
 out=$1
 build=build/deb
 log=$build/deb.log

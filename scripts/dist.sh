@@ -4,6 +4,7 @@
 # usage: scripts/dist.sh BUILD OUT        DIST_LEVEL=9: gzip's
 set -eu
 cd "$(dirname "$0")/.."
+[ $# = 2 ] || { echo "usage: scripts/dist.sh BUILD OUT" >&2; exit 2; }
 build=$1 out=$2
 version=$(sed -nE 's/^CMAKE_PROJECT_VERSION:STATIC=(.*)/\1/p' "$build/CMakeCache.txt")
 name=millrace-$version-linux-$(uname -m)

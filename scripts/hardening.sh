@@ -4,7 +4,7 @@
 # looked for in the recorder, which is not fortified, and in the video module: gcc finds none there that it can check.
 # usage: hardening.sh FILE...
 set -eu
-[ $# -gt 0 ] || { echo "hardening.sh: expected files" >&2; exit 2; }
+[ $# -gt 0 ] || { echo "usage: scripts/hardening.sh FILE..." >&2; exit 2; }
 status=0
 lacks() {
     echo "$1: no $2"

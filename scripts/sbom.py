@@ -91,6 +91,9 @@ def faults(folder):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != (3 if sys.argv[1:2] == ["--check"] else 5):
+        print("usage: scripts/sbom.py FOLDER VERSION EPOCH LIST | --check FOLDER", file=sys.stderr)
+        sys.exit(2)
     if sys.argv[1] == "--check":
         found = list(faults(Path(sys.argv[2])))
         print("\n".join(found) or "sbom: complete")

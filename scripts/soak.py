@@ -18,6 +18,9 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROGRAM = os.environ.get("MILLRACE", os.path.join(ROOT, "build", "dev", "millrace"))
+if len(sys.argv) != 4:
+    print("usage: scripts/soak.py sim|photos|video|http|python SECONDS FOLDER", file=sys.stderr)
+    sys.exit(2)
 KIND, SECONDS, WORK = sys.argv[1], float(sys.argv[2]), os.path.abspath(sys.argv[3])
 PROGRESS = os.environ.get("SOAK_PROGRESS")
 CHANCE = random.Random(time.time_ns())

@@ -3,6 +3,7 @@
 # usage: scripts/source.sh OUT
 set -eu
 cd "$(dirname "$0")/.."
+case "${1:--}" in -*) echo "usage: scripts/source.sh OUT" >&2 && exit 2 ;; esac
 out=$1
 name=millrace-$(scripts/version.sh)
 mkdir -p "$out"

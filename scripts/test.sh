@@ -4,6 +4,7 @@
 # MILLRACE_TRIES=2: a test that fails is run again, and counts as its second run does.
 set -eu
 cd "$(dirname "$0")/.."
+case "${1:--}" in -*) echo "usage: scripts/test.sh PRESET [fast|slow]" >&2 && exit 2 ;; esac
 preset=$1
 rm -f "build/$preset/ctest.xml"
 scripts/build.sh "$preset"
