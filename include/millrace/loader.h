@@ -408,9 +408,9 @@ struct mr_loader_tuning {
     uint32_t workers, prefetch;             /* now */
     uint32_t first_workers, first_prefetch; /* when the loader opened */
     uint32_t n_tried;                       /* settings that it compared with another one */
-    double rate, first_rate;                /* samples/s, as measured with both; 0: not measured */
-    double seconds;                         /* since the first batch */
-    char reason[320];                       /* what it chose and why, in sentences */
+    double rate, first_rate; /* samples/s with either, compared in turn; 0: unknown */
+    double seconds;          /* since the first batch */
+    char reason[320];        /* what it chose and why, in sentences */
 };
 
 /*

@@ -256,9 +256,9 @@ static void find_bottleneck(const struct mr_loader *ld, struct mr_loader_stats *
              st->prefetch > 2)
         set_cause(
             st, "consumer",
-            "its steps take longer than copying and making batches: %u workers waited for free "
-            "slots %.0f%% of their time",
-            st->workers, idle);
+            "its steps take longer than copying and making batches: %u worker%s waited for free "
+            "slots %.0f%% of %s time",
+            st->workers, st->workers == 1 ? "" : "s", idle, st->workers == 1 ? "its" : "their");
     else if (idle > 50)
         set_cause(
             st, "prefetch",
@@ -267,9 +267,8 @@ static void find_bottleneck(const struct mr_loader *ld, struct mr_loader_stats *
             percent(wait, active), idle, st->prefetch);
     else if (st->budget_wait_ns > st->worker_ns)
         set_cause(st, "budget",
-                  "the budget let workers wait %.0f%% of their time: give it more than %u workers, "
-                  "or its "
-                  "other loaders less to do",
+                  "the budget let workers wait %.0f%% of their time: give it more than its %u "
+                  "threads, or its other loaders less to do",
                   percent(st->budget_wait_ns, st->budget_wait_ns + st->worker_ns),
                   mr_budget_workers(&ld->share, UINT32_MAX));
     else

@@ -73,6 +73,13 @@ static void apply(struct mr_loader *ld, const struct mr_tune_setting *s)
     mr_knobs_set(ld, s->workers, s->prefetch);
 }
 
+/* The settings were compared in turn. The rate of the first window is lower: it was at the start,
+ * when caches were cold. */
+static double first_rate(const struct mr_tune *t)
+{
+    return t->first_rate > 0 ? t->best_rate / t->gained : 0;
+}
+
 static const char *plural(uint32_t n)
 {
     return n == 1 ? "" : "s";
@@ -102,7 +109,7 @@ static void explain(const struct mr_loader *ld, char *out, size_t cap)
                  "at the start; more of either gained less than %.0f%%, fewer workers lost more "
                  "than %.0f%%%s",
                  w, plural(w), p, p == 1 ? "" : "es", t->best_rate < 100, t->best_rate, t->gained,
-                 t->first_rate < 100, t->best_rate / t->gained, t->first.workers, t->first.prefetch,
+                 first_rate(t) < 100, first_rate(t), t->first.workers, t->first.prefetch,
                  100 * GAIN, 100 * LOSS, t->complete ? "" : ", among the settings tried so far");
 }
 
@@ -274,7 +281,7 @@ static void query(struct mr_loader *ld, struct mr_loader_tuning *out)
         .first_prefetch = t->begun_ns ? t->first.prefetch : atomic_load(&ld->ring.ahead),
         .n_tried = t->n_tried,
         .rate = t->best_rate,
-        .first_rate = t->first_rate,
+        .first_rate = first_rate(t),
         .seconds = t->begun_ns ? (double)(end - t->begun_ns) * 1e-9 : 0,
     };
     explain(ld, out->reason, sizeof out->reason);

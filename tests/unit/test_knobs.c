@@ -4,6 +4,7 @@
 #include "run_loader.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -297,6 +298,8 @@ static struct mr_loader_tuning tune(struct set *s, struct mr_loader_opts *o, uin
     struct mr_loader_stats st = {.size = sizeof st};
     must(mr_loader_stats(ld, &st));
     assert_true(st.workers == t.workers && st.prefetch == t.prefetch);
+    const char *first = strstr(t.reason, " x the "); /* the text and the struct have one rate */
+    assert_true(!first || fabs(strtod(first + 7, NULL) - t.first_rate) <= 0.51);
     mr_loader_close(ld);
     mr_dataset_close(ds);
     return t;
