@@ -183,3 +183,21 @@ class FakeTorch(Rows):
         info = sys.modules["torch.utils.data._utils.worker"]._worker_info
         threads = sys.modules["torch"].threads
         return self.info.id, info.id, info.num_workers, info.dataset[0], threads[0]
+
+
+class Setups:
+    """A map-style data set whose samples write what their worker was told of copies to a file."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        frame = sys._getframe()
+        while "setup" not in frame.f_locals:  # of _worker.run()
+            frame = frame.f_back
+        with open(self.path, "a") as file:
+            file.write(f"{frame.f_locals['setup'].copied}\n")
+        return index

@@ -11,13 +11,15 @@ import sys
 import textwrap
 import threading
 import time
+import types
 
 import numpy
 import process_recipes as recipes
 import process_support as support
 import pytest
 
-from millrace import _core, _processes
+import millrace
+from millrace import _core, _maker, _processes
 from millrace._shared import shared_list
 
 METHODS = ["forkserver", "fork", "spawn"]
@@ -445,6 +447,36 @@ def test_abort_ends_samples_in_progress():
     assert pool.pids == pids
     support.wait_until(lambda: not any(map(support.is_alive, pids)))
     pool.close()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("device, copied", [(None, False), ("cpu", False), ("sim", True)])
+def test_workers_know_whether_rows_are_copied(method, device, copied, tmp_path):
+    """Rows that a copy engine reads are written around the caches; a program would miss them."""
+    found = tmp_path / "copied"
+    with millrace.DataLoader(
+        recipes.Setups(found), 2, num_workers=2, multiprocessing_context=method, device=device,
+        as_="dlpack",
+    ) as loader:  # fmt: skip
+        assert len(list(loader)) == 2
+    assert set(found.read_text().split()) == {str(copied)}
+
+
+@pytest.mark.parametrize("pinned, copied", [(None, False), ("cuda:0", True)])
+def test_pinned_rows_are_copied(pinned, copied, monkeypatch):
+    """pin_memory=True where torch sees a GPU: rows stay on the host, and are copied from there."""
+    found = []
+
+    class Pool:
+        dataset = None
+
+        def __init__(self, *args, copied, **more):
+            found.append(copied)
+
+    monkeypatch.setattr(_processes, "Pool", Pool)
+    settings = types.SimpleNamespace(pinned=pinned, device=None, context=None)
+    _maker.Maker(settings, recipes.Rows(), 4, 1)
+    assert found == [copied]
 
 
 def test_workers_must_be_positive():
