@@ -215,8 +215,8 @@ static void what_is_touched_is_what_is_said(void **state)
 }
 
 /* Two samples of 1 MiB a batch on a simulated device: each slot has page-locked memory of its own.
- * At most n_held of them have any. [out] n: batches that came and were right. Returns what ended the
- * run. */
+ * At most n_held of them have any. [out] n: batches that came and were right. Returns what ended
+ * the run. */
 #define SLOT_BYTES (2u << 20)
 static int run_large(const struct mr_loader_opts *opts, uint32_t n_held, uint64_t *n)
 {
