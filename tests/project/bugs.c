@@ -11,7 +11,7 @@
 
 /* ---- B1: cancelling in a signal handler ---- */
 
-#define LOADERS 500
+#define LOADERS 300
 
 static struct mr_loader *_Atomic current;
 static atomic_bool stop;
@@ -139,14 +139,17 @@ static void use_after_fork(void)
 
 static int get_slowly(void *user, uint64_t index, void *const row[], uint64_t (*dim)[MR_MAX_RANK])
 {
-    usleep(2000);
+    usleep(5000);
     return get_number(user, index, row, dim);
 }
+
+static atomic_bool consuming;
 
 static void *consume(void *loader)
 {
     struct mr_batch b = {.size = sizeof b};
     intptr_t rc;
+    atomic_store(&consuming, true);
     while ((rc = mr_loader_next(loader, NULL, &b)) > 0)
         mr_loader_release(loader, &b, NULL);
     return (void *)rc;
@@ -154,13 +157,15 @@ static void *consume(void *loader)
 
 static void close_while_waiting(void)
 {
-    struct run r = numbers(get_slowly, 50);
+    struct run r = numbers(get_slowly, N);
     pthread_t thread;
     void *rc;
     r.opts.epochs = 0;
     open_loader(&r);
     expect(pthread_create(&thread, NULL, consume, r.loader) == 0);
-    usleep(100000);
+    while (!atomic_load(&consuming))
+        usleep(1000);
+    usleep(200000); /* a batch takes about as long: the thread waits for one */
     close_run(&r);
     pthread_join(thread, &rc);
     expect((intptr_t)rc == MR_ECANCELLED);
@@ -250,9 +255,9 @@ static void sleeping_callback(void)
 {
     struct mr_loader_stats st = {.size = sizeof st};
     struct run r = numbers(get_slowly, 8);
-    r.opts.epochs = 2;
+    r.opts.epochs = 4; /* long enough on a busy machine, too */
     open_loader(&r);
-    expect(read_numbers(&r) == 2 * N);
+    expect(read_numbers(&r) == 4 * N);
     mr_loader_stats(r.loader, &st);
     printf("\"%s\"\n", st.reason);
     expect(strstr(st.reason, "waiting in get()"));
