@@ -20,31 +20,7 @@ struct hidden {
     char name[];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; taken alone */
-static struct hidden *hidden;
-static pthread_once_t watched = PTHREAD_ONCE_INIT;
-
-/* No other thread holds the lock at a fork: a child does not have the thread that would end it. */
-static void before_fork(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
-static void watch_forks(void)
-{
-    pthread_atfork(before_fork, after_fork, after_fork);
-}
-
-static void take_lock(void)
-{
-    pthread_once(&watched, watch_forks);
-    pthread_mutex_lock(&lock);
-}
+static struct hidden *hidden; /* under mr_storage_lock() */
 
 /* The length of a URL up to the end of its host, such as "***@host", which URLs built below it
  * share. 0: it has no userinfo. */
@@ -118,13 +94,13 @@ int mr_url_acquire(const char *text, const char **name)
     struct mr_url cut;
     if (!mr_url_cut(text, strlen(text), &cut) || !mr_url_secret(&cut))
         return 0;
-    take_lock();
+    mr_storage_lock();
     struct hidden *h = find(text);
     if (h)
         h->holders++;
     else
         h = add(text);
-    pthread_mutex_unlock(&lock);
+    mr_storage_unlock();
     if (!h)
         return mr_error_nomem("name of a URL", strlen(text));
     *name = h->name;
@@ -134,7 +110,7 @@ int mr_url_acquire(const char *text, const char **name)
 void mr_url_release(const char *name)
 {
     struct hidden *done = NULL;
-    take_lock();
+    mr_storage_lock();
     for (struct hidden **at = &hidden; *at; at = &(*at)->next) {
         if ((*at)->name != name)
             continue;
@@ -144,7 +120,7 @@ void mr_url_release(const char *name)
         }
         break;
     }
-    pthread_mutex_unlock(&lock);
+    mr_storage_unlock();
     if (done)
         destroy(done);
 }
@@ -168,9 +144,9 @@ static char *reveal_locked(const char *name)
 
 char *mr_url_reveal(const char *name)
 {
-    take_lock();
+    mr_storage_lock();
     char *url = reveal_locked(name);
-    pthread_mutex_unlock(&lock);
+    mr_storage_unlock();
     if (!url)
         mr_error_nomem("URL", strlen(name));
     return url;

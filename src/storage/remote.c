@@ -10,35 +10,11 @@
 
 struct mr_remote_counts mr_remote_counts;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below; taken alone */
-static struct mr_remote_opts now;
+static struct mr_remote_opts now; /* the two are under mr_storage_lock() */
 static char dir_now[4096];
-static pthread_once_t watched = PTHREAD_ONCE_INIT;
 
 #define DEFAULT_LIMIT (16ull << 30)
 #define LEAST_LIMIT   (1u << 20)
-
-/* No other thread holds the lock at a fork: a child does not have the thread that would end it. */
-static void before_fork(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
-static void watch_forks(void)
-{
-    pthread_atfork(before_fork, after_fork, after_fork);
-}
-
-static void take_lock(void)
-{
-    pthread_once(&watched, watch_forks);
-    pthread_mutex_lock(&lock);
-}
 
 /* Reads $MILLRACE_CACHE_LIMIT, else uses the default. Returns 0 or the error; ignoring a wrong
  * limit could empty the cache. */
@@ -127,16 +103,16 @@ int mr_remote_opts_set(const struct mr_remote_opts *given)
     int rc = mr_opts_take("remote_opts", given, opts, sizeof *opts);
     if (rc < 0)
         return rc;
-    take_lock();
+    mr_storage_lock();
     rc = set_locked(opts);
-    pthread_mutex_unlock(&lock);
+    mr_storage_unlock();
     return rc;
 }
 
 int mr_remote_opts_now(struct mr_remote_opts *out, char *dir, size_t cap)
 {
     int rc = 0;
-    take_lock();
+    mr_storage_lock();
     if (now.size == 0) {
         struct mr_remote_opts first;
         mr_remote_opts_init(&first);
@@ -144,7 +120,7 @@ int mr_remote_opts_now(struct mr_remote_opts *out, char *dir, size_t cap)
     }
     *out = now;
     snprintf(dir, cap, "%s", dir_now);
-    pthread_mutex_unlock(&lock);
+    mr_storage_unlock();
     out->cache_dir = dir[0] ? dir : NULL;
     return rc;
 }

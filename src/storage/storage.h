@@ -24,6 +24,11 @@ void mr_url_release(const char *name);
 /* The URL for such a name, or for a name below it; any other text is copied unchanged. malloc'd;
  * NULL without memory. */
 char *mr_url_reveal(const char *name);
+
+/* lock.c. Guards what is kept for the process: URLs with credentials, and how remote files are
+ * read. Nothing else is locked meanwhile. A forked child finds it free. */
+void mr_storage_lock(void);
+void mr_storage_unlock(void);
 /* Continues a hash with a URL, without its userinfo and the parameters that sign it, which change
  * from day to day. */
 uint64_t mr_url_hash(uint64_t h, const char *text, size_t n);
