@@ -12,6 +12,11 @@
         .name = option, .type = kind, .offset = offsetof(of, member), __VA_ARGS__                  \
     }
 
+/* --plot, of a command that draws beside its table. */
+#define BENCH_PLOT_OPTION(of)                                                                      \
+    BENCH_OPTION(of, "plot", MR_OPT_STRING, plot, .meta = "FILE",                                  \
+                 .help = "Draw a chart: FILE.svg or FILE.html")
+
 struct bench_opts {
     struct cli_common common;
     char *mnist, *cases, *dataset;

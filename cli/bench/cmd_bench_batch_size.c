@@ -52,7 +52,7 @@ static const struct mr_option options[] = {
     OPT("seed", MR_OPT_UINT, seed, .initial = "0", .help = "Seed of parameters and order"),
     OPT("threads", MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",
         .help = "Compute threads on cpu; 0: one per processor that this process may use"),
-    OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw charts: FILE.svg or FILE.html"),
+    BENCH_PLOT_OPTION(struct opts),
     CLI_COMMON_OPTIONS,
     {NULL},
 };

@@ -46,7 +46,7 @@ static const struct mr_option options[] = {
         .unit = "repeats", .help = "Measurements of each size; medians are printed"),
     OPT("comm-timeout", MR_OPT_DURATION, timeout_ns, .initial = "1min", .min = 1e6, .max = 86400e9,
         .unit = "s", .help = "A sum that lasts longer ends the run (status 4)"),
-    OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
+    BENCH_PLOT_OPTION(struct options),
     CLI_COMMON_OPTIONS,
     {NULL},
 };

@@ -35,7 +35,7 @@ static const struct mr_option options[] = {
         .help = "Measurements of each row, in turn; medians are shown"),
     OPT("time", MR_OPT_DURATION, time_ns, .initial = "0.25s", .min = 1e6, .max = 3600e9,
         .unit = "s", .help = "Duration of each measurement"),
-    OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
+    BENCH_PLOT_OPTION(struct disk_opts),
     CLI_COMMON_OPTIONS,
     {NULL},
 };

@@ -24,7 +24,7 @@ static const struct mr_option options[] = {
         .unit = "bytes", .help = "Size of the memory"),
     OPT("repeats", MR_OPT_UINT, repeats, .initial = "3", .min = 1, .max = MAX_REPEATS,
         .unit = "repeats", .help = "Measurements of each way; medians are printed"),
-    OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
+    BENCH_PLOT_OPTION(struct options),
     CLI_COMMON_OPTIONS,
     {NULL},
 };

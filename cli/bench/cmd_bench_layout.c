@@ -35,7 +35,7 @@ static const struct mr_option options[] = {
         .help = "Duration of each measurement"),
     OPT("repeats", MR_OPT_UINT, repeats, .initial = "3", .min = 1, .max = 1000, .unit = "repeats",
         .help = "Measurements of each row, in turn; medians are shown"),
-    OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
+    BENCH_PLOT_OPTION(struct opts),
     CLI_COMMON_OPTIONS,
     {NULL},
 };

@@ -31,7 +31,7 @@ static const struct mr_option options[] = {
         .help = "A Python to measure the same in; none: no Python"),
     OPT("repeats", MR_OPT_UINT, repeats, .initial = "5", .min = 1, .max = BENCH_MAX_ROUNDS,
         .unit = "repeats", .help = "Measurements of each row, in turn; medians are printed"),
-    OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
+    BENCH_PLOT_OPTION(struct processes_opts),
     CLI_COMMON_OPTIONS,
     {NULL},
 };

@@ -19,7 +19,7 @@ static const struct mr_option options[] = {
                 "blocks start the first product and end the last copy sooner"),
     OPT("repeats", MR_OPT_UINT, repeats, .initial = "5", .min = 1, .max = STREAMS_REPEATS,
         .unit = "repeats", .help = "Measurements of each way; medians are printed"),
-    OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
+    BENCH_PLOT_OPTION(struct streams_opts),
     CLI_COMMON_OPTIONS,
     {NULL},
 };

@@ -23,7 +23,7 @@ static const struct mr_option options[] = {
     OPT("directions", MR_OPT_STRING, directions, .meta = "LIST",
         .help = "Directions to measure, separated by commas: h2d, d2h, both, d2d, peer; default "
                 "all"),
-    OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
+    BENCH_PLOT_OPTION(struct transfer_opts),
     CLI_COMMON_OPTIONS,
     {NULL},
 };

@@ -31,7 +31,7 @@ static const struct mr_option options[] = {
         .help = "Time that the device works on each batch; 0: none"),
     OPT("time", MR_OPT_DURATION, time_ns, .initial = "1s", .min = 1e6, .max = 3600e9, .unit = "s",
         .help = "Duration of each measurement, after a quarter of it to warm up"),
-    OPT("plot", MR_OPT_STRING, plot, .meta = "FILE", .help = "Draw a chart: FILE.svg or FILE.html"),
+    BENCH_PLOT_OPTION(struct workers_opts),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
