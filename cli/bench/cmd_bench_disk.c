@@ -360,7 +360,7 @@ static const struct cli_note examples[] = {
     {"millrace bench disk photos/ --order random --mode direct",
      "at most how many of these photos a second can this disk give?"},
     {"millrace bench disk --storage uring --max 4KiB --time 2s",
-     "small reads alone, longer measurements"},
+     "only small reads, longer measurements"},
     {NULL, NULL},
 };
 

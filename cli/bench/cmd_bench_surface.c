@@ -31,7 +31,7 @@ static const struct mr_option options[] = {
     OPT("tolerance", MR_OPT_DOUBLE, tolerance, .initial = "1e-6", .min = 1e-12, .max = 100,
         .help = "An optimizer has arrived when J stays below this"),
     OPT("plot", MR_OPT_STRING, plot, .initial = "surface.html", .meta = "FILE",
-        .help = "Output: FILE.html, with paths and contours, or FILE.svg with J alone"),
+        .help = "Output: FILE.html, with paths and contours, or FILE.svg, with J only"),
     CLI_COMMON_OPTIONS,
     {NULL},
 };

@@ -28,7 +28,7 @@ static const struct mr_option table[] = {
     {"index", 'i', MR_OPT_UINT, AT(index), "0", .help = "First sample to show"},
     {"scan", 0, MR_OPT_UINT, AT(scan), "0",
      .help = "Samples to compute statistics from; 0: the first 1,000, or as many as fit into "
-             "256 MiB, a sample of varying size taken for 1 MiB"},
+             "256 MiB; a sample of varying size counts as 1 MiB"},
     {"sheet", 0, MR_OPT_STRING, AT(sheet), .meta = "FILE",
      .help = "Instead, write a PNG contact sheet of the pictures from --index on; points are "
              "drawn as crosses, a clip as a row of frames",

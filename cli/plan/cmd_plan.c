@@ -142,7 +142,7 @@ static const struct cli_note examples[] = {
     {"millrace plan --step 40ms --make 25ms --make-sigma 0.5 --prefetch 4 --params 25600000 "
      "--ranks "
      "4096 --sweep --plot plan.html",
-     "from numbers alone"},
+     "from given times"},
     {NULL, NULL},
 };
 

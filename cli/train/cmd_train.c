@@ -128,9 +128,8 @@ const struct mr_option train_options[] = {
                 "The results are the same"),
 
     OPT("comm", 0, MR_OPT_ENUM, comm, ranks_group, .initial = "auto", .choices = train_comms,
-        .help = "How ranks that a launcher started train together, if there are several: auto: by "
-                "NCCL where each has a GPU of its own, else by MPI; mpi; nccl; none: each on its "
-                "own"),
+        .help = "How ranks that a launcher started train together. auto: by NCCL if each has a GPU "
+                "to itself, else by MPI; mpi; nccl; none: each trains by itself"),
     OPT("leaves", 0, MR_OPT_UINT, leaves, ranks_group, .initial = "0", .max = 1024, .unit = "parts",
         .help = "Add the gradients of this many parts of a batch up by a fixed tree, a power of "
                 "two: then parameters do not depend on the number of ranks, bit for bit. 0: one "
@@ -138,14 +137,14 @@ const struct mr_option train_options[] = {
     OPT("wire", 0, MR_OPT_ENUM, wire, ranks_group, .initial = "f32", .choices = wires,
         .help = "How gradients travel between ranks: bf16 halves the bytes, and rounds them"),
     OPT("shard-optimizer", 0, MR_OPT_FLAG, shard_optimizer, ranks_group, .initial = "0",
-        .help = "Each rank keeps the optimizer's state of its part of the parameters alone, and "
+        .help = "Each rank keeps the optimizer's state of its part of the parameters only, and "
                 "updates that part (ZeRO-1). With --leaves, checkpoints are the same, bit for bit"),
     OPT("comm-timeout", 0, MR_OPT_DURATION, comm_timeout, ranks_group, .initial = "5min",
         .meta = "TIME", .unit = "s",
         .help = "End all ranks, with exit status 4, if one lets the others wait for this long"),
     OPT("report-every", 0, MR_OPT_DURATION, report_every, ranks_group, .initial = "0",
         .meta = "TIME", .unit = "s",
-        .help = "Say this often which rank holds the others up, and why; 0: at the end alone"),
+        .help = "Print this often which rank delays the others, and why; 0: only at the end"),
     OPT("report-dir", 0, MR_OPT_STRING, report_dir, ranks_group, .meta = "DIR",
         .help = "Write what each rank's latest steps did to a file of this folder, for millrace "
                 "report --ranks DIR"),
@@ -388,10 +387,10 @@ const struct cli_command cli_train = {
         "batch. The host checks the loss every 256 steps; after a loss that is not finite, "
         "steps change nothing until that check.\n\n"
         "Under mpirun or srun the ranks train one net together: --batch-size is the batch of all "
-        "of them, rank 0 alone prints and writes files. With --device auto or cuda each takes the "
-        "GPU of its number on its machine; where there are fewer GPUs, several share one. A rank "
-        "that stands still ends the run after --comm-timeout, with exit status 4 and an error "
-        "that names it.\n\n"
+        "of them, and only rank 0 prints and writes files. With --device auto or cuda each takes "
+        "the GPU of its number on its machine; where there are fewer GPUs, several share one. A "
+        "rank that hangs ends the run after --comm-timeout, with exit status 4 and an error that "
+        "names it.\n\n"
         "A checkpoint contains the parameters under PyTorch's names "
         "(safetensors.torch.load_file reads them), the state of optimizer, schedule and "
         "loader, the loss scale of fp16, and a checksum. It is replaced atomically. After an "
