@@ -261,6 +261,17 @@ static bool list_family(FILE *out, const char *first, bool usage)
     return any;
 }
 
+/* Is it the first word of commands of two? */
+static bool is_family(const char *first)
+{
+    size_t n = strlen(first);
+    for (size_t i = 0; i < CLI_COUNT(commands); i++)
+        if (commands[i]->summary && strncmp(commands[i]->name, first, n) == 0 &&
+            commands[i]->name[n] == ' ')
+            return true;
+    return false;
+}
+
 /* The first word is no command: it may be the first of two, of which the second is missing, wrong,
  * or asks for help. */
 static int no_such_command(int argc, char **argv)
@@ -284,7 +295,10 @@ static int no_such_command(int argc, char **argv)
     if (nearest)
         return cli_misuse("%s: no such command; did you mean %s?",
                           strchr(nearest, ' ') ? words : argv[0], nearest);
-    int code = cli_misuse("%s: no such command; millrace --help lists them", argv[0]);
+    if (!is_family(argv[0]))
+        return cli_misuse("%s: no such command; millrace --help lists them", argv[0]);
+    int code = two ? cli_misuse("%s: no such command", words)
+                   : cli_misuse("%s: expected one of its commands", argv[0]);
     list_family(stderr, argv[0], false);
     return code;
 }

@@ -16,7 +16,7 @@ static void put_reason(FILE *to, const struct plan *p, const struct plan_row *r)
     const double store = p->in.model.store_bytes_per_s;
     char a[CLI_HUMAN], b[CLI_HUMAN];
     if (s->efficiency > 0.98)
-        fprintf(to, "Nearly nothing is lost.");
+        fprintf(to, "Almost nothing is lost.");
     else if (s->data_ns >= s->spread_ns && s->data_ns >= s->sum_ns) {
         if (store > 0 && s->store_bytes_per_s > 0.97 * store)
             fprintf(to,

@@ -35,12 +35,14 @@ millrace: qqq: no such command; millrace --help lists them
 [2]
 # Commands of two words.
 $ millrace bench
-millrace: bench: no such command; millrace --help lists them
+millrace: bench: expected one of its commands
 Commands:
 ...
   millrace bench loader .* (re)
 ...
 [2]
+$ millrace bench qqq 2>&1 | head -n 1
+millrace: bench qqq: no such command
 $ millrace bench loadr
 millrace: bench loadr: no such command; did you mean bench loader?
 [2]
