@@ -1,6 +1,6 @@
 /* White-box for the checksum only. TFRecord files: what was written is read; what is damaged is
  * named; an index is used only while it fits. */
-#include "dataset/records/crc32c.h"
+#include "base/crc32c.h"
 #include "record_write.h"
 #include "run_loader.h"
 #include "samples.h"

@@ -1,5 +1,5 @@
 /* A sample of a TFRecord set: one record. */
-#include "dataset/records/crc32c.h"
+#include "base/crc32c.h"
 #include "dataset/records/records.h"
 
 #include <stdio.h>

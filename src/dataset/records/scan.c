@@ -1,5 +1,5 @@
 /* Finds the records of a file, and keeps where they are. */
-#include "dataset/records/crc32c.h"
+#include "base/crc32c.h"
 #include "dataset/records/records.h"
 
 #include <stdio.h>

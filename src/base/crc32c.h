@@ -1,13 +1,12 @@
-/* CRC-32C (Castagnoli), as TFRecord, iSCSI and ext4 have it. */
-#ifndef MR_DATASET_RECORDS_CRC32C_H
-#define MR_DATASET_RECORDS_CRC32C_H
+/* CRC-32C (Castagnoli), as TFRecord, iSCSI and ext4 have it: mr_crc32c() of system.h. */
+#ifndef MR_BASE_CRC32C_H
+#define MR_BASE_CRC32C_H
 
+#include <millrace/system.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* The checksum of n bytes. */
-uint32_t mr_crc32c(const void *data, size_t n);
-/* The same without the processor's instruction, for machines that lack it, and for tests. */
+/* mr_crc32c() without the processor's instruction, for machines that lack it, and for tests. */
 uint32_t mr_crc32c_plain(const void *data, size_t n);
 
 /* TFRecord stores checksums masked, so that one over bytes that contain one is no special case. */

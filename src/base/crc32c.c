@@ -3,7 +3,7 @@
  * later, so three blocks are summed at once; the sum of a block is then moved behind the next one's
  * by a table, since a CRC is linear. Other processors use 8 tables of 256 entries.
  */
-#include "dataset/records/crc32c.h"
+#include "base/crc32c.h"
 
 #include <pthread.h>
 #include <stdbool.h>
