@@ -87,24 +87,31 @@ int mr_collate_keep(struct mr_loader *ld, struct mr_slot *slot, uint64_t row, in
     return 0;
 }
 
+/* Rows whose bytes follow each other are copied at once. Only rows that a batch takes apart need an
+ * alignment of their own. */
 int mr_collate_keep_rows(struct mr_loader *ld, struct mr_slot *slot, uint64_t row, uint32_t n,
                          int f)
 {
-    const struct mr_spec *spec = &ld->layout.field[f].out;
+    const struct mr_field *fp = &ld->layout.field[f];
     const unsigned char **kept = mr_slot_kept(slot, row, f);
-    uint64_t all = 0;
+    uint64_t each = fp->collate == MR_COLLATE_RAGGED ? 1 : MR_ROWS_ALIGNMENT, all = 0;
     unsigned char *to;
     for (uint32_t i = 0; i < n; i++)
-        all += mr_round_up(row_bytes(spec, mr_slot_dims(slot, row + i, f)), MR_ROWS_ALIGNMENT);
+        all += mr_round_up(row_bytes(&fp->out, mr_slot_dims(slot, row + i, f)), each);
     int rc = mr_rows_take(&slot->rows, all, may_keep, ld, &to);
     if (rc < 0)
         return rc;
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t bytes = row_bytes(spec, mr_slot_dims(slot, row + i, f));
-        if (bytes > 0)
-            memcpy(to, kept[i], bytes);
-        kept[i] = to;
-        to += mr_round_up(bytes, MR_ROWS_ALIGNMENT);
+    for (uint32_t i = 0; i < n;) {
+        const unsigned char *from = kept[i];
+        uint64_t bytes, run = 0;
+        do {
+            bytes = row_bytes(&fp->out, mr_slot_dims(slot, row + i, f));
+            kept[i++] = to + run;
+            run += bytes;
+        } while (i < n && kept[i] == from + run && bytes % each == 0);
+        if (run > 0)
+            memcpy(to, from, run);
+        to += mr_round_up(run, each);
     }
     return 0;
 }

@@ -149,20 +149,37 @@ int mr_collated_measure(struct mr_loader *ld, struct mr_slot *slot, int f)
     return mr_spec_bytes(&slot->spec[f], &slot->bytes[f]);
 }
 
+/* Rows end to end; those that are so already are copied at once. */
+static void write_ragged(struct mr_slot *slot, int f)
+{
+    unsigned char *to = slot->host + slot->place[f];
+    uint64_t element = slot->bytes[f] / MR_MAX(slot->spec[f].dim[0], 1); /* of one length */
+    for (uint64_t row = 0; row < slot->size;) {
+        const unsigned char *from = *mr_slot_kept(slot, row, f);
+        uint64_t run = 0;
+        do
+            run += slot->lengths[f][row++] * element;
+        while (row < slot->size && *mr_slot_kept(slot, row, f) == from + run);
+        if (run > 0)
+            memcpy(to, from, run);
+        to += run;
+    }
+}
+
 void mr_collated_write(struct mr_loader *ld, struct mr_slot *slot, int f)
 {
     const struct mr_field *fp = &ld->layout.field[f];
     unsigned char *base = slot->host + slot->place[f];
-    bool ragged = fp->collate == MR_COLLATE_RAGGED;
     uint64_t each = slot->size > 0 ? slot->bytes[f] / slot->size : 0;
     if (fp->collate == MR_COLLATE_PACK) {
         write_packed(ld, slot, f);
         return;
     }
-    for (uint64_t row = 0; row < slot->size; row++) {
-        const uint64_t *dim = mr_slot_dims(slot, row, f);
-        const unsigned char *kept = *mr_slot_kept(slot, row, f);
-        mr_place(&fp->out, kept, dim, base, ragged ? dim : slot->spec[f].dim + 1, fp->fill);
-        base += ragged ? elements(dim, fp->out.rank) * mr_dtype_size(fp->out.dtype) : each;
+    if (fp->collate == MR_COLLATE_RAGGED) {
+        write_ragged(slot, f);
+        return;
     }
+    for (uint64_t row = 0; row < slot->size; row++, base += each)
+        mr_place(&fp->out, *mr_slot_kept(slot, row, f), mr_slot_dims(slot, row, f), base,
+                 slot->spec[f].dim + 1, fp->fill);
 }
