@@ -163,6 +163,9 @@ struct mr_arrow_groups {
     uint64_t version;    /* in the fingerprint: change it when the rows change */
     uint64_t keep;       /* groups kept in memory, beside one in use by each worker; default 4 */
     uint64_t text_bytes; /* the most of a text; a longer one is a bad sample. Default 1 MiB */
+    /* Memory of the largest group, about: max_memory of a loader counts it for each one that is
+     * kept or in use. 0 (default): unknown, not counted. */
+    uint64_t group_bytes;
 };
 MR_API void mr_arrow_groups_fill(struct mr_arrow_groups *groups, size_t size);
 static inline void mr_arrow_groups_init(struct mr_arrow_groups *groups)

@@ -111,8 +111,9 @@ struct mr_loader_opts {
     uint32_t prefetch;    /* batches prepared ahead; 0 (default): 4 to 64, by size and `world` */
     uint64_t read_ahead;  /* samples read ahead of decoding; 0 (default): automatic */
     uint32_t queue_depth; /* reads in flight, of all workers; 0 (default): automatic */
-    /* Bytes of slots, read buffers and caches; 0 (default): no limit. Slots of held batches that
-     * had to be replaced count as well. */
+    /* Bytes of slots, read buffers, caches, and the indexes or row groups that the data set keeps;
+     * 0 (default): no limit. Slots of held batches that had to be replaced count as well. Not
+     * counted: names of files and classes, and what a callback allocates. */
     uint64_t max_memory;
     enum mr_storage_kind storage;
     /* MR_CACHE_DEVICE: opening the loader reads every sample once into device memory; after that

@@ -320,6 +320,11 @@ bool mr_dataset_isolates(const struct mr_dataset *ds)
     return ds->ops->isolates && !ds->foreign;
 }
 
+uint64_t mr_dataset_memory(const struct mr_dataset *ds, uint32_t workers)
+{
+    return ds->ops->memory ? ds->ops->memory(ds, workers) : 0;
+}
+
 void mr_dataset_close(struct mr_dataset *ds)
 {
     if (!ds)

@@ -149,6 +149,9 @@ struct mr_dataset_ops {
     /* The sample will be located soon: a data set that reads something for that can begin. Does not
      * block. Optional. */
     void (*expect)(const struct mr_dataset *ds, uint64_t index);
+    /* The most bytes that the set keeps in memory for so many workers, besides its files: indexes,
+     * groups of rows. They count against a loader's ceiling. Optional. */
+    uint64_t (*memory)(const struct mr_dataset *ds, uint32_t workers);
 };
 
 #define MR_MAX_HIDDEN 8 /* options of one format that may contain URLs */
@@ -215,6 +218,8 @@ int mr_dataset_open_part(const char *uri, struct mr_files *files, struct mr_data
 bool mr_dataset_decodes(const struct mr_dataset *ds);
 /* Returns whether samples may be decoded in another process: see the ops' isolates. */
 bool mr_dataset_isolates(const struct mr_dataset *ds);
+/* What ops->memory says; 0 without it. */
+uint64_t mr_dataset_memory(const struct mr_dataset *ds, uint32_t workers);
 
 /* Checks that n and the fields' specs are within what the engine can handle. who: start of the
  * error text. Returns 0, MR_EMISUSE or MR_ELIMIT. mr_dataset_make() calls it after open(). */

@@ -438,6 +438,15 @@ static const char *file_of(const struct mr_dataset *ds, uint64_t i)
     return part->ops->file ? part->ops->file(part, index) : NULL;
 }
 
+static uint64_t memory(const struct mr_dataset *ds, uint32_t workers)
+{
+    const struct state *st = ds->state;
+    uint64_t bytes = 0;
+    for (int k = 0; k < st->n_parts; k++)
+        bytes += mr_dataset_memory(st->part[k].ds, workers);
+    return bytes;
+}
+
 #define AT(member) offsetof(struct mr_mix_opts, member)
 static const struct mr_option options_table[] = {
     {"parts", 0, MR_OPT_STRING, AT(parts), .meta = "WEIGHT*URI,...",
@@ -454,7 +463,8 @@ static const char *const positional[] = {"parts", NULL};
     .name = "mix", .summary = "samples of several data sets, by weight", .options = options_table, \
     .positional = positional, .opts_size = sizeof(struct mr_mix_opts),                             \
     .state_size = sizeof(struct state), .isolates = true, .path_length = path_length,              \
-    .open = open_mix, .close = close_mix, .get = get, .get_field = get_field, .file = file_of
+    .open = open_mix, .close = close_mix, .get = get, .get_field = get_field, .file = file_of,     \
+    .memory = memory
 
 const struct mr_dataset_ops mr_dataset_mix = {MIX, .locate = locate, .decode = decode};
 

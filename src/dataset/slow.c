@@ -203,6 +203,11 @@ static const struct mr_option options_table[] = {
 
 static const char *const positional[] = {"dataset", NULL};
 
+static uint64_t memory(const struct mr_dataset *ds, uint32_t workers)
+{
+    return mr_dataset_memory(((const struct state *)ds->state)->of, workers);
+}
+
 const struct mr_dataset_ops mr_dataset_slow = {
     .name = "slow",
     .summary = "the samples of another data set, with simulated latency and work",
@@ -220,6 +225,7 @@ const struct mr_dataset_ops mr_dataset_slow = {
     .enter = enter,
     .leave = leave,
     .file = file_of,
+    .memory = memory,
 };
 
 void mr_slow_opts_fill(struct mr_slow_opts *opts, size_t size)

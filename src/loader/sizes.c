@@ -146,7 +146,7 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 
 /* What a loader will hold, by part. */
 struct memory_sum {
-    uint64_t slot, device, grown, reads, cache, files, workers, total;
+    uint64_t slot, device, grown, reads, cache, files, set, workers, total;
 };
 
 /* n_slots: slots that there are or shall be. */
@@ -155,7 +155,8 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
 {
     const struct mr_grown *grown = &ld->grown;
     struct memory_sum m = {.slot = ld->layout.host_bytes + ld->layout.rows_bytes,
-                           .files = kinds->memory_bytes};
+                           .files = kinds->memory_bytes,
+                           .set = mr_dataset_memory(ld->ds, ld->workers.n)};
     m.grown = mr_counted(&grown->host_bytes) + mr_counted(&grown->device_bytes) +
               mr_counted(&grown->rows_bytes);
     m.device = ld->ships ? ld->layout.slot_bytes + ld->layout.output_bytes : 0;
@@ -169,6 +170,7 @@ static struct memory_sum sum_memory(const struct mr_loader *ld, const struct mr_
     m.reads += host + mr_source_bytes(ld) + ld->sizes.merged_bytes;
     m.reads += ld->sizes.merged_bytes > 0 ? mr_merge_bytes(ld) : 0;
     m.total = (m.slot + m.device) * n_slots + m.grown + m.reads + m.cache + m.workers + m.files;
+    m.total += MR_MIN(m.set, UINT64_MAX - m.total);
     return m;
 }
 
@@ -183,17 +185,21 @@ static uint64_t claimed(const struct mr_loader *ld, const struct mr_files_kinds 
 
 static int over_ceiling(struct mr_loader *ld, const struct memory_sum *m, uint64_t claim)
 {
-    char parts[256];
+    char parts[320];
     snprintf(parts, sizeof parts,
              "%u slots x (host %llu + device %llu) + reads ahead %llu + cache %llu + files held in "
-             "memory %llu + workers' own %llu",
+             "memory %llu + indexes or row groups of the data set %llu + workers' own %llu",
              ld->ring.n_slots, (unsigned long long)m->slot, (unsigned long long)m->device,
              (unsigned long long)m->reads, (unsigned long long)m->cache,
-             (unsigned long long)m->files, (unsigned long long)m->workers);
+             (unsigned long long)m->files, (unsigned long long)m->set,
+             (unsigned long long)m->workers);
     if (ld->opts.max_memory == 0 || m->total <= ld->opts.max_memory)
         return mr_budget_over(&ld->share, claim, parts);
     const char *help = m->files > ld->opts.max_memory
                            ? "packed files are held in memory unpacked: unpack them on disk"
+                       : m->set > ld->opts.max_memory
+                           ? "the data set alone keeps more: read a part of it, or lower its "
+                             "memory option"
                            : "lower batch_size, prefetch, read_ahead or workers, or leave out the "
                              "cache";
     return mr_error_set(MR_ELIMIT, "max_memory %llu bytes: needs %llu: %s; %s",

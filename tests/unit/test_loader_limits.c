@@ -157,6 +157,61 @@ static void one_cache_for_two_loaders(void **state)
     unlink(path);
 }
 
+/* What the sum of a refused ceiling has for the indexes of a data set. */
+static uint64_t refused_indexes(const char *uri, uint32_t workers)
+{
+    static const char part[] = "indexes or row groups of the data set ";
+    struct mr_dataset *ds = open_set(uri);
+    struct mr_loader_opts opts;
+    struct mr_loader *ld;
+    mr_loader_opts_init(&opts);
+    opts.max_memory = 1;
+    opts.workers = workers;
+    assert_int_equal(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld), MR_ELIMIT);
+    const char *at = strstr(mr_last_error(), part);
+    assert_non_null(at);
+    mr_dataset_close(ds);
+    return strtoull(at + strlen(part), NULL, 10);
+}
+
+/* Records without bytes: a length of 0, its checksum, and that of nothing. */
+static void write_records(const char *path, int n)
+{
+    const unsigned char length[8] = {0};
+    uint32_t sum = mr_crc32c(length, sizeof length), nothing = 0xa282ead8u;
+    sum = (sum >> 15 | sum << 17) + 0xa282ead8u;
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(fwrite(length, 1, sizeof length, file), sizeof length);
+        assert_int_equal(fwrite(&sum, 1, sizeof sum, file), sizeof sum);
+        assert_int_equal(fwrite(&nothing, 1, sizeof nothing, file), sizeof nothing);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A ceiling counts the index of a data set, 8 bytes a record here, for each part of a mixture,
+ * whatever the number of workers. */
+static void ceiling_counts_indexes(void **state)
+{
+    char path[] = "/tmp/millrace-test-XXXXXX", uri[160], mix[512];
+    (void)state;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    snprintf(uri, sizeof uri, "tfrecord:%s,index=none,features=none", path);
+    snprintf(mix, sizeof mix, "mix:1*[%s],1*[%s]", uri, uri);
+    write_records(path, 100);
+    uint64_t few = refused_indexes(uri, 1);
+    assert_true(few >= 100 * 8 && few < 100 * 8 + 4096);
+    assert_int_equal(refused_indexes(mix, 1), 2 * few);
+    write_records(path, 5100);
+    assert_int_equal(refused_indexes(uri, 1), few + UINT64_C(5000) * 8);
+    assert_int_equal(refused_indexes(uri, 4), few + UINT64_C(5000) * 8);
+    assert_int_equal(refused_indexes("synthetic:n=100", 1), 0);
+    unlink(path);
+}
+
 static uint64_t anonymous_bytes(void)
 {
     char line[128];
@@ -288,6 +343,7 @@ int main(void)
         cmocka_unit_test(skip_in_a_large_batch),
         cmocka_unit_test(limits_after_a_resume),
         cmocka_unit_test(one_cache_for_two_loaders),
+        cmocka_unit_test(ceiling_counts_indexes),
         cmocka_unit_test(what_is_touched_is_what_is_said),
         cmocka_unit_test(large_slots_get_memory_when_used),
         cmocka_unit_test(closing_does_not_wait_for_latency),

@@ -197,6 +197,14 @@ static int open_arrow(struct mr_dataset *ds, const void *options)
     return 0;
 }
 
+static uint64_t memory(const struct mr_dataset *ds, uint32_t workers)
+{
+    const struct state *st = ds->state;
+    uint64_t each = sizeof *st->end + sizeof *st->chunk + (uint64_t)st->fields.n * sizeof *st->part;
+    (void)workers;
+    return st->n_chunks * each + (st->row ? ds->n * sizeof *st->row : 0);
+}
+
 static void close_arrow(struct mr_dataset *ds)
 {
     struct state *st = ds->state;
@@ -222,6 +230,7 @@ const struct mr_dataset_ops mr_dataset_arrow = {
     .get = get,
     .gather = gather,
     .find = find_rows,
+    .memory = memory,
 };
 
 void mr_arrow_opts_fill(struct mr_arrow_opts *opts, size_t size)

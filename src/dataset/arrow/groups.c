@@ -330,6 +330,17 @@ static int open_groups(struct mr_dataset *ds, const void *options)
     return 0;
 }
 
+/* Each worker uses a group besides those that are kept. */
+static uint64_t memory(const struct mr_dataset *ds, uint32_t workers)
+{
+    const struct state *st = ds->state;
+    uint64_t n, bytes;
+    if (!mr_add(st->from.keep, workers, &n))
+        n = UINT64_MAX;
+    n = MR_MIN(n, st->from.n_groups);
+    return mr_mul(n, st->from.group_bytes, &bytes) ? bytes : UINT64_MAX / 2;
+}
+
 static void close_groups(struct mr_dataset *ds)
 {
     struct state *st = ds->state;
@@ -357,6 +368,7 @@ static const struct mr_dataset_ops groups_ops = {
     .gather = gather,
     .find = find_rows,
     .hold = hold,
+    .memory = memory,
 };
 
 void mr_arrow_groups_fill(struct mr_arrow_groups *groups, size_t size)

@@ -391,6 +391,16 @@ static const struct mr_option options_table[] = {
 
 static const char *const positional[] = {"path", NULL};
 
+static uint64_t memory(const struct mr_dataset *ds, uint32_t workers)
+{
+    const struct mr_record_state *st = ds->state;
+    uint64_t bytes = st->n_files * (sizeof *st->file + sizeof *st->end);
+    (void)workers;
+    for (uint64_t s = 0; s < st->n_files; s++)
+        bytes += (st->file[s].index.n + 1) * sizeof *st->file[s].index.at;
+    return bytes;
+}
+
 const struct mr_dataset_ops mr_dataset_tfrecord = {
     .name = "tfrecord",
     .isolates = true,
@@ -406,6 +416,7 @@ const struct mr_dataset_ops mr_dataset_tfrecord = {
     .close = close_tfrecord,
     .locate = mr_record_locate,
     .decode = mr_record_decode,
+    .memory = memory,
 };
 
 void mr_tfrecord_opts_fill(struct mr_tfrecord_opts *opts, size_t size)

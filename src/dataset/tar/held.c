@@ -181,11 +181,9 @@ static int read_index(struct mr_tar_held *h, const struct mr_tar_table_entry *e,
 
 static uint64_t memory_of(const struct mr_tar_held *h, const struct shard *s)
 {
-    const struct mr_tar_index *x = &s->public.index;
     if (s->state == FAILED) /* nothing else of it is kept, and its table may be wrong */
         return sizeof *s;
-    uint64_t members = MR_MAX(x->member_room, x->n), names = MR_MAX(x->names_room, x->names_bytes);
-    return sizeof *s + members * sizeof *x->member + names + MR_MAX(x->small_room, x->small_bytes) +
+    return sizeof *s + mr_tar_index_bytes(&s->public.index) +
            s->public.samples * ((uint64_t)h->ds->n_fields + 1) * sizeof(uint32_t);
 }
 
@@ -535,6 +533,11 @@ int mr_tar_held_create(struct mr_dataset *ds, const struct mr_tar_opts *o,
     mr_files_add_concurrently(ds->files);
     *out = h;
     return 0;
+}
+
+uint64_t mr_tar_held_limit(const struct mr_tar_held *h)
+{
+    return h->limit;
 }
 
 void mr_tar_held_destroy(struct mr_tar_held *h)

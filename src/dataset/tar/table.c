@@ -176,6 +176,11 @@ const struct mr_tar_table_head *mr_tar_table_get_head(const struct mr_tar_table 
     return &t->head;
 }
 
+uint64_t mr_tar_table_top_bytes(const struct mr_tar_table *table)
+{
+    return table->n_groups * sizeof *table->top;
+}
+
 const char *mr_tar_table_name(const struct mr_tar_table *table)
 {
     return table->name;

@@ -70,6 +70,8 @@ int mr_tar_table_open(struct mr_files *files, int file, struct mr_tar_table **ou
 void mr_tar_table_close(struct mr_tar_table *table);
 const struct mr_tar_table_head *mr_tar_table_get_head(const struct mr_tar_table *table);
 const char *mr_tar_table_name(const struct mr_tar_table *table); /* without credentials */
+/* Bytes of memory of its top. */
+uint64_t mr_tar_table_top_bytes(const struct mr_tar_table *table);
 /* The shard with this sample, or with this number. Any thread. */
 int mr_tar_table_find(struct mr_tar_table *table, uint64_t sample, struct mr_tar_table_entry *out);
 /* The number of the shard with this sample, if it is known without reading; else UINT64_MAX. */
@@ -92,6 +94,8 @@ struct mr_tar_held_shard {
 int mr_tar_held_create(struct mr_dataset *ds, const struct mr_tar_opts *o,
                        struct mr_tar_table *table, const char *folder, struct mr_tar_held **out);
 void mr_tar_held_destroy(struct mr_tar_held *held);
+/* The limit of the indexes that are kept. */
+uint64_t mr_tar_held_limit(const struct mr_tar_held *held);
 /* Of the sample's shard. Blocks while its index is read. */
 int mr_tar_held_acquire(struct mr_tar_held *held, uint64_t sample,
                         const struct mr_tar_held_shard **out);

@@ -290,6 +290,19 @@ static void close_table(struct mr_dataset *ds)
     mr_dataset_tar.close(ds);
 }
 
+#define ENTRY_BYTES 128u /* of a member in an index: its place, its name, a small content */
+
+/* Of the indexes: all of them, or as many as are kept. */
+static uint64_t memory(const struct mr_dataset *ds, uint32_t workers)
+{
+    const struct mr_tar_state *st = ds->state;
+    uint64_t each = (uint64_t)ds->n_fields * ENTRY_BYTES, all;
+    (void)workers;
+    if (!mr_mul(ds->n, each, &all))
+        all = UINT64_MAX;
+    return mr_tar_table_top_bytes(st->table) + MR_MIN(all, mr_tar_held_limit(st->held));
+}
+
 static const struct mr_dataset_ops table_ops = {
     .name = "tar",
     .summary = "tar archives in a table of shards",
@@ -302,4 +315,5 @@ static const struct mr_dataset_ops table_ops = {
     .decode = decode,
     .get_field = get_field,
     .file = name_of,
+    .memory = memory,
 };

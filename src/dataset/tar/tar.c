@@ -348,6 +348,16 @@ static const char *lacks(void)
                : "built without libzstd, for .tar.zst: install libzstd-dev and build again";
 }
 
+static uint64_t memory(const struct mr_dataset *ds, uint32_t workers)
+{
+    const struct mr_tar_state *st = ds->state;
+    uint64_t each = (2 + (uint64_t)ds->n_fields) * sizeof(uint32_t), bytes = st->samples.n * each;
+    (void)workers;
+    for (uint64_t s = 0; s < st->n_shards; s++)
+        bytes += sizeof *st->shard + mr_tar_index_bytes(&st->shard[s].index);
+    return bytes;
+}
+
 const struct mr_dataset_ops mr_dataset_tar = {
     .name = "tar",
     .isolates = true,
@@ -364,6 +374,7 @@ const struct mr_dataset_ops mr_dataset_tar = {
     .locate = mr_tar_locate,
     .decode = mr_tar_decode,
     .get_field = mr_tar_get_field,
+    .memory = memory,
 };
 
 void mr_tar_opts_fill(struct mr_tar_opts *opts, size_t size)

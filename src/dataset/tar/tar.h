@@ -40,6 +40,12 @@ struct mr_tar_index {
 };
 void mr_tar_index_free(struct mr_tar_index *index);
 uint64_t mr_tar_index_sum(const struct mr_tar_index *index);
+/* Bytes of memory that it takes. */
+static inline uint64_t mr_tar_index_bytes(const struct mr_tar_index *x)
+{
+    return MR_MAX(x->member_room, x->n) * sizeof *x->member +
+           MR_MAX(x->names_room, x->names_bytes) + MR_MAX(x->small_room, x->small_bytes);
+}
 
 /* How to read an archive. */
 struct mr_tar_source {
