@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
+import mmap
 import os
-import threading
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,11 +29,12 @@ from ._arrow import (
 from ._samplers import Order
 from ._source import NativeSource, make_order
 
-_KEPT_BYTES = 1 << 30  # of row groups
+_KEPT_BYTES = 1 << 30  # of row groups, without max_memory
 _KEPT_LEAST = 4
+_UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 _LONGEST_TEXT = 1 << 30
 _READERS = 16  # of files that stay open between row groups
-_pool_lock = threading.Lock()
+_POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, which mmap has no name for
 
 OrderArgs = tuple[Any, Any, bool]
 
@@ -250,30 +253,54 @@ class _HuggingFace:
 # ---- Parquet ----
 
 
-def _kept_pool(pa: Any) -> Any:
-    """Where row groups are kept; None: pyarrow's default pool.
+def _kept_copy(pa: Any, batch: Any) -> Any:
+    """A copy in one block of its own, for row groups that stay.
 
-    The default is mimalloc in most wheels. A new block of some megabytes costs it more time in the
-    kernel than reading the row group takes; jemalloc and malloc keep freed pages for longer.
+    pyarrow's memory, part of it unused, then goes back to its pool, and the next row group is read
+    into it: new memory costs the kernel more time than reading a row group takes.
     """
-    if pa.default_memory_pool().backend_name != "mimalloc":  # the user's choice
-        return None
-    with contextlib.suppress(NotImplementedError):
-        return pa.jemalloc_memory_pool()
-    return pa.system_memory_pool()
+    counted = pa.MockOutputStream()
+    _write(pa, counted, batch)
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    block = pa.py_buffer(mmap.mmap(-1, counted.size(), flags=private))
+    _populate(block.address, block.size)
+    _write(pa, pa.FixedSizeBufferWriter(block), batch)
+    return pa.ipc.open_stream(pa.BufferReader(block)).read_next_batch()
+
+
+def _write(pa: Any, sink: Any, batch: Any) -> None:
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+
+
+def _populate(address: int, size: int) -> None:
+    """Gets pages all at once, without the GIL. One call costs half of as many page faults."""
+    madvise = getattr(ctypes.CDLL(None), "madvise", None)
+    if madvise is not None:  # an older kernel refuses: then they come one by one
+        madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), _POPULATE_WRITE)
+
+
+def _bytes_of(text: int | str | None) -> int:
+    """The number in "4GiB"; 0: none, or what the engine will refuse."""
+    found = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]?)(i?B?)\s*", str(text or 0), re.IGNORECASE)
+    if not found or found[1].count(".") > 1 or found[1] == ".":
+        return 0
+    return int(float(found[1]) * (1 << _UNITS.get(found[2].upper(), 0)))
 
 
 class _Parquet:
     """Row groups of files, read by pyarrow when the engine needs them."""
 
-    def __init__(self, path: str, names: list[str] | None, decode: bool) -> None:
+    def __init__(self, settings: Settings, path: str, names: list[str] | None) -> None:
         self.path = path
+        self.ceiling = _bytes_of(settings.max_memory)
         pyarrow(f"{path}: Parquet")
         self.module: Any = importlib.import_module("pyarrow.parquet")
         self.files = parquet_files(path)
         self.meta = [self.module.read_metadata(file) for file in self.files]
         first = self.meta[0].schema.to_arrow_schema()
-        self.columns = plan_columns(path, first, names, decode, '",fields=[...]" behind the path')
+        choose = '",fields=[...]" behind the path'
+        self.columns = plan_columns(path, first, names, bool(settings.transform), choose)
         for column in self.columns:
             if column.kind == "list":
                 raise TypeError(
@@ -291,7 +318,6 @@ class _Parquet:
         for k, meta in enumerate(self.meta):
             self._add_groups(k, meta)
         self._free: list[tuple[int, Any]] = []  # readers not in use
-        self._pool = _kept_pool(pyarrow(path))
 
     def _chosen(self, schema: Any) -> Any:
         return pyarrow(self.path).schema([schema.field(name) for name in self.names])
@@ -325,9 +351,12 @@ class _Parquet:
             self.version = zlib.crc32(repr((group.num_rows, read)).encode(), self.version)
 
     def keep(self) -> int:
-        """Row groups in memory."""
-        fit = _KEPT_BYTES // max(self.bytes, 1)
-        return max(1, min(max(fit, _KEPT_LEAST), len(self.groups)))
+        """Row groups in memory: with a ceiling for all, half of it is theirs."""
+        if self.ceiling:
+            fit = self.ceiling // 2 // max(self.bytes, 1)
+        else:
+            fit = max(_KEPT_BYTES // max(self.bytes, 1), _KEPT_LEAST)
+        return max(1, min(fit, len(self.groups)))
 
     def load(self, k: int) -> Any:
         file, group = self.groups[k]
@@ -339,7 +368,8 @@ class _Parquet:
         batches = table.combine_chunks().to_batches()
         if len(batches) != 1:
             raise ValueError(f"{self.files[file]}: row group {group} has more than 2 GiB of text")
-        return batches[0]
+        stays = self.keep() == len(self.groups)
+        return _kept_copy(pyarrow(self.path), batches[0]) if stays else batches[0]
 
     def _take(self, file: int) -> Any:
         """A reader that no other thread uses."""
@@ -352,17 +382,9 @@ class _Parquet:
 
     def _open(self, file: int) -> Any:
         # pre_buffer helps with remote files; it reads a whole group into memory of its own first
-        how = {"metadata": self.meta[file], "pre_buffer": False}
-        if self._pool is None:
-            return self.module.ParquetFile(self.files[file], **how)
-        pa = pyarrow(self.path)
-        with _pool_lock:  # a reader keeps the default pool of the time when it is made
-            before = pa.default_memory_pool()
-            pa.set_memory_pool(self._pool)
-            try:
-                return self.module.ParquetFile(self.files[file], **how)
-            finally:
-                pa.set_memory_pool(before)
+        return self.module.ParquetFile(
+            self.files[file], metadata=self.meta[file], pre_buffer=False
+        )
 
     def _give(self, file: int, reader: Any) -> None:
         self._free.append((file, reader))
@@ -372,7 +394,7 @@ class _Parquet:
 
 def _parquet_source(settings: Settings, text: str, order_args: OrderArgs) -> NativeSource:
     path, names = split_path(text)
-    files = _Parquet(path, names, bool(settings.transform))
+    files = _Parquet(settings, path, names)
     if not sum(files.rows):
         raise ValueError(f"{path}: no rows in {len(files.files)} files")
     keep = files.keep()
@@ -380,7 +402,15 @@ def _parquet_source(settings: Settings, text: str, order_args: OrderArgs) -> Nat
     longest = min(max(files.longest, 1), _LONGEST_TEXT)
     dataset = _open(
         lambda: _core.arrow_groups(
-            files.schema, "parquet", fields, files.rows, files.load, files.version, keep, longest
+            files.schema,
+            "parquet",
+            fields,
+            files.rows,
+            files.load,
+            files.version,
+            keep,
+            longest,
+            files.bytes,
         )
     )
     notes = [

@@ -319,6 +319,7 @@ def arrow_groups(
     version: int,
     keep: int,
     text_bytes: int,
+    group_bytes: int,
     /,
 ) -> Dataset: ...
 def trace_start() -> None: ...

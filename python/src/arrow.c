@@ -168,12 +168,12 @@ static PyObject *arrow_groups(PyObject *module, PyObject *args)
     struct mr_arrow_opts o;
     struct mr_arrow_groups groups;
     struct columns columns;
-    unsigned long long version, keep, text_bytes;
+    unsigned long long version, keep, text_bytes, group_bytes;
     PyObject *schema, *list, *counts, *load;
     mr_arrow_opts_init(&o);
     mr_arrow_groups_init(&groups);
-    if (!PyArg_ParseTuple(args, "OsOOOKKK:arrow_groups", &schema, &o.name, &list, &counts, &load,
-                          &version, &keep, &text_bytes) ||
+    if (!PyArg_ParseTuple(args, "OsOOOKKKK:arrow_groups", &schema, &o.name, &list, &counts, &load,
+                          &version, &keep, &text_bytes, &group_bytes) ||
         read_columns(list, &columns) < 0)
         return NULL;
     struct core *core = PyModule_GetState(module);
@@ -193,6 +193,7 @@ static PyObject *arrow_groups(PyObject *module, PyObject *args)
     groups.version = version;
     groups.keep = keep;
     groups.text_bytes = text_bytes;
+    groups.group_bytes = group_bytes;
     source->core = core;
     source->interpreter = PyInterpreterState_Get();
     Py_INCREF(load);
@@ -214,8 +215,8 @@ static PyMethodDef functions[] = {
      "that are its "
      "samples."},
     {"arrow_groups", arrow_groups, METH_VARARGS,
-     "arrow_groups(schema, name, columns, rows, load, version, keep, text_bytes): a Dataset over "
-     "groups of rows: load(k) gives group k as a record batch."},
+     "arrow_groups(schema, name, columns, rows, load, version, keep, text_bytes, group_bytes): a "
+     "Dataset over groups of rows: load(k) gives group k as a record batch."},
     {NULL, NULL, 0, NULL}};
 
 int core_arrow_init(PyObject *module)
