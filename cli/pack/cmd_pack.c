@@ -1,4 +1,5 @@
-/* millrace pack DATASET DIR: writes tar shards. */
+/* millrace pack DATASET DIR|FILE: writes shards, tar or TFRecord. */
+#include "example.h"
 #include "pack/pack.h"
 #include "pipeline.h"
 
@@ -7,15 +8,20 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define AT(member)  offsetof(struct pack_options, member)
 #define MAX_WORKERS 256
 #define EACH        16 /* samples that a worker makes between two meetings */
 
 static const char *const bads[] = {"fail", "skip", NULL};
+static const char *const format_names[] = {"auto", "tar", "tfrecord", NULL};
 static const char pictures[] = "Pictures";
 
 static const struct mr_option table[] = {
+    {"format", 0, MR_OPT_ENUM, AT(format_number), "auto", .choices = format_names,
+     .help = "Format of the shards; auto: tfrecord if a file NAME.tfrecord is to be written, else "
+             "tar"},
     {"shard-size", 0, MR_OPT_BYTES, AT(shard_bytes), "256MiB", 1, 0x1p62, .meta = "BYTES",
      .help = "Maximum size of a shard; a shard has at least one sample"},
     {"shard-count", 0, MR_OPT_UINT, AT(shard_count), "10000", 1, 0x1p40, "samples",
@@ -40,19 +46,6 @@ static const struct mr_option table[] = {
              "down, at 90"},
     CLI_COMMON_OPTIONS,
     {NULL},
-};
-
-struct pack {
-    const struct pack_options *o;
-    struct mr_dataset *ds;
-    struct pack_state state;
-    struct pack_shard shard;
-    bool open; /* the shard is */
-    struct pack_sample *sample;
-    uint64_t n_workers, first, n; /* samples first .. first + n - 1 are being made */
-    _Atomic uint64_t next;
-    uint64_t skipped, bytes, kept; /* kept: shards of a run before */
-    int digits;
 };
 
 static void *make_samples(void *arg)
@@ -80,10 +73,27 @@ static void make_some(struct pack *p)
         pthread_join(thread[i], NULL);
 }
 
+static int open_shard(struct pack *p, uint64_t first)
+{
+    char *path = NULL;
+    const struct pack_format *format = p->o->format;
+    if (asprintf(&path, "%s/shard%s-%06" PRIu64 "%s", p->path, p->state.part, p->state.n,
+                 format->end) < 0)
+        return cli_fail("out of memory");
+    int code =
+        pack_shard_open(&p->shard, format, p->alone ? p->path : path, p->alone ? p->o->force : 1);
+    free(path);
+    p->shard.alone = p->alone;
+    p->shard.number = p->state.n;
+    p->shard.first = first;
+    p->open = code == CLI_OK;
+    return code;
+}
+
 static int close_shard(struct pack *p)
 {
     int code = pack_shard_finish(&p->shard);
-    if (code == CLI_OK)
+    if (code == CLI_OK && !p->alone)
         code = pack_state_add(&p->state, &p->shard);
     p->bytes += p->shard.bytes;
     pack_shard_abort(&p->shard); /* what is finished stays */
@@ -91,20 +101,22 @@ static int close_shard(struct pack *p)
     return code;
 }
 
+/* Is a sample of so many bytes for the next shard? */
+static bool is_full(const struct pack *p, uint64_t bytes)
+{
+    return p->open && !p->alone && p->shard.n > 0 &&
+           (p->shard.n == p->o->shard_count ||
+            p->shard.bytes + bytes + p->o->format->end_bytes > p->o->shard_bytes);
+}
+
 static int write_sample(struct pack *p, uint64_t index, const struct pack_sample *s)
 {
     char key[32];
     if (s->rc < 0 && p->o->bad == PACK_BAD_FAIL)
         return cli_fail("sample %" PRIu64 ": %s (--bad skip leaves it out)", index, s->text);
-    uint64_t bytes = s->rc < 0 ? 0 : pack_sample_bytes(s);
-    bool full =
-        p->open && p->shard.n > 0 &&
-        (p->shard.n == p->o->shard_count || p->shard.bytes + bytes + 1024 > p->o->shard_bytes);
-    int code = full ? close_shard(p) : CLI_OK;
-    if (code == CLI_OK && !p->open) {
-        code = pack_shard_open(&p->shard, p->state.dir, p->state.part, p->state.n, index);
-        p->open = code == CLI_OK;
-    }
+    int code = is_full(p, s->rc < 0 ? 0 : p->o->format->bytes(s)) ? close_shard(p) : CLI_OK;
+    if (code == CLI_OK && !p->open)
+        code = open_shard(p, index);
     if (code != CLI_OK || s->rc < 0) {
         p->shard.skipped += code == CLI_OK;
         p->skipped += code == CLI_OK;
@@ -116,15 +128,21 @@ static int write_sample(struct pack *p, uint64_t index, const struct pack_sample
     return pack_shard_add(&p->shard, key, s);
 }
 
+static int interrupted(const struct pack *p)
+{
+    return p->alone ? cli_fail("interrupted; nothing was written")
+                    : cli_fail("interrupted; %" PRIu64 " finished shards are kept: run again to "
+                               "resume",
+                               p->state.n);
+}
+
 static int pack_some(struct pack *p)
 {
     make_some(p);
     int code = CLI_OK;
     for (uint64_t i = 0; i < p->n; i++) {
         if (code == CLI_OK && cli_interrupted())
-            code = cli_fail("interrupted; %" PRIu64 " finished shards are kept: run again to "
-                            "resume",
-                            p->state.n);
+            code = interrupted(p);
         if (code == CLI_OK)
             code = write_sample(p, p->first + i, &p->sample[i]);
         pack_sample_free(&p->sample[i]);
@@ -149,10 +167,10 @@ static int pack_all(struct pack *p)
     }
     if (code == CLI_OK && p->open && p->shard.n > 0)
         code = close_shard(p);
-    if (code == CLI_OK && p->state.n == 0 && p->state.first < p->state.end)
+    if (code == CLI_OK && p->bytes == 0 && p->state.first < p->state.end)
         code = cli_fail("no sample could be read: nothing was written");
     cli_progress_end(&progress);
-    if (code == CLI_OK)
+    if (code == CLI_OK && !p->alone)
         code = pack_state_finish(&p->state, p->ds);
     pack_shard_abort(&p->shard);
     free(p->sample);
@@ -170,58 +188,6 @@ static void go_on(struct pack *p)
         p->skipped += d->skipped;
         p->bytes += d->bytes;
     }
-}
-
-/* What opens the shards: of all ranks. */
-static void write_uri(const struct pack *p, const char *dir, char *out, size_t cap)
-{
-    int n = (int)strlen(dir);
-    while (n > 1 && dir[n - 1] == '/')
-        n--;
-    if (p->o->world > 1)
-        snprintf(out, cap, "tar:%.*s", n, dir);
-    else if (p->state.n > 1)
-        snprintf(out, cap, "tar:%.*s/shard-{000000..%06" PRIu64 "}.tar", n, dir, p->state.n - 1);
-    else
-        snprintf(out, cap, "tar:%.*s/shard-000000.tar", n, dir);
-}
-
-static void print_report(const struct pack *p, uint64_t written, const char *uri, uint64_t ns)
-{
-    char count[CLI_HUMAN], bytes[CLI_HUMAN], time[CLI_HUMAN];
-    uint64_t shards = p->state.n;
-    if (p->o->world > 1)
-        printf("rank %" PRIu32 " of %" PRIu32 ": ", p->o->rank, p->o->world);
-    printf("%s %s sample%s into %" PRIu64 " shard%s (%s) in %s; open %sas '%s'\n",
-           p->state.done ? "already packed" : "packed", cli_count((double)written, count),
-           cli_s(written), shards, cli_s(shards), cli_bytes(p->bytes, bytes), cli_time(ns, time),
-           p->o->world > 1 ? "all ranks' shards " : "", uri);
-    if (p->skipped)
-        printf("%" PRIu64 " samples could not be read and were left out\n", p->skipped);
-    if (p->kept && !p->state.done)
-        printf("%" PRIu64 " shard%s kept from an earlier run\n", p->kept, cli_s(p->kept));
-}
-
-static int report(const struct pack *p, const char *dir, uint64_t ns)
-{
-    char uri[4096];
-    uint64_t shards = p->state.n, written = p->state.end - p->state.first - p->skipped;
-    write_uri(p, dir, uri, sizeof uri);
-    if (!p->o->common.json) {
-        print_report(p, written, uri, ns);
-        return CLI_OK;
-    }
-    struct mr_json *json = cli_json_begin("pack");
-    if (!json)
-        return CLI_FAILED;
-    mr_json_string(json, "dataset", uri);
-    mr_json_uint(json, "samples", written);
-    mr_json_uint(json, "skipped", p->skipped);
-    mr_json_uint(json, "shards", shards);
-    mr_json_uint(json, "kept", p->kept);
-    mr_json_uint(json, "bytes", p->bytes);
-    mr_json_double(json, "seconds", (double)ns * 1e-9);
-    return cli_json_end_config(json, table, p->o);
 }
 
 static int digits_of(uint64_t n)
@@ -242,43 +208,93 @@ static int is_prefix(void *text, const char *name, const char *summary,
     return strncmp(text, name, n) == 0 && ((const char *)text)[n] == ':';
 }
 
+/* The second argument: a folder, or the one file to write. */
+static int check_path(const struct pack_options *o, const char *path)
+{
+    if (mr_dataset_each(is_prefix, (void *)path))
+        return cli_misuse("%s is a data set, not the folder to pack into: millrace pack DATASET "
+                          "DIR (./%s names a folder)",
+                          path, path);
+    if (strstr(path, "://"))
+        return cli_misuse("%s: pack writes into a local folder: give its path", path);
+    if (o->rank >= o->world)
+        return cli_misuse("--rank %" PRIu32 ": expected 0..%" PRIu32, o->rank, o->world - 1);
+    return CLI_OK;
+}
+
+/* One file, whole or not at all: there is nothing to resume. */
+static bool is_alone(const char *path)
+{
+    struct stat file;
+    return cli_example_named(path) && (stat(path, &file) != 0 || !S_ISDIR(file.st_mode));
+}
+
+static int choose_format(struct pack *p, struct pack_options *o)
+{
+    enum { AUTO, TAR, TFRECORD };
+    p->alone = o->format_number != TAR && is_alone(p->path);
+    o->format = o->format_number == TFRECORD || p->alone ? &pack_tfrecord : &pack_tar;
+    if (p->alone && o->world > 1)
+        return cli_misuse("%s: several processes pack into a folder: --format tfrecord and the "
+                          "folder's name",
+                          p->path);
+    return CLI_OK;
+}
+
+static int pack_folder(struct pack *p, const char *uri)
+{
+    int code = pack_state_open(&p->state, p->path, uri, p->ds, p->o);
+    if (code != CLI_OK)
+        return code;
+    go_on(p);
+    return p->state.done ? CLI_OK : pack_all(p);
+}
+
+static int pack_file(struct pack *p, const char *uri)
+{
+    p->state = (struct pack_state){.lock = -1, .mine = CLI_LOCK_NONE};
+    p->state.end = mr_dataset_length(p->ds);
+    int code = cli_output_claim(p->path, CLI_DATA, p->o->force);
+    if (code == CLI_OK)
+        code = cli_input_dataset(uri, p->ds);
+    return code == CLI_OK ? pack_all(p) : code;
+}
+
+static int open_dataset(struct pack *p, const char *uri)
+{
+    int rc = mr_dataset_open(uri, &p->ds);
+    if (rc == 0)
+        rc = cli_need_length(&p->ds);
+    if (rc < 0)
+        return cli_error(rc);
+    p->n_workers = p->o->workers ? p->o->workers : (uint64_t)mr_cpu_count();
+    p->n_workers = p->n_workers < MAX_WORKERS ? p->n_workers : MAX_WORKERS;
+    p->digits = digits_of(mr_dataset_length(p->ds) - 1);
+    int code = pack_check_fields(p->ds, p->o);
+    if (code != CLI_OK)
+        mr_dataset_close(p->ds);
+    return code;
+}
+
 static int run(void *options, int n_args, char **args)
 {
     struct pack_options *o = options;
-    struct pack p = {.o = o};
+    struct pack p = {.o = o, .path = args[1]};
     uint64_t start = mr_time_ns();
     (void)n_args;
-    if (mr_dataset_each(is_prefix, args[1]))
-        return cli_misuse("%s is a data set, not the folder to pack into: millrace pack DATASET "
-                          "DIR (./%s names a folder)",
-                          args[1], args[1]);
-    if (strstr(args[1], "://"))
-        return cli_misuse("%s: pack writes into a local folder: give its path", args[1]);
     int rc = cli_place(o->rank_text, o->world_text, &o->rank, &o->world);
     if (rc < 0)
         return cli_error(rc);
-    if (o->rank >= o->world)
-        return cli_misuse("--rank %" PRIu32 ": expected 0..%" PRIu32, o->rank, o->world - 1);
-    rc = mr_dataset_open(args[0], &p.ds);
-    if (rc == 0)
-        rc = cli_need_length(&p.ds);
-    if (rc < 0)
-        return cli_error(rc);
-    p.n_workers = p.o->workers ? p.o->workers : (uint64_t)mr_cpu_count();
-    p.n_workers = p.n_workers < MAX_WORKERS ? p.n_workers : MAX_WORKERS;
-    p.digits = digits_of(mr_dataset_length(p.ds) - 1);
-    int code = pack_check_fields(p.ds, p.o);
-    if (code != CLI_OK) {
-        mr_dataset_close(p.ds);
-        return code;
-    }
-    code = pack_state_open(&p.state, args[1], args[0], p.ds, p.o);
-    if (code == CLI_OK) {
-        go_on(&p);
-        code = p.state.done ? CLI_OK : pack_all(&p);
-    }
+    int code = check_path(o, args[1]);
     if (code == CLI_OK)
-        code = report(&p, args[1], mr_time_ns() - start);
+        code = choose_format(&p, o);
+    if (code == CLI_OK)
+        code = open_dataset(&p, args[0]);
+    if (code != CLI_OK)
+        return code;
+    code = p.alone ? pack_file(&p, args[0]) : pack_folder(&p, args[0]);
+    if (code == CLI_OK)
+        code = pack_report(&p, table, mr_time_ns() - start);
     pack_state_close(&p.state);
     mr_dataset_close(p.ds);
     return code;
@@ -301,6 +317,7 @@ static const struct cli_note examples[] = {
                                                   "shards of 256 MiB"},
     {"millrace pack folder:photos/train small/ --resize 256 --quality 85",
      "No picture larger than training needs"},
+    {"millrace pack folder:photos/train train.tfrecord", "One TFRecord file, for TensorFlow"},
     {"millrace feed 'tar:shards/shard-{000000..000127}.tar' --transform 'random_resized_crop(224)'",
      "And feed them"},
     {NULL},
@@ -308,16 +325,24 @@ static const struct cli_note examples[] = {
 
 const struct cli_command cli_pack = {
     .name = "pack",
-    .summary = "Pack a data set into tar shards",
-    .synopsis = "DATASET DIR [options]",
+    .summary = "Pack a data set into tar or TFRecord shards",
+    .synopsis = "DATASET DIR|FILE.tfrecord [options]",
     .text =
         "Writes the samples of DATASET, in their order, into tar archives DIR/shard-000000.tar, "
         "..., which WebDataset and millrace's tar: read. Sample 17 becomes the members "
         "000017.jpg (or .png, .webp: the picture's bytes, unchanged), 000017.cls (the field "
         "\"label\", in text), 000017.NAME (bytes of varying length) and 000017.NAME.npy (other "
         "fields).\n\n"
+        "With --format tfrecord the shards are DIR/shard-000000.tfrecord, ..., which TensorFlow "
+        "and millrace's tfrecord: read: a sample is a tf.train.Example. A picture is the feature "
+        "image/encoded, unchanged, and its label image/class/label; other features have the "
+        "fields' names. f32 is a float_list; bool and integers are an int64_list; bytes, arrays of "
+        "u8, and types that fit no list (u64, f16, f64, ...) are a bytes_list, little end first, "
+        "as tf.io.decode_raw takes it. The last line printed opens them with their names, types "
+        "and shapes. FILE.tfrecord in place of DIR is one such file, which appears complete or not "
+        "at all.\n\n"
         "Each shard is written as FILE.part-XXXXXX and renamed when it is complete and on disk; "
-        "its index FILE.tar.idx is beside it. XXH64SUMS, written at the end, holds the "
+        "its index FILE.idx is beside it. XXH64SUMS, written at the end, holds the "
         "checksums; `xxhsum -c XXH64SUMS` checks them. classes.json holds the class names, if "
         "DATASET's labels have names; tar: reads them.\n\n"
         "If a pack was interrupted, killed, or ran out of disk space, run it again with the same "

@@ -72,7 +72,7 @@ static bool is_there(const struct pack_state *st, const struct pack_done *d)
     uint64_t next = st->n > 0 ? st->shard[st->n - 1].first + st->shard[st->n - 1].n +
                                     st->shard[st->n - 1].skipped
                               : st->first;
-    snprintf(name, sizeof name, "shard%s-%06" PRIu64 ".tar", st->part, d->number);
+    snprintf(name, sizeof name, "shard%s-%06" PRIu64 "%s", st->part, d->number, st->format->end);
     return d->number == st->n && d->first == next && d->n <= st->end - next &&
            d->skipped <= st->end - next - d->n && fstatat(st->lock, name, &file, 0) == 0 &&
            S_ISREG(file.st_mode) && (uint64_t)file.st_size == d->bytes;
@@ -123,12 +123,13 @@ static bool matches(const char *name, const char *head, const char *end, char pa
 /* A name that pack gives, whole or in the making. [out] part: the rank's; "" if all share it. */
 static bool pack_names(const char *name, char part[PACK_PART])
 {
-    static const char *const ends[] = {".tar", ".tar.idx", ".tar.part"};
+    static const char *const ends[] = {".tar",      ".tar.idx",      ".tar.part",
+                                       ".tfrecord", ".tfrecord.idx", ".tfrecord.part"};
     if (matches(name, PACK, STATE, part) || matches(name, SUMS, "", part) ||
         matches(name, CLASSES, "", part))
         return true;
     for (size_t i = 0; i < CLI_COUNT(ends); i++) {
-        char end[24] = "-000000";
+        char end[32];
         size_t n = strlen(name), n_end = strlen(ends[i]);
         if (n < n_end + 7 || strspn(name + n - n_end - 6, "0123456789") != 6)
             continue;
@@ -273,8 +274,10 @@ int pack_state_open(struct pack_state *st, const char *dir, const char *uri,
                     const struct mr_dataset *ds, const struct pack_options *o)
 {
     uint64_t n = mr_dataset_length(ds);
+    bool is_tar = strcmp(o->format->name, "tar") == 0;
     int digits = snprintf(NULL, 0, "%u", o->world - 1);
     *st = (struct pack_state){.dir = dir, .lock = -1, .mine = CLI_LOCK_NONE, .rank = o->rank};
+    st->format = o->format;
     uint64_t rest = n % o->world;
     st->first = n / o->world * o->rank + (rest < o->rank ? rest : o->rank);
     st->end = st->first + n / o->world + (o->rank < rest);
@@ -283,9 +286,10 @@ int pack_state_open(struct pack_state *st, const char *dir, const char *uri,
         snprintf(st->part, sizeof st->part, "-%0*u-of-%0*u", digits, o->rank, digits, o->world);
     snprintf(st->what, sizeof st->what,
              "millrace pack 1: source %016" PRIx64 " samples %" PRIu64 " shard-size %" PRIu64
-             " shard-count %" PRIu64 " resize %" PRIu64 " quality %" PRIu64 " bad %d\n",
+             " shard-count %" PRIu64 " resize %" PRIu64 " quality %" PRIu64 " bad %d%s%s\n",
              mr_dataset_fingerprint(ds), mr_dataset_length(ds), o->shard_bytes, o->shard_count,
-             o->resize, o->quality, o->bad);
+             o->resize, o->quality, o->bad, is_tar ? "" : " format ",
+             is_tar ? "" : o->format->name); /* a tar's is as it was before there was a format */
     int code = lock_dir(st);
     if (code == CLI_OK)
         code = begin(st, uri, ds, o->force);
@@ -336,8 +340,8 @@ int pack_state_finish(struct pack_state *st, const struct mr_dataset *ds)
     if (code != CLI_OK)
         return code;
     for (uint64_t i = 0; i < st->n && code == CLI_OK; i++) {
-        int n = snprintf(line, sizeof line, "%016" PRIx64 "  shard%s-%06" PRIu64 ".tar\n",
-                         st->shard[i].sum, st->part, st->shard[i].number);
+        int n = snprintf(line, sizeof line, "%016" PRIx64 "  shard%s-%06" PRIu64 "%s\n",
+                         st->shard[i].sum, st->part, st->shard[i].number, st->format->end);
         code = cli_output_write(&out, line, (size_t)n);
     }
     if (code != CLI_OK) {

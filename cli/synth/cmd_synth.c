@@ -5,7 +5,7 @@
 
 #define AT(member) offsetof(struct synth_options, member)
 static const char *const orders[] = {"C", "F", NULL};
-static const char arrays[] = "Arrays (npy, raw)", digits[] = "Digits", texts[] = "Words",
+static const char arrays[] = "Arrays (npy, raw, tfrecord)", digits[] = "Digits", texts[] = "Words",
                   both[] = "Digits and words";
 
 static const struct mr_option table[] = {
@@ -29,8 +29,9 @@ static const struct mr_option table[] = {
     {"order", 0, MR_OPT_ENUM, AT(order), "C", .choices = orders,
      .help = "npy: C or Fortran order; the values are the same", .group = arrays},
     {"classes", 0, MR_OPT_UINT, AT(classes), "10", 0, 1e9, "classes",
-     .help = "npy: labels below this go to NAME-labels.npy; 0: no labels. photos: sub-folders",
-     .group = "Arrays (npy) and photos"},
+     .help = "npy: labels below this go to NAME-labels.npy; tfrecord: to the feature label; 0: no "
+             "labels. photos: sub-folders",
+     .group = "Arrays (npy, tfrecord) and photos"},
     {"side", 0, MR_OPT_UINT, AT(side), "128", 16, 4096, "pixels",
      .help = "Height and width; each picture has between 3/4 and 7/4 of this", .group = "Photos"},
     {"words", 0, MR_OPT_UINT, AT(words), "2000", 100, 1 << 20, "words",
@@ -45,7 +46,7 @@ static const struct {
 } kinds[] = {
     {"digits", "images", synth_write_digits}, {"npy", "samples", synth_write_npy},
     {"raw", "samples", synth_write_raw},      {"photos", "pictures", synth_write_photos},
-    {"words", "texts", synth_write_words},
+    {"words", "texts", synth_write_words},    {"tfrecord", "records", synth_write_tfrecord},
 };
 
 /* Options that do not apply to every kind. */
@@ -61,10 +62,10 @@ static const struct {
     ONLY("size", size, "digits"),
     ONLY("noise", noise, "digits"),
     ONLY("gz", gz, "digits words"),
-    ONLY("shape", shape, "npy raw"),
-    ONLY("dtype", dtype, "npy raw"),
+    ONLY("shape", shape, "npy raw tfrecord"),
+    ONLY("dtype", dtype, "npy raw tfrecord"),
     ONLY("order", order, "npy"),
-    ONLY("classes", classes, "npy photos"),
+    ONLY("classes", classes, "npy photos tfrecord"),
     ONLY("side", side, "photos"),
     ONLY("words", words, "words"),
 };
@@ -76,6 +77,18 @@ static bool is_among(const char *words, const char *word)
         if ((at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == 0))
             return true;
     return false;
+}
+
+/* "npy raw" as "`synth npy` and `synth raw`". */
+static void list_kinds(const char *names, char *buf, size_t cap)
+{
+    size_t at = 0;
+    for (const char *word = names; *word && at < cap;) {
+        size_t n = strcspn(word, " ");
+        const char *next = word + n + (word[n] == ' '), *join = *next ? ", " : " and ";
+        at += (size_t)snprintf(buf + at, cap - at, "%s`synth %.*s`", at ? join : "", (int)n, word);
+        word = next;
+    }
 }
 
 /* Refuses options of other kinds, unless they have their default. */
@@ -90,11 +103,9 @@ static int check_options(const struct synth_options *o, const char *kind)
         if (is_among(only[i].kinds, kind) ||
             memcmp(value, (const char *)&initial + only[i].at, only[i].bytes) == 0)
             continue;
-        const char *second = strchr(only[i].kinds, ' ');
-        int n = second ? (int)(second - only[i].kinds) : (int)strlen(only[i].kinds);
-        return cli_misuse("--%s is for `synth %.*s`%s%s%s, not for `synth %s`", only[i].option, n,
-                          only[i].kinds, second ? " and `synth " : "", second ? second + 1 : "",
-                          second ? "`" : "", kind);
+        char of[128] = "";
+        list_kinds(only[i].kinds, of, sizeof of);
+        return cli_misuse("--%s is for %s, not for `synth %s`", only[i].option, of, kind);
     }
     return CLI_OK;
 }
@@ -112,6 +123,10 @@ static void uri_of(const struct synth_options *o, size_t kind, const char *path,
     if (kind == 1 && o->classes > 0 && at < cap)
         snprintf(buf + at, cap - at, ",labels=%.*s-labels.npy",
                  (int)(cli_ends_in(path, ".npy") ? n - 4 : n), path);
+    if (kind == 5 && at < cap) {
+        at += (size_t)snprintf(buf + at, cap - at, ",features=");
+        synth_features(o, buf + at, cap - at);
+    }
     if (kind != 2)
         return;
     for (int d = 0; d < o->shape.rank && at < cap; d++)
@@ -161,7 +176,8 @@ static int run(void *options, int n_args, char **args)
     const char *nearest = mr_nearest(args[0], names);
     if (nearest)
         return cli_misuse("%s: no such kind; did you mean %s?", args[0], nearest);
-    return cli_misuse("%s: no such kind; expected digits, npy, raw, photos or words", args[0]);
+    return cli_misuse("%s: no such kind; expected digits, npy, raw, photos, words or tfrecord",
+                      args[0]);
 }
 
 static const struct cli_note json[] = {
@@ -181,13 +197,14 @@ static const struct cli_note examples[] = {
     {"millrace synth words words/",
      "A sparse set: texts of 10 topics, about 1% of 2,000 words each"},
     {"millrace synth raw x.bin --shape 1024", "10,000 records of 1,024 floats"},
+    {"millrace synth tfrecord x.tfrecord --shape 1024", "The same as tf.train.Examples"},
     {NULL},
 };
 
 const struct cli_command cli_synth = {
     .name = "synth",
     .summary = "Generate a data set",
-    .synopsis = "digits|npy|raw|photos|words PATH [options]",
+    .synopsis = "digits|npy|raw|photos|words|tfrecord PATH [options]",
     .text =
         "Writes a generated data set to PATH.\n\n"
         "  digits   handwritten-looking digits in IDX format, in a folder with MNIST's four file "
@@ -195,7 +212,8 @@ const struct cli_command cli_synth = {
         "dimension, with labels\n  raw      the same, as records without a header\n  photos   a "
         "folder of PNG pictures, one sub-folder per class, and points.csv with points in them\n  "
         "words    texts of ten topics as bags of words, in IDX format: a byte a word, 255 or "
-        "0\n\n"
+        "0\n  tfrecord the values and labels of npy as tf.train.Examples in a TFRecord file: "
+        "features x and label\n\n"
         "An option of another kind is refused. Files appear complete or not at all. Existing files "
         "are replaced only with --force. The "
         "same options give the same bytes on every machine.",

@@ -124,9 +124,8 @@ static uint16_t half_of(float value)
     return (uint16_t)((uint32_t)exponent << 10 | (bits >> 13 & 0x3FF));
 }
 
-/* Element `at` of a sample: floats in [0, 1), integers over their whole range. */
-static void put_element(const struct synth_options *o, uint64_t sample, uint64_t at,
-                        unsigned char *to)
+void synth_put_element(const struct synth_options *o, uint64_t sample, uint64_t at,
+                       unsigned char *to)
 {
     uint32_t r[4];
     size_t bytes = mr_dtype_size((enum mr_dtype)o->dtype);
@@ -162,13 +161,7 @@ static void put_element(const struct synth_options *o, uint64_t sample, uint64_t
     }
 }
 
-struct array {
-    const struct synth_options *o;
-    uint64_t elements; /* of a sample */
-    size_t bytes;      /* of an element */
-};
-
-static int measure(const struct synth_options *o, struct array *out)
+int synth_measure(const struct synth_options *o, struct synth_array *out)
 {
     struct mr_spec spec = {
         .name = "sample", .dtype = (enum mr_dtype)o->dtype, .rank = o->shape.rank};
@@ -177,7 +170,7 @@ static int measure(const struct synth_options *o, struct array *out)
     int rc = mr_spec_bytes(&spec, &bytes);
     if (rc)
         return cli_error(rc);
-    *out = (struct array){o, bytes / mr_dtype_size(spec.dtype), mr_dtype_size(spec.dtype)};
+    *out = (struct synth_array){o, bytes / mr_dtype_size(spec.dtype), mr_dtype_size(spec.dtype)};
     if (bytes > 1ull << 32 || (bytes && o->n > (1ull << 62) / bytes))
         return cli_misuse("a sample of %llu bytes, %llu times, is too much",
                           (unsigned long long)bytes, (unsigned long long)o->n);
@@ -199,7 +192,7 @@ static uint64_t c_order(const struct mr_shape *shape, uint64_t k)
 
 /* Rows: samples in C order, elements (over all samples) in Fortran order. The values are the same
  * in both. */
-static int write_values(const struct array *a, struct cli_output *out)
+static int write_values(const struct synth_array *a, struct cli_output *out)
 {
     bool fortran = a->o->order == SYNTH_ORDER_F;
     uint64_t rows = fortran ? a->elements : a->o->n, columns = fortran ? a->o->n : a->elements,
@@ -214,7 +207,7 @@ static int write_values(const struct array *a, struct cli_output *out)
     for (uint64_t r = 0; code == CLI_OK && r < rows; r++) {
         uint64_t element = fortran ? c_order(&a->o->shape, r) : 0;
         for (uint64_t c = 0; code == CLI_OK && c < columns; c++) {
-            put_element(a->o, fortran ? c : r, fortran ? element : c, buffer + in_buffer);
+            synth_put_element(a->o, fortran ? c : r, fortran ? element : c, buffer + in_buffer);
             in_buffer += a->bytes;
             if (in_buffer < BUFFER)
                 continue;
@@ -252,13 +245,18 @@ static int write_npy_header(struct cli_output *out, const char *descr, bool fort
     return cli_output_write(out, head, (size_t)total);
 }
 
+int64_t synth_label(const struct synth_options *o, uint64_t sample)
+{
+    uint32_t r[4];
+    synth_draw(o->seed, SYNTH_LABELS, sample, 0, r);
+    return (int64_t)(((uint64_t)r[0] * o->classes) >> 32);
+}
+
 static int write_labels(const struct synth_options *o, struct cli_output *out)
 {
     int code = write_npy_header(out, "<i8", false, o->n, NULL);
     for (uint64_t i = 0; code == CLI_OK && i < o->n; i++) {
-        uint32_t r[4];
-        synth_draw(o->seed, SYNTH_LABELS, i, 0, r);
-        int64_t label = (int64_t)(((uint64_t)r[0] * o->classes) >> 32);
+        int64_t label = synth_label(o, i);
         code = cli_output_write(out, &label, sizeof label);
         if (code == CLI_OK && i % 65536 == 0 && cli_interrupted())
             code = stopped();
@@ -280,13 +278,13 @@ int synth_write_npy(const struct synth_options *o, const char *path)
         [MR_U32] = "<u4",  [MR_I32] = "<i4", [MR_U64] = "<u8", [MR_I64] = "<i8",  [MR_F16] = "<f2",
         [MR_F32] = "<f4",  [MR_F64] = "<f8", [MR_C64] = "<c8", [MR_C128] = "<c16"};
     struct cli_output values = {0}, labels = {0};
-    struct array a;
+    struct synth_array a;
     char beside[PATH_MAX];
     if (!descr[o->dtype])
         return cli_misuse("--dtype %s: .npy files have no such type",
                           mr_dtype_name((enum mr_dtype)o->dtype));
     labels_path(path, beside, sizeof beside);
-    int code = measure(o, &a);
+    int code = synth_measure(o, &a);
     if (code == CLI_OK)
         code = cli_output_open(&values, path, CLI_DATA, o->force);
     if (code == CLI_OK && o->classes > 0)
@@ -312,8 +310,8 @@ int synth_write_npy(const struct synth_options *o, const char *path)
 int synth_write_raw(const struct synth_options *o, const char *path)
 {
     struct cli_output out = {0};
-    struct array a;
-    int code = measure(o, &a);
+    struct synth_array a;
+    int code = synth_measure(o, &a);
     if (code == CLI_OK)
         code = cli_output_open(&out, path, CLI_DATA, o->force);
     if (code == CLI_OK)

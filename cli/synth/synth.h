@@ -25,6 +25,18 @@ void synth_draw(uint64_t seed, uint32_t stream, uint64_t sample, uint32_t draw, 
 int synth_digit(const struct synth_options *o, uint32_t stream, uint64_t index, float *scratch,
                 unsigned char *pixels);
 
+/* The samples of npy, raw and tfrecord. */
+struct synth_array {
+    const struct synth_options *o;
+    uint64_t elements; /* of a sample */
+    size_t bytes;      /* of an element */
+};
+int synth_measure(const struct synth_options *o, struct synth_array *out); /* an exit code */
+/* Element `at` of a sample: floats in [0, 1), integers over their whole range. */
+void synth_put_element(const struct synth_options *o, uint64_t sample, uint64_t at,
+                       unsigned char *to);
+int64_t synth_label(const struct synth_options *o, uint64_t sample);
+
 /* A data set in MNIST's format. */
 struct synth_idx {
     const char *title, *unit; /* of the progress bar */
@@ -43,6 +55,9 @@ int synth_write_digits(const struct synth_options *o, const char *dir);
 int synth_write_words(const struct synth_options *o, const char *dir);
 int synth_write_npy(const struct synth_options *o, const char *path);
 int synth_write_raw(const struct synth_options *o, const char *path);
+int synth_write_tfrecord(const struct synth_options *o, const char *path);
+/* [out] buf: text of features= that reads them. */
+void synth_features(const struct synth_options *o, char *buf, size_t cap);
 /* A folder may be left with some of its pictures. */
 int synth_write_photos(const struct synth_options *o, const char *dir);
 

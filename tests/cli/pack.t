@@ -160,3 +160,66 @@ $ millrace pack idx:d few --rank 3 --world 3; millrace pack idx:d few --rank x
 millrace pack: --rank 3: expected 0..2
 millrace pack: --rank x: expected auto or a number, 0..1048576
 [2]
+# TFRecord shards: what was packed reads back with its names, types and shapes, as the printed text says.
+$ echo 'sed "s/.* as .//;s/.$//"' >opened; millrace pack idx:d records --format tfrecord --shard-count 100 >out; cut -d '(' -f 1 out; ls records; millrace feed "$(sh opened <out)" --digest -q | grep digest >b; millrace feed idx:d --digest -q | grep digest | cmp b -
+packed 300 samples into 3 shards 
+XXH64SUMS
+pack.state
+shard-000000.tfrecord
+shard-000000.tfrecord.idx
+shard-000001.tfrecord
+shard-000001.tfrecord.idx
+shard-000002.tfrecord
+shard-000002.tfrecord.idx
+$ sh opened <out
+tfrecord:records/shard-{000000..000002}.tfrecord,features=[image:u8[28,28],label:u8]
+# The same bytes whatever the workers are; done is done; another format is not mixed in.
+$ millrace pack idx:d records2 --format tfrecord --shard-count 100 --workers 5 -q >/dev/null; cmp records/XXH64SUMS records2/XXH64SUMS; millrace pack idx:d records --format tfrecord --shard-count 100 | cut -c 1-20
+already packed 300 s
+$ millrace pack idx:d records --shard-count 100; millrace pack idx:d p --format tfrecord --shard-count 100
+millrace pack: records/pack.state: made from another data set or with other options: use those, another folder, or --force to start over
+millrace pack: p/pack.state: made from another data set or with other options: use those, another folder, or --force to start over
+[1]
+# All types, in one file that is named: lists where they hold the values, else bytes.
+$ for t in bool u8 i8 u16 i16 u32 i32 u64 i64 f16 f32 f64 c64; do millrace synth npy t.npy --n 20 --shape 3x5 --dtype $t --force -q >/dev/null; millrace pack npy:t.npy,labels=t-labels.npy $t.tfrecord >out; millrace feed "$(sh opened <out)" --digest -q | grep digest >c.txt; millrace feed npy:t.npy,labels=t-labels.npy --digest -q | grep digest | cmp - c.txt && sh opened <out; done
+tfrecord:bool.tfrecord,features=[x:bool[3,5],label:i64]
+tfrecord:u8.tfrecord,features=[image:u8[3,5],label:i64]
+tfrecord:i8.tfrecord,features=[x:i8[3,5],label:i64]
+tfrecord:u16.tfrecord,features=[x:u16[3,5],label:i64]
+tfrecord:i16.tfrecord,features=[x:i16[3,5],label:i64]
+tfrecord:u32.tfrecord,features=[x:u32[3,5],label:i64]
+tfrecord:i32.tfrecord,features=[x:i32[3,5],label:i64]
+tfrecord:u64.tfrecord,features=[x:u64[3,5],label:i64]
+tfrecord:i64.tfrecord,features=[x:i64[3,5],label:i64]
+tfrecord:f16.tfrecord,features=[x:f16[3,5],label:i64]
+tfrecord:f32.tfrecord,features=[x:f32[3,5],label:i64]
+tfrecord:f64.tfrecord,features=[x:f64[3,5],label:i64]
+tfrecord:c64.tfrecord,features=[x:c64[3,5],label:i64]
+# Rows of varying length, empty ones too.
+$ millrace pack synthetic:n=50,shape=9x2,min-length=1,seed=3 vary.tfrecord >out; sh opened <out; for u in "$(sh opened <out)" synthetic:n=50,shape=9x2,min-length=1,seed=3; do millrace feed "$u" --collate pad --digest -q | grep digest; done | sort -u | wc -l
+tfrecord:vary.tfrecord,features=[x:f32[<=9,2]]
+1
+# Pictures and labels have the names that TensorFlow's own sets have; the bytes are as they were.
+$ mkdir -p pics; millrace synth photos pics --n 12 --classes 3 --side 32 -q >/dev/null; rm pics/points.csv; millrace pack folder:pics pics.tfrecord >out; sh opened <out; millrace inspect tfrecord:pics.tfrecord --scan 0 2>/dev/null | grep -o 'features=.*'; for u in "$(sh opened <out)" folder:pics; do millrace feed "$u" -t 'resize(16,16)' --digest -q | grep digest; done | sort -u | wc -l
+tfrecord:pics.tfrecord,features=[image=image/encoded:image,label=image/class/label:i64]
+features=[image/encoded:image,image/class/label:i64]
+1
+# A file is not replaced without --force, nor what the run reads with it; several processes need a folder.
+$ millrace pack idx:d f32.tfrecord; cp f32.tfrecord was; millrace pack tfrecord:f32.tfrecord f32.tfrecord --force; cmp f32.tfrecord was; millrace pack idx:d one.tfrecord --rank 0 --world 2
+millrace pack: f32.tfrecord: exists; --force replaces it
+millrace pack: f32.tfrecord: this run reads it: write to another file
+millrace pack: one.tfrecord: several processes pack into a folder: --format tfrecord and the folder's name
+[2]
+# Killed or on a full disk: no file, or shards that are whole.
+$ (ulimit -f 500; millrace pack npy:x.npy,labels=x-labels.npy full.tfrecord); ls full*
+millrace pack: full.tfrecord: cannot be written: File too large
+ls: cannot access 'full*': No such file or directory
+[2]
+$ for t in 0.02 0.05 0.1; do millrace pack npy:x.npy,labels=x-labels.npy kr --format tfrecord --shard-count 10 -q >/dev/null & sleep $t; kill -9 $!; wait $!; done 2>/dev/null; millrace pack npy:x.npy,labels=x-labels.npy kr --format tfrecord --shard-count 10 -q >/dev/null; millrace pack npy:x.npy,labels=x-labels.npy whole2 --format tfrecord --shard-count 10 -q >/dev/null; cmp kr/XXH64SUMS whole2/XXH64SUMS; ls kr | grep -c part; for f in kr/*.tfrecord; do cmp $f whole2/${f#kr/}; done
+0
+# Ranks share the work.
+$ for r in 1 0; do millrace pack idx:d rr --format tfrecord --shard-count 80 --rank $r --world 2 >out; done; millrace feed "$(sh opened <out)" --digest -q | grep digest | cmp b -; ls rr/*.tfrecord
+rr/shard-000-of-002-000000.tfrecord
+rr/shard-000-of-002-000001.tfrecord
+rr/shard-001-of-002-000000.tfrecord
+rr/shard-001-of-002-000001.tfrecord

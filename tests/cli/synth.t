@@ -83,8 +83,20 @@ $ millrace synth raw j.bin --n 5 --json | grep -e '"samples"' -e '"dataset"' -e 
 # An option of another kind is refused, not ignored.
 $ millrace synth photos x --words 300; millrace synth digits x --shape 3; millrace synth npy x --gz; millrace synth raw x --classes 3; ls x
 millrace synth: --words is for `synth words`, not for `synth photos`
-millrace synth: --shape is for `synth npy` and `synth raw`, not for `synth digits`
+millrace synth: --shape is for `synth npy`, `synth raw` and `synth tfrecord`, not for `synth digits`
 millrace synth: --gz is for `synth digits` and `synth words`, not for `synth npy`
-millrace synth: --classes is for `synth npy` and `synth photos`, not for `synth raw`
+millrace synth: --classes is for `synth npy`, `synth photos` and `synth tfrecord`, not for `synth raw`
 ls: cannot access 'x': No such file or directory
+[2]
+# Examples have the values and labels of npy.
+$ for t in f32 i16 f64; do millrace synth npy n.npy --n 30 --shape 2x3 --dtype $t --force -q >/dev/null; millrace synth tfrecord n.tfrecord --n 30 --shape 2x3 --dtype $t --force; for u in npy:n.npy,labels=n-labels.npy "tfrecord:n.tfrecord,features=[x:$t[2,3],label:i64]"; do millrace feed "$u" --digest -q | grep digest; done | uniq | wc -l; done | sed 's/ in .*;/;/'
+wrote 30 records; open as tfrecord:n.tfrecord,features=[x:f32[2,3],label:i64]
+1
+wrote 30 records; open as tfrecord:n.tfrecord,features=[x:i16[2,3],label:i64]
+1
+wrote 30 records; open as tfrecord:n.tfrecord,features=[x:f64[2,3],label:i64]
+1
+$ millrace synth tfrecord n.tfrecord; (trap '' XFSZ; ulimit -f 100; millrace synth tfrecord o.tfrecord); ls o.* 2>/dev/null
+millrace synth: n.tfrecord: exists; --force replaces it
+millrace synth: o.tfrecord: cannot be written: File too large
 [2]

@@ -132,7 +132,9 @@ static void check(const struct pack_state *st)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static int folder = -1;
-    struct pack_state st = {.dir = dir, .end = SAMPLES, .what = WHAT, .mine = CLI_LOCK_NONE};
+    static const struct pack_format format = {.name = "tar", .end = ".tar"};
+    struct pack_state st = {
+        .dir = dir, .format = &format, .end = SAMPLES, .what = WHAT, .mine = CLI_LOCK_NONE};
     char *text;
     size_t head, bytes;
     if (size == 0)
