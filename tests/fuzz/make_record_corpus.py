@@ -3,58 +3,14 @@
 
 import gzip
 import pathlib
-import struct
+import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent / "corpus" / "tfrecord"
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "python"))
+from tfrecord_writer import features, field, floats, ints, mask, record, text  # noqa: E402
+
+ROOT = HERE / "corpus" / "tfrecord"
 AS_IT_IS = 0x80
-
-
-def crc(data):
-    c = 0xFFFFFFFF
-    for byte in data:
-        c ^= byte
-        for _ in range(8):
-            c = c >> 1 ^ (0x82F63B78 if c & 1 else 0)
-    c ^= 0xFFFFFFFF
-    return struct.pack("<I", ((c >> 15 | c << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-def record(data):
-    length = struct.pack("<Q", len(data))
-    return length + crc(length) + data + crc(data)
-
-
-def varint(x):
-    out = b""
-    x &= (1 << 64) - 1
-    while True:
-        out += bytes([x & 0x7F | (0x80 if x > 0x7F else 0)])
-        x >>= 7
-        if not x:
-            return out
-
-
-def field(number, content):
-    return varint(number << 3 | 2) + varint(len(content)) + content
-
-
-def ints(*x, packed=True):
-    values = b"".join((b"" if packed else b"\x08") + varint(v) for v in x)
-    return field(3, field(1, values) if packed else values)
-
-
-def floats(*x, packed=True):
-    if packed:
-        return field(2, field(1, struct.pack(f"<{len(x)}f", *x)))
-    return field(2, b"".join(b"\x0d" + struct.pack("<f", v) for v in x))
-
-
-def text(*x):
-    return field(1, b"".join(field(1, v) for v in x))
-
-
-def features(**named):
-    return b"".join(field(1, field(1, name.encode()) + field(2, value)) for name, value in named.items())
 
 
 def small(*records):
@@ -81,7 +37,7 @@ def main():
     write("file", AS_IT_IS, record(one) + record(b"") + record(b"abc"))
     write("file-gz", AS_IT_IS | 2, gzip.compress(record(one) * 3, mtime=0))
     write("file-cut", AS_IT_IS, (record(one) * 2)[:-5])
-    write("huge", AS_IT_IS, b"\xff" * 8 + crc(b"\xff" * 8) + b"\0" * 20)
+    write("huge", AS_IT_IS, b"\xff" * 8 + mask(b"\xff" * 8) + b"\0" * 20)
     write("riegeli", AS_IT_IS, bytes.fromhex("83af70d10d884a3f") + b"\0" * 24)
 
 
