@@ -7,8 +7,11 @@ The set is generated: a float32 list of --floats, an int64 label and a short str
 has two strings a row, "dictionary" the same two as dictionaries. Producers: table:
 `table.take(indices)` batch by batch; lists: that and `to_pylist()` of the strings, since our
 batches have lists of str; parquet: `ParquetFile.read_row_group()` one after the other with its
-own threads; copied: that, and each batch's rows copied into arrays and lists of str; datasets:
-`iter(batch_size)` in the format "numpy". Ours: the first epoch of a new loader, opening included.
+own threads; copied: that, and each batch's rows copied into arrays and lists of str; kept: copied,
+with all row groups kept, as ours are for the next epoch; taken: each group's rows in a random order
+by `take()`, and batches of them as arrays and lists of str; datasets: `iter(batch_size)` in the
+format "numpy". Ours: the first epoch of a new loader, opening included; streamed: with 4 row groups
+in memory, as of a set that is too large to be kept.
 The page cache is warm. Prints medians of the rounds, with the least and the most, and the ratio of
 the medians; then the CPU time of the process for each row, all threads, and its ratio.
 """
@@ -29,6 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import millrace
+from millrace import _arrow_sources
 
 
 def make_table(rows: int, floats: int) -> Any:
@@ -95,24 +99,53 @@ def read_groups(path: str) -> int:
     return sum(len(file.read_row_group(k)) for k in range(file.num_row_groups))
 
 
-def copy_groups(path: str, batch: int) -> int:
-    """The minimum that makes batches: read each group, copy its rows into arrays, list its texts."""
+def batches_of(table: Any, batch: int) -> int:
+    """Copies rows into arrays, and lists texts."""
+    for at in range(0, len(table), batch):
+        for column in table.slice(at, batch).columns:
+            chunk = column.chunk(0)
+            if pa.types.is_string(column.type):
+                chunk.to_pylist()
+            elif pa.types.is_fixed_size_list(column.type):
+                np.array(chunk.flatten().to_numpy(zero_copy_only=True))
+            else:
+                np.array(chunk.to_numpy(zero_copy_only=True))
+    return len(table)
+
+
+def copy_groups(path: str, batch: int, keep: bool = False) -> int:
+    """The minimum that makes batches in order."""
     file = pq.ParquetFile(path)
-    n = 0
+    n, kept = 0, []
     for k in range(file.num_row_groups):
         table = file.read_row_group(k).combine_chunks()
-        for at in range(0, len(table), batch):
-            part = table.slice(at, batch)
-            for column in part.columns:
-                chunk = column.chunk(0)
-                if pa.types.is_string(column.type):
-                    chunk.to_pylist()
-                elif pa.types.is_fixed_size_list(column.type):
-                    np.array(chunk.flatten().to_numpy(zero_copy_only=True))
-                else:
-                    np.array(chunk.to_numpy(zero_copy_only=True))
-            n += len(part)
+        n += batches_of(table, batch)
+        if keep:
+            kept.append(table)
     return n
+
+
+def take_groups(path: str, batch: int) -> int:
+    """The minimum that makes shuffled batches: groups, and rows in each, in a random order."""
+    file = pq.ParquetFile(path)
+    rng = np.random.default_rng(1)
+    n = 0
+    for k in rng.permutation(file.num_row_groups):
+        table = file.read_row_group(int(k))
+        n += batches_of(table.take(rng.permutation(len(table))).combine_chunks(), batch)
+    return n
+
+
+def streamed(read: Callable[[], int]) -> Callable[[], int]:
+    def with_few() -> int:
+        before = _arrow_sources._KEPT_BYTES
+        _arrow_sources._KEPT_BYTES = 0
+        try:
+            return read()
+        finally:
+            _arrow_sources._KEPT_BYTES = before
+
+    return with_few
 
 
 def cases_of(args: argparse.Namespace, folder: str) -> list[tuple[str, Any, Any]]:
@@ -139,7 +172,28 @@ def cases_of(args: argparse.Namespace, folder: str) -> list[tuple[str, Any, Any]
         ),
         ("parquet, in order", lambda: read_groups(path), loader_of(path, args, False)),
         ("parquet, copied", lambda: copy_groups(path, args.batch), loader_of(path, args, False)),
+        (
+            "parquet, kept",
+            lambda: copy_groups(path, args.batch, True),
+            loader_of(path, args, False),
+        ),
         ("parquet, shuffled", lambda: read_groups(path), loader_of(path, args, True)),
+        ("parquet, taken", lambda: take_groups(path, args.batch), loader_of(path, args, True)),
+        (
+            "parquet streamed, in order",
+            lambda: read_groups(path),
+            streamed(loader_of(path, args, False)),
+        ),
+        (
+            "parquet streamed, copied",
+            lambda: copy_groups(path, args.batch),
+            streamed(loader_of(path, args, False)),
+        ),
+        (
+            "parquet streamed, taken",
+            lambda: take_groups(path, args.batch),
+            streamed(loader_of(path, args, True)),
+        ),
     ]
     try:
         import datasets
