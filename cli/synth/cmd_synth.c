@@ -212,8 +212,8 @@ const struct cli_command cli_synth = {
         "dimension, with labels\n  raw      the same, as records without a header\n  photos   a "
         "folder of PNG pictures, one sub-folder per class, and points.csv with points in them\n  "
         "words    texts of ten topics as bags of words, in IDX format: a byte a word, 255 or "
-        "0\n  tfrecord the values and labels of npy as tf.train.Examples in a TFRecord file: "
-        "features x and label\n\n"
+        "0\n  tfrecord the values and labels of npy as tf.train.Examples, features x and "
+        "label\n\n"
         "An option of another kind is refused. Files appear complete or not at all. Existing files "
         "are replaced only with --force. The "
         "same options give the same bytes on every machine.",

@@ -218,7 +218,7 @@ class _HuggingFace:
         if self.settings.alone:
             return "batch_size=None: samples as the data set gives them"
         if self.settings.as_ == "dlpack":
-            return 'as_="dlpack": the data set\'s dtypes differ from its columns\''
+            return "as_=\"dlpack\": the data set's dtypes differ from its columns'"
         return "" if len(self.given) else "no samples"
 
     def _column(self, name: str) -> Column | str:
@@ -382,9 +382,7 @@ class _Parquet:
 
     def _open(self, file: int) -> Any:
         # pre_buffer helps with remote files; it reads a whole group into memory of its own first
-        return self.module.ParquetFile(
-            self.files[file], metadata=self.meta[file], pre_buffer=False
-        )
+        return self.module.ParquetFile(self.files[file], metadata=self.meta[file], pre_buffer=False)
 
     def _give(self, file: int, reader: Any) -> None:
         self._free.append((file, reader))

@@ -14,9 +14,9 @@ millrace keeps .* (re)
 $ millrace --version
 millrace [0-9]+\.[0-9]+\.[0-9]+ (re)
 $ millrace help synth | head -n 1
-usage: millrace synth digits|npy|raw|photos|words PATH [options]
+usage: millrace synth digits|npy|raw|photos|words|tfrecord PATH [options]
 $ millrace synth --help | head -n 1
-usage: millrace synth digits|npy|raw|photos|words PATH [options]
+usage: millrace synth digits|npy|raw|photos|words|tfrecord PATH [options]
 # --help wins over missing arguments, and over those that follow.
 $ millrace inspect -h x | head -n 1
 usage: millrace inspect DATASET [options]
@@ -84,10 +84,10 @@ $ millrace synth digits x --size
 millrace synth: --size: needs a value: 8..1024 pixels
 [2]
 $ millrace synth digits
-millrace synth: an argument is missing: millrace synth digits|npy|raw|photos|words PATH [options]
+millrace synth: an argument is missing: millrace synth digits|npy|raw|photos|words|tfrecord PATH [options]
 [2]
 $ millrace synth digits a b
-millrace synth: b: one argument too many: millrace synth digits|npy|raw|photos|words PATH [options]
+millrace synth: b: one argument too many: millrace synth digits|npy|raw|photos|words|tfrecord PATH [options]
 [2]
 $ ls
 # A full disk is a failure.
