@@ -142,9 +142,13 @@ void mr_interruptible_end(void);
  * their loader's flag. NULL: no flag. Returns the flag before. */
 const _Atomic bool *mr_interruptible_by(const _Atomic bool *flag);
 bool mr_interrupted(void);
-/* Not 0 while mr_interrupt() affects this thread: for threads that work for it. NULL: it does not
- * affect this thread. */
-const _Atomic int *mr_interrupt_request(void);
+/* What interrupts this thread, for threads that work for it. */
+struct mr_interrupt_flags {
+    const _Atomic int *all;  /* mr_interrupt()'s. NULL: it does not affect this thread */
+    const _Atomic bool *own; /* mr_interruptible_by()'s, or NULL */
+};
+struct mr_interrupt_flags mr_interrupt_flags(void);
+bool mr_interrupt_is_set(const struct mr_interrupt_flags *flags);
 int mr_interrupt_check(const char *what);
 
 /* Starts a thread with a name (15 bytes, shown by top -H and in traces). Returns 0 or -errno with

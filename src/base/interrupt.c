@@ -17,9 +17,15 @@ void mr_interruptible(int on)
     depth += on ? 1 : -(depth > 0);
 }
 
-const _Atomic int *mr_interrupt_request(void)
+struct mr_interrupt_flags mr_interrupt_flags(void)
 {
-    return depth > 0 ? &requested : NULL;
+    return (struct mr_interrupt_flags){depth > 0 ? &requested : NULL, own};
+}
+
+bool mr_interrupt_is_set(const struct mr_interrupt_flags *flags)
+{
+    return (flags->all && atomic_load_explicit(flags->all, memory_order_relaxed) != 0) ||
+           (flags->own && atomic_load_explicit(flags->own, memory_order_relaxed));
 }
 
 void mr_interruptible_begin(void)
@@ -41,8 +47,8 @@ const _Atomic bool *mr_interruptible_by(const _Atomic bool *flag)
 
 bool mr_interrupted(void)
 {
-    return (depth > 0 && atomic_load_explicit(&requested, memory_order_relaxed) != 0) ||
-           (own && atomic_load_explicit(own, memory_order_relaxed));
+    struct mr_interrupt_flags flags = mr_interrupt_flags();
+    return mr_interrupt_is_set(&flags);
 }
 
 int mr_interrupt_check(const char *what)

@@ -2,6 +2,7 @@
  * Pages of the host, made fast and near: touched by several threads, on the memory node nearest a
  * device. First touch is what places a page, and where page-locking spends its time.
  */
+#include "base/futex.h"
 #include "device/host.h"
 
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PAGE                   4096
 #define HUGE_PAGE              (2u << 20)
 #define TOUCH_THREADS          8
 #define TOUCH_BYTES_PER_THREAD (32ull << 20) /* fewer are touched sooner than a thread starts */
@@ -23,22 +23,18 @@
 struct touch {
     volatile char *start;
     uint64_t bytes;
-    const cpu_set_t *cpus;    /* NULL: anywhere */
-    const _Atomic int *stops; /* not 0: stop. NULL: never */
+    const cpu_set_t *cpus; /* NULL: anywhere */
+    struct mr_interrupt_flags stops;
 };
-
-static bool is_stopped(const _Atomic int *stops)
-{
-    return stops && atomic_load_explicit(stops, memory_order_relaxed) != 0;
-}
 
 static void *touch_pages(void *arg)
 {
     struct touch *part = arg;
     if (part->cpus)
         sched_setaffinity(0, sizeof *part->cpus, part->cpus); /* best effort */
-    for (uint64_t at = 0; at < part->bytes; at += PAGE) {
-        if (at % LOOK_BYTES == 0 && is_stopped(part->stops))
+    uint64_t page = mr_page_bytes();
+    for (uint64_t at = 0; at < part->bytes; at += page) {
+        if (at % LOOK_BYTES == 0 && mr_interrupt_is_set(&part->stops))
             break;
         part->start[at] = 0;
     }
@@ -50,7 +46,7 @@ static void *touch_pages(void *arg)
  * not ours to change. Returns 0 or MR_ECANCELLED. */
 static int touch_all(char *start, uint64_t bytes, const cpu_set_t *cpus)
 {
-    const _Atomic int *stops = mr_interrupt_request();
+    struct mr_interrupt_flags stops = mr_interrupt_flags();
     uint64_t most = MR_MIN((uint64_t)TOUCH_THREADS, (uint64_t)mr_cpu_count());
     int n = (int)MR_MAX(MR_MIN(most, bytes / TOUCH_BYTES_PER_THREAD), (uint64_t)1);
     struct touch part[TOUCH_THREADS];
@@ -72,7 +68,7 @@ static int touch_all(char *start, uint64_t bytes, const cpu_set_t *cpus)
         else
             touch_pages(&part[i]);
     }
-    return is_stopped(stops)
+    return mr_interrupt_is_set(&stops)
                ? mr_error_set(MR_ECANCELLED, "interrupted while %llu bytes were allocated",
                               (unsigned long long)bytes)
                : 0;
@@ -90,7 +86,8 @@ bool mr_host_prefer_node(void *ptr, uint64_t bytes, int node)
 /* Large memory begins with a huge page: the system aligns only what is a multiple of one. */
 static void *map_pages(uint64_t bytes)
 {
-    uint64_t spare = bytes >= HUGE_PAGE ? HUGE_PAGE - PAGE : 0;
+    uint64_t page = mr_page_bytes(), spare = bytes >= HUGE_PAGE ? HUGE_PAGE - page : 0;
+    bytes = mr_round_up(bytes, page);
     char *ptr =
         mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (ptr == MAP_FAILED || spare == 0)
