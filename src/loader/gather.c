@@ -31,6 +31,15 @@ static bool is_simple(const struct mr_transform *chain)
     return !chain || (!mr_transform_begins(chain) && !chain->mix && chain->pointed < 0);
 }
 
+bool mr_gather_waits(const struct mr_loader *ld)
+{
+    const struct mr_layout *layout = &ld->layout;
+    bool waits = false;
+    for (int f = 0; f < layout->n_fields && ld->ds->records && !waits; f++)
+        waits = !mr_files_is_whole(ld->ds->files, ld->ds->records[layout->field[f].source].file);
+    return waits;
+}
+
 bool mr_gather_plan(const struct mr_loader *ld)
 {
     const struct mr_layout *layout = &ld->layout;
@@ -164,7 +173,7 @@ uint32_t mr_gather_run(struct mr_worker *w, struct mr_run *run, bool timed)
         }
         made += n;
     }
-    if (timed) /* a chain reads records where they are: nothing is decoded */
-        mr_count(w->ld->chain ? &w->timed_transform_ns : &w->timed_decode_ns, mr_time_ns() - begin);
+    if (timed) /* records are copied, or a chain reads them where they are: nothing is decoded */
+        mr_count(ds->records ? &w->timed_transform_ns : &w->timed_decode_ns, mr_time_ns() - begin);
     return made;
 }

@@ -16,6 +16,8 @@ struct mr_worker;
 
 /* Whether a loader's samples can be made so. Once backends and layout are planned. */
 bool mr_gather_plan(const struct mr_loader *ld);
+/* Records are still being inflated: locating a sample waits for them, as its reading would. */
+bool mr_gather_waits(const struct mr_loader *ld);
 /* Makes samples of a run from the first one on. Returns how many; the others have to be made one by
  * one. timed: for the statistics. */
 uint32_t mr_gather_run(struct mr_worker *w, struct mr_run *run, bool timed);

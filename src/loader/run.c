@@ -1,5 +1,6 @@
 /* A claimed run of samples: its order, where its bytes are, and the reads that bring them. */
 #include "loader/engine.h"
+#include "loader/gather.h"
 
 #include <errno.h>
 #include <string.h>
@@ -333,7 +334,8 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number, bool 
         rc = ld->plan.finds ? mr_run_find(w, run) : map_order(w, run);
     if (rc == 0) {
         expect_ahead(ld, number);
-        for (uint32_t i = 0; i < run->n && !ld->gathers; i++)
+        bool locates = !ld->gathers || mr_gather_waits(ld);
+        for (uint32_t i = 0; i < run->n && locates; i++)
             locate_sample(w, run, i, open);
         rc = place_reads(run);
     }

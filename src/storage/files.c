@@ -321,6 +321,12 @@ bool mr_files_in_memory(const struct mr_files *files, int id)
     return files->file[id]->data != NULL;
 }
 
+bool mr_files_is_whole(const struct mr_files *files, int id)
+{
+    const struct mr_file *f = files->file[id];
+    return f->data && atomic_load_explicit(&f->ready, memory_order_acquire) == f->bytes;
+}
+
 int mr_files_view_whole(struct mr_files *files, int id, uint64_t *bytes, const void **out)
 {
     const struct mr_file *f = files->file[id];

@@ -169,6 +169,8 @@ int mr_files_view(struct mr_files *files, int id, uint64_t offset, uint64_t byte
 int mr_files_view_whole(struct mr_files *files, int id, uint64_t *bytes, const void **out);
 /* Can all bytes of the file be viewed, if nothing fails? */
 bool mr_files_in_memory(const struct mr_files *files, int id);
+/* Can they now, without waiting for an inflating thread? */
+bool mr_files_is_whole(const struct mr_files *files, int id);
 
 /* ---- places ---- */
 
