@@ -29,7 +29,8 @@ int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_
     struct mr_slot_memory *memory = NULL;
     bool pinned = ring->host_kind == MR_PINNED, large = layout->host_bytes >= LARGE_SLOT;
     /* Slots in one piece of memory. */
-    uint32_t n = layout->collates || (pinned && large) ? 1 : ring->n_slots;
+    bool later = pinned && large;
+    uint32_t n = layout->collates || later ? 1 : ring->n_slots;
     ring->slot = calloc(ring->n_places, sizeof *ring->slot);
     if (!ring->slot)
         return mr_error_nomem("slots", ring->n_places * sizeof *ring->slot);
@@ -37,7 +38,7 @@ int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_
         struct mr_slot *slot;
         int rc = i % n ? 0
                        : mr_slot_memory_create(ring->device, ring->shared, ring->host_kind, layout,
-                                               n, two_halves, pinned && i > 0, &memory);
+                                               n, two_halves, later && i > 0, &memory);
         if (rc < 0)
             return rc;
         rc = mr_slot_create(memory, i % n, n, layout, rows, &slot);
@@ -125,9 +126,9 @@ bool mr_ring_is_open(struct mr_ring *ring, uint64_t t)
         return false;
     if (!atomic_load_explicit(&slot->host_busy, memory_order_acquire))
         return true;
-    if (atomic_load_explicit(&slot->asking, memory_order_relaxed) ||
-        atomic_load(&slot->lacks_host) || mr_event_query(slot->copied) == 0 ||
-        !is_released(ring, slot))
+    if (atomic_load(&slot->lacks_host) ||
+        atomic_load_explicit(&slot->asking, memory_order_relaxed) ||
+        mr_event_query(slot->copied) == 0 || !is_released(ring, slot))
         return false;
     atomic_store(&slot->host_busy, false); /* passed, or failed: its batch reports it */
     return true;
@@ -136,8 +137,12 @@ bool mr_ring_is_open(struct mr_ring *ring, uint64_t t)
 /* Gives the slot its host half, or waits until the copy of its batch before has passed. */
 static int free_host(struct mr_ring *ring, struct mr_slot *slot)
 {
-    if (atomic_load(&slot->lacks_host))
-        return mr_slot_acquire_host(slot, ring->shared);
+    if (atomic_load(&slot->lacks_host)) {
+        const _Atomic bool *before = mr_interruptible_by(&ring->stop);
+        int rc = mr_slot_acquire_host(slot, ring->shared);
+        mr_interruptible_by(before);
+        return rc;
+    }
     mr_event_synchronize(slot->copied);
     if (awaits_release(ring, slot))
         mr_event_synchronize(slot->released);
@@ -179,7 +184,7 @@ bool mr_ring_lacks_host(struct mr_ring *ring, uint64_t t, bool *asked)
 int mr_ring_acquire_host(struct mr_ring *ring, uint64_t t)
 {
     int rc = wait_host_free(ring, mr_ring_slot(ring, t));
-    return rc < 0 ? rc : !atomic_load(&ring->stop);
+    return atomic_load(&ring->stop) ? 0 : rc < 0 ? rc : 1;
 }
 
 int mr_ring_wait_open(struct mr_ring *ring, uint64_t t)
@@ -196,7 +201,7 @@ int mr_ring_wait_open(struct mr_ring *ring, uint64_t t)
     int rc = 0;
     if (!atomic_load(&ring->stop) && t < atomic_load(&ring->total))
         rc = wait_host_free(ring, mr_ring_slot(ring, t));
-    return rc < 0 ? rc : !atomic_load(&ring->stop);
+    return atomic_load(&ring->stop) ? 0 : rc < 0 ? rc : 1;
 }
 
 bool mr_ring_rows_done(struct mr_slot *slot, uint64_t rows)
@@ -249,7 +254,8 @@ void mr_ring_ready(struct mr_ring *ring, struct mr_slot *slot, uint64_t t)
     uint64_t now = mr_time_ns(), k = t;
     pthread_mutex_lock(&ring->lock);
     atomic_fetch_add_explicit(&ring->n_ready, 1, memory_order_relaxed);
-    mr_hist_add(&ring->make, now > claimed ? now - claimed : 0);
+    if (claimed > 0) /* else its slot got no memory */
+        mr_hist_add(&ring->make, now > claimed ? now - claimed : 0);
     if (ring->arrivals.slot)
         k = mr_arrivals_add(&ring->arrivals, slot, t);
     pthread_mutex_unlock(&ring->lock);

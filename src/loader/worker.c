@@ -162,7 +162,7 @@ static bool take_permit(struct mr_worker *w)
     mr_watch_since(&w->watch, w->lap_ns);
     mr_watch_task(&w->watch, MR_TASK_PERMIT);
     bool go = mr_permit_take(&w->permit);
-    atomic_store_explicit(&w->watch.note, note, memory_order_relaxed);
+    atomic_store_explicit(&w->watch.note, note, memory_order_release);
     lap(w, &w->permit_ns);
     return go;
 }
@@ -473,7 +473,7 @@ static bool pass_permit(struct mr_worker *w)
     return take_permit(w);
 }
 
-/* Its slot may be written, or had no memory: then the batch fails. false: stop. */
+/* Fails batch t if its slot got no memory. false: stop. */
 static bool was_opened(struct mr_worker *w, uint64_t t, int rc)
 {
     struct mr_ring *ring = &w->ld->ring;
@@ -484,14 +484,14 @@ static bool was_opened(struct mr_worker *w, uint64_t t, int rc)
     return rc != 0;
 }
 
-/* Memory for a slot, where there is time for it. false: stop. */
+/* Memory for a slot. It is no stage's time, as each slot takes it once. false: stop. */
 static bool acquire_slot(struct mr_worker *w)
 {
     uint64_t t = w->lacking;
     mr_watch_note(&w->watch, 0, 0, MR_TASK_NONE);
     mr_permit_return(&w->permit);
     bool go = was_opened(w, t, mr_ring_acquire_host(&w->ld->ring, t));
-    uint64_t start = lap(w, &w->stage_ns[MR_STAGE_SLOT]);
+    uint64_t start = lap(w, &w->parked_ns);
     mr_trace_span("slot memory", start, w->lap_ns, "batch", t);
     return go && take_permit(w);
 }
@@ -529,12 +529,15 @@ static bool park(struct mr_worker *w)
     return go && take_permit(w);
 }
 
-/* It found nothing to do. false: it ends. */
+/* It found nothing to do. The first batch does not wait for a worker that has rows of it and gets
+ * memory for another one. false: it ends. */
 static bool rest(struct mr_worker *w)
 {
-    bool asked = true;
-    if (w->lacking != UINT64_MAX && mr_ring_lacks_host(&w->ld->ring, w->lacking, &asked) &&
-        (!asked || w->n_runs == 0))
+    struct mr_ring *ring = &w->ld->ring;
+    bool asked = false;
+    if (w->lacking != UINT64_MAX && !mr_ring_lacks_host(ring, w->lacking, &asked))
+        return true; /* it has memory by now: claim again */
+    if (w->lacking != UINT64_MAX && (w->n_runs == 0 || (!asked && mr_counted(&ring->n_ready) > 0)))
         return acquire_slot(w);
     return w->n_runs == 0 ? park(w) : wait_for_something(w);
 }
