@@ -3,7 +3,7 @@
 # usage: usage.sh SOURCE
 set -u
 failed=0
-for script in abi.sh bare.sh build.sh deb.sh dist.sh hardening.sh sbom.py source.sh test.sh; do
+for script in abi.sh bare.sh build.sh deb.sh dist.sh hardening.sh sbom.py soak.py source.sh test.sh; do
     printed=$("$1/scripts/$script" 2>&1 </dev/null)
     code=$?
     if [ $code != 2 ] || ! echo "$printed" | grep -q '^usage: '; then
