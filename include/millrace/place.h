@@ -56,9 +56,9 @@ MR_API int mr_place_query(struct mr_place *out);
 /*
  * Names the job that this process belongs to: a text that stays the same when the launcher restarts
  * the job's processes, and that another job does not have. "slurm 1234": SLURM_JOB_ID.
- * "torchrun ID": TORCHELASTIC_RUN_ID, which is what --rdzv-id says, with a random part of
- * TORCHELASTIC_ERROR_FILE if all ranks are on one machine or the ID is "none". Other launchers
- * restart nothing.
+ * "torchrun ID": TORCHELASTIC_RUN_ID, which --rdzv-id sets; give no two jobs the same. Without it
+ * "torchrun none_RANDOM", as in TORCHELASTIC_ERROR_FILE, which differs between machines. Other
+ * launchers restart nothing.
  * [out] out: cap bytes, on success; "": no launcher, or it names no job.
  * Returns 0, MR_EOPTION (as mr_place_query()), MR_ELIMIT (cap is too small), MR_EMISUSE (NULL, or
  * cap is 0). Does not block.

@@ -218,18 +218,16 @@ static size_t agent_name(const char *id, const char **out)
     return (size_t)(end - start);
 }
 
-/* torchrun's ID is "none" unless the user gives one, who may give the same for another job. The
- * agent's name is better, but on several machines rank 0 may move to another agent. */
-static const char *find_job(const struct launcher *l, const struct mr_place *place, size_t *bytes)
+/* torchrun's ID is "none" unless the user gives one. Then only the agent tells jobs apart. A given
+ * ID counts without the agent: if a machine is lost, rank 0 restarts under another one. */
+static const char *find_job(const struct launcher *l, size_t *bytes)
 {
     const char *id = get(l->job), *agent = NULL;
-    bool none = id && strcmp(id, "none") == 0;
-    *bytes = id && (none || place->local_world == place->world) ? agent_name(id, &agent) : 0;
-    if (*bytes > 0)
+    if (id && strcmp(id, "none") == 0) {
+        *bytes = agent_name(id, &agent);
         return agent;
-    if (!id || none)
-        return NULL;
-    *bytes = strlen(id);
+    }
+    *bytes = id ? strlen(id) : 0;
     return id;
 }
 
@@ -243,7 +241,7 @@ int mr_place_job(char *out, size_t cap)
     if (rc < 0)
         return rc;
     const struct launcher *l = find_launcher();
-    const char *job = l ? find_job(l, &place, &bytes) : NULL;
+    const char *job = l ? find_job(l, &bytes) : NULL;
     if (job && strlen(l->name) + 1 + bytes >= cap)
         return mr_error_set(MR_ELIMIT, "mr_place_job: %zu bytes: expected room for %zu", cap,
                             strlen(l->name) + bytes + 2);

@@ -245,6 +245,10 @@ $ t="RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=localhost M
   "steps": 5,
   "resumed_from_step": 4,
 millrace train: warning: restart 2 starts over because of --force; --resume would continue the run
+# Also where rank 0 moved to another machine, whose torchrun has another log folder, and no more ranks are elsewhere.
+$ t="RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=9 TORCHELASTIC_RUN_ID=x"; for n in 0 1; do env $t TORCHELASTIC_RESTART_COUNT=$n TORCHELASTIC_ERROR_FILE=/tmp/x_log$n/attempt_$n/0/error.json millrace train d -m softmax -b 64 -d cpu --test none --max-steps $((4 + n)) -c moved.st --json | grep resumed; done
+  "resumed_from_step": 0,
+  "resumed_from_step": 4,
 # Not where the file is another job's, or says nothing of a job; --resume takes any.
 $ t="RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=9 TORCHELASTIC_RUN_ID=y"; for n in 0 1; do env $t TORCHELASTIC_RESTART_COUNT=$n millrace train d -m softmax -b 64 -d cpu --test none --max-steps 9 -c restart.st; done; env $t TORCHELASTIC_RESTART_COUNT=1 millrace train d -m softmax -b 64 -d cpu --test none --max-steps 9 -c restart.st --resume --json | grep resumed
 millrace train: restart.st: exists: --resume goes on from it, --force starts over

@@ -182,11 +182,13 @@ static void jobs_are_told_apart(void **state)
         {TORCHRUN_OF("none", "2", "0", "ab"), TORCHRUN_OF("none", "2", "1", "cd"), 0, 1},
         {TORCHRUN_OF("none", "1", "0", "ab"), TORCHRUN_OF("none", "1", "1", "ab"), 1, 1},
         {TORCHRUN_OF("none", "1", "0", "ab"), TORCHRUN_OF("none", "1", "1", "cd"), 0, 1},
-        {TORCHRUN_OF("run1", "2", "0", "ab"), TORCHRUN_OF("run1", "2", "1", "cd"), 0, 1},
-        /* on two machines the agent of rank 0 may be another one after a restart */
+        /* the agent of rank 0 may be another one after a restart, on as many machines or fewer */
         {TORCHRUN_OF("run1", "1", "0", "ab"), TORCHRUN_OF("run1", "1", "1", "cd"), 1, 1},
+        {TORCHRUN_OF("run1", "1", "0", "ab"), TORCHRUN_OF("run1", "2", "1", "ab"), 1, 1},
+        {TORCHRUN_OF("run1", "1", "0", "ab"), TORCHRUN_OF("run1", "2", "1", "cd"), 1, 1},
+        {TORCHRUN_OF("run1", "2", "0", "ab"), TORCHRUN_OF("run1", "1", "1", "cd"), 1, 1},
         {TORCHRUN_OF("run1", "1", "0", "ab"), TORCHRUN_OF("run2", "1", "1", "ab"), 0, 1},
-        {TORCHRUN_OF("run1", "2", "0", "x/attempt_0/0"), TORCHRUN_OF("run1", "2", "1", "cd"), 0, 1},
+        {TORCHRUN_OF("none", "2", "0", "x/attempt_0/0"), TORCHRUN_OF("none", "2", "1", "cd"), 0, 1},
         {TORCHRUN, TORCHRUN, 1, 0}, /* "none", and no file of errors */
         {TORCHRUN "TORCHELASTIC_ERROR_FILE=/attempt_0", TORCHRUN, 1, 0},
         {TORCHRUN "TORCHELASTIC_ERROR_FILE=none_a/attempt_0", TORCHRUN, 0, 0},
