@@ -33,9 +33,8 @@ static int make_config(const struct train_opts *o, char **text)
     char job[TRAIN_JOB];
     const char *written;
     *text = NULL;
-    int rc = mr_place_job(job, sizeof job);
-    if (rc < 0)
-        return rc;
+    if (mr_place_job(job, sizeof job) < 0)
+        job[0] = 0; /* only a restart needs it, and reports the error */
     struct mr_json *json = mr_json_create(0);
     if (!json)
         return mr_error_set(-ENOMEM, "train: no memory");

@@ -261,6 +261,9 @@ millrace train: restart2.st: exists, and does not say which job wrote it: --resu
 millrace train: restart2.st: exists, and another job wrote it (slurm 7; this is slurm 8): --resume goes on from it, --force starts over
 millrace train: restart2.st: exists, and the launcher does not say which job it restarts (torchrun takes --rdzv-id ID): --resume goes on from it, --force starts over
 [1]
+# A run that is no rank ignores variables that launchers left, and a long ID: only a restart needs the job's name.
+$ train="millrace train d -m softmax -b 64 -d cpu --test none --max-steps 2 --comm none -q -f -c left.st"; PMI_RANK=1 $train >/dev/null && TORCHELASTIC_RUN_ID=$(printf %300s | tr ' ' x) RANK=0 WORLD_SIZE=1 $train >/dev/null && millrace predict left.st d --json | grep -c '"samples"'
+1
 # Words are no pictures.
 $ millrace synth words words -n 60 --n-test 10 -q >/dev/null; millrace train words
 millrace train: model: layer 1: conv 3x3 with padding 0 takes pictures, and its input is 2000 numbers (words, a table's row): expected layers such as linear, as in the models mlp:300r,100r and softmax
