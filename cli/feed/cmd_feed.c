@@ -73,8 +73,8 @@ const struct mr_option feed_options[] = {
     OPT("sink-ms", 0, MR_OPT_DOUBLE, sink_ms, .initial = "0", .max = 1e6, .unit = "ms",
         .help =
             "Simulate a consumer with this step time; its utilization is reported as MLPerf "
-            "Storage's AU. On a device up to 100 ms of steps, but at least two, are queued, and "
-            "those that have begun are finished when the run stops",
+            "Storage's AU. When the run stops, queued steps are finished; cpu and sim cut steps of "
+            "20 ms or more",
         .group = "Device"),
 
     OPT("quarantine", 0, MR_OPT_STRING, quarantine, .meta = "FILE",
