@@ -49,7 +49,7 @@ static int launch(struct feed *feed)
 static int wait_for_earlier(struct feed_steps *s, uint64_t step_ns)
 {
     uint64_t ahead = AHEAD_NS / step_ns;
-    ahead = ahead < LEAST_AHEAD ? LEAST_AHEAD : ahead < s->n_ends ? ahead : s->n_ends;
+    ahead = ahead < LEAST_AHEAD ? LEAST_AHEAD : ahead;
     return s->n < ahead ? 0 : mr_event_synchronize(s->end[(s->n - ahead) % s->n_ends]);
 }
 
