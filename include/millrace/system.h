@@ -68,10 +68,10 @@ MR_API int mr_host_memory_query(struct mr_host_memory_info *out);
  */
 MR_API void mr_interrupt(int on);
 
-/*
- * Extends mr_interrupt() to allocations by the calling thread: between 1 and 0, which may be
- * nested, mr_memory_acquire() of new pages, which may take seconds, returns MR_ECANCELLED soon.
- */
+/* Extends mr_interrupt() to allocations by the calling thread: mr_memory_acquire() of new pages,
+ * which may take seconds, returns MR_ECANCELLED soon.
+ * on: 1: begin; 0: end. Calls nest: mr_interruptible(0) ends what the latest mr_interruptible(1)
+ * began. One without a beginning does nothing. */
 MR_API void mr_interruptible(int on);
 
 /*

@@ -30,12 +30,12 @@ bool mr_interrupt_is_set(const struct mr_interrupt_flags *flags)
 
 void mr_interruptible_begin(void)
 {
-    depth++;
+    mr_interruptible(1);
 }
 
 void mr_interruptible_end(void)
 {
-    depth--;
+    mr_interruptible(0);
 }
 
 const _Atomic bool *mr_interruptible_by(const _Atomic bool *flag)
