@@ -176,7 +176,7 @@ int cli_json_end_config(struct mr_json *json, const struct mr_option *table, con
  * error, and the object to standard output. Call it before such a library is opened.
  */
 FILE *cli_results(void);
-/* The line length of tables there, for mr_table_write_text(): names are cut on terminals alone. */
+/* The line length of tables there, for mr_table_write_text(): names are cut on terminals only. */
 uint32_t cli_columns(void);
 void cli_results_apart(void);
 int cli_results_drop(void);  /* another process prints them. Returns 0 or an error */

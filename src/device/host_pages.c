@@ -16,7 +16,7 @@
 #define HUGE_PAGE              (2u << 20)
 #define TOUCH_THREADS          8
 #define TOUCH_BYTES_PER_THREAD (32ull << 20) /* fewer are touched sooner than a thread starts */
-#define LOOK_BYTES             (1ull << 20)  /* between looks for an interrupt */
+#define LOOK_BYTES             (1ull << 20)  /* between checks for an interrupt */
 #define MPOL_PREFERRED         1
 #define MAX_NODES              1024
 
