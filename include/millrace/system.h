@@ -81,8 +81,8 @@ MR_API void mr_interruptible(int on);
  */
 MR_API void mr_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
-/* CRC-32C (Castagnoli) of n bytes, as TFRecord, iSCSI and ext4 have it. Pure. data: NULL if n is
- * 0. */
+/* CRC-32C (Castagnoli) of n bytes, as TFRecord, iSCSI and ext4 have it. Pure. data: NULL counts as
+ * no bytes. */
 MR_API uint32_t mr_crc32c(const void *data, size_t n);
 
 /*

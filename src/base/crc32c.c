@@ -137,5 +137,5 @@ static bool has_instruction(void)
 uint32_t mr_crc32c(const void *data, size_t n)
 {
     pthread_once(&once, make_tables);
-    return ~(has_instruction() ? add_fast : add_plain)(~0u, data, n);
+    return ~(has_instruction() ? add_fast : add_plain)(~0u, data, data ? n : 0);
 }

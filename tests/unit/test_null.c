@@ -162,6 +162,7 @@ static void numbers(void **state)
     assert_true(mr_rng_uniform(NULL) < 1);
     assert_int_equal(mr_rng_below(NULL, 7), 0);
     assert_true(mr_rng_normal(NULL) < 0);
+    assert_int_equal(mr_crc32c(NULL, 9), 0);
     misuse(mr_place_query(NULL));
     misuse(mr_place_job(NULL, 9));
     misuse(mr_grow(NULL, &array, &number, 1, 1));
