@@ -132,14 +132,13 @@ MR_PRIVATE int mr_info_check_least(const char *what, const void *out, size_t lea
                                    size_t full_size);
 
 /*
- * mr_interrupt() affects threads between begin and end, which may be nested: loops there that may
- * take long must call check now and then. It returns 0, or MR_ECANCELLED with the error set. what:
- * the file or place, for the text.
+ * mr_interrupt() affects threads after mr_interruptible(1): loops there that may take long must call
+ * mr_interrupt_check() now and then. It returns 0, or MR_ECANCELLED with the error set. what: the
+ * file or place, for the text.
  */
-void mr_interruptible_begin(void);
-void mr_interruptible_end(void);
-/* The same for this thread alone, as soon as *flag is true, and with or without begin: workers have
- * their loader's flag. NULL: no flag. Returns the flag before. */
+int mr_interrupt_check(const char *what);
+/* Interrupts this thread only, as soon as *flag is true, also without mr_interruptible(1): workers
+ * have their loader's flag. NULL: no flag. Returns the flag before. */
 const _Atomic bool *mr_interruptible_by(const _Atomic bool *flag);
 bool mr_interrupted(void);
 /* What interrupts this thread, for threads that work for it. */
@@ -149,7 +148,6 @@ struct mr_interrupt_flags {
 };
 struct mr_interrupt_flags mr_interrupt_flags(void);
 bool mr_interrupt_is_set(const struct mr_interrupt_flags *flags);
-int mr_interrupt_check(const char *what);
 
 /* Starts a thread with a name (15 bytes, shown by top -H and in traces). Returns 0 or -errno with
  * the error set. */

@@ -28,16 +28,6 @@ bool mr_interrupt_is_set(const struct mr_interrupt_flags *flags)
            (flags->own && atomic_load_explicit(flags->own, memory_order_relaxed));
 }
 
-void mr_interruptible_begin(void)
-{
-    mr_interruptible(1);
-}
-
-void mr_interruptible_end(void)
-{
-    mr_interruptible(0);
-}
-
 const _Atomic bool *mr_interruptible_by(const _Atomic bool *flag)
 {
     const _Atomic bool *before = own;

@@ -3,6 +3,7 @@
 
 #include "dataset/iterable.h"
 
+#include <millrace/system.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -258,7 +259,7 @@ static int make(const struct mr_dataset_ops *ops, const void *opts, struct mr_fi
         rc = mr_error_nomem(ops->name, ops->state_size);
         goto free_ds;
     }
-    mr_interruptible_begin();
+    mr_interruptible(1);
     rc = mr_interrupt_check(ops->name);
     if (rc < 0)
         goto end;
@@ -271,12 +272,12 @@ static int make(const struct mr_dataset_ops *ops, const void *opts, struct mr_fi
     rc = finish(ds);
     if (rc < 0)
         goto end;
-    mr_interruptible_end();
+    mr_interruptible(0);
     free(copy);
     *out = ds;
     return 0;
 end:
-    mr_interruptible_end();
+    mr_interruptible(0);
 free_ds:
     mr_dataset_close(ds);
 free_copy:
@@ -540,7 +541,7 @@ int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row
     mr_sample_init(ds, to, &sample);
     if (ds->picture >= 0 && !to[ds->picture]) /* it is not decoded */
         sample.stored = &skipped;
-    mr_interruptible_begin();
+    mr_interruptible(1);
     rc = mr_interrupt_check(ds->text);
     if (rc < 0)
         goto end;
@@ -552,7 +553,7 @@ int mr_dataset_read(const struct mr_dataset *ds, uint64_t index, void *const row
         goto end;
     copy_out(ds, &sample, row, dim);
 end:
-    mr_interruptible_end();
+    mr_interruptible(0);
     for (int e = 0; e < MR_MAX_EXTENTS; e++)
         free(owned[e]);
     free(spare);

@@ -1,6 +1,7 @@
 /* One field of a sample, without what only the others need. */
 #include "dataset/dataset.h"
 
+#include <millrace/system.h>
 #include <string.h>
 
 /* Reads the field from its own extent, if its bytes are stored in final form. Returns 1, 0 if they
@@ -95,9 +96,9 @@ int mr_dataset_read_field(const struct mr_dataset *ds, uint64_t index, int field
                             (unsigned long long)index, (unsigned long long)ds->n - 1);
     rows[field] = row;
     mr_sample_init(ds, rows, &sample);
-    mr_interruptible_begin();
+    mr_interruptible(1);
     int rc = read_field(ds, index, field, &sample, owned);
-    mr_interruptible_end();
+    mr_interruptible(0);
     if (rc >= 0)
         copy_out(&ds->field[field], sample.field[field].data, sample.field[field].dim, row, dim);
     for (int e = 0; e < MR_MAX_EXTENTS; e++)

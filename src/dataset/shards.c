@@ -1,6 +1,8 @@
 /* Shards are opened with a few threads. */
 #include "dataset/shards.h"
 
+#include <millrace/system.h>
+
 #define MAX_THREADS 8
 
 struct each {
@@ -18,7 +20,7 @@ struct each {
 static void *work(void *arg)
 {
     struct each *e = arg;
-    mr_interruptible_begin();
+    mr_interruptible(1);
     /* checked before one is claimed: every claimed one is called */
     while (!atomic_load(&e->failed)) {
         uint64_t i = atomic_fetch_add(&e->next, 1);
@@ -35,7 +37,7 @@ static void *work(void *arg)
         }
         pthread_mutex_unlock(&e->lock);
     }
-    mr_interruptible_end();
+    mr_interruptible(0);
     return NULL;
 }
 

@@ -6,6 +6,7 @@
 #include "loader/shared.h"
 #include "transform/transform.h"
 
+#include <millrace/system.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -26,9 +27,9 @@ static int open_storage(struct mr_loader *ld)
     ld->caching = ld->opts.cache == MR_CACHE_HOST && kinds.n_path + kinds.n_remote > 0;
     if (!ld->backends.reads)
         kinds.n_path = kinds.n_null = kinds.n_remote = 0; /* all has been read when workers start */
-    mr_interruptible_begin();                             /* it may read */
+    mr_interruptible(1);                                  /* it may read */
     int rc = mr_sizes_plan(ld, &kinds);
-    mr_interruptible_end();
+    mr_interruptible(0);
     if (rc < 0) {
         ld->caching = false; /* nothing to release */
         return rc;

@@ -2,6 +2,7 @@
 #include "loader/sandbox_private.h"
 
 #include <errno.h>
+#include <millrace/system.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -150,9 +151,9 @@ static int start(const struct mr_loader *ld, struct mr_sandbox *b)
     for (int i = 0; i < MOST_STARTS; i++, limit_ns *= 2) {
         atomic_store(&b->board->n_ready, 0);
         int rc = start_keeper(ld, b);
-        mr_interruptible_begin();
+        mr_interruptible(1);
         rc = rc < 0 ? rc : await_ready(b, limit_ns);
-        mr_interruptible_end();
+        mr_interruptible(0);
         if (rc <= 0)
             return rc;
         end_keeper(b);

@@ -1,6 +1,7 @@
 /* Arrow streams: read to their end, into a table. */
 #include "dataset/arrow/arrow.h"
 
+#include <millrace/system.h>
 #include <string.h>
 
 struct table {
@@ -85,9 +86,9 @@ static int open_stream(const struct mr_arrow_opts *opts, struct ArrowArrayStream
         return mr_error_set(MR_EMISUSE, "%s: a stream: expected no schema and no chunks", t.name);
     if (!stream->get_schema || !stream->get_next)
         return mr_error_set(MR_EMISUSE, "%s: a stream without get_schema or get_next", t.name);
-    mr_interruptible_begin();
+    mr_interruptible(1);
     rc = read_table(&t, stream);
-    mr_interruptible_end();
+    mr_interruptible(0);
     if (rc < 0)
         goto end;
     o.size = sizeof o;
