@@ -318,10 +318,10 @@ struct mr_batch {
  * Returns 1, or 0 after the last epoch, or the error that ended the run, again on later calls: the
  * error of a sample or a callback, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE, MR_ESTATE (a source
  * gave other samples than before the resume), -ENOMEM or MR_ELIMIT (a slot got no memory, or may
- * not have more: mr_memory_set_limit(), a budget). Two errors don't end the run: MR_EMISUSE (a wrong
- * out->size, or a stream of another device), and MR_ELIMIT because held batches leave no memory for
- * the next one (the text has their number): release some and call again. If you hold none, MR_ELIMIT
- * ended the run.
+ * not have more: mr_memory_set_limit(), a budget). Two errors don't end the run: MR_EMISUSE (a
+ * wrong out->size, or a stream of another device), and MR_ELIMIT because held batches leave no
+ * memory for the next one (the text has their number): release some and call again. If you hold
+ * none, MR_ELIMIT ended the run.
  *
  * With opts.in_order = 0 the next batch is the one that has been ready for longest. A sample that
  * takes long then delays its own batch only, until workers are 16 * prefetch batches ahead of it

@@ -132,9 +132,9 @@ MR_PRIVATE int mr_info_check_least(const char *what, const void *out, size_t lea
                                    size_t full_size);
 
 /*
- * mr_interrupt() affects threads after mr_interruptible(1): loops there that may take long must call
- * mr_interrupt_check() now and then. It returns 0, or MR_ECANCELLED with the error set. what: the
- * file or place, for the text.
+ * mr_interrupt() affects threads after mr_interruptible(1): loops there that may take long must
+ * call mr_interrupt_check() now and then. It returns 0, or MR_ECANCELLED with the error set. what:
+ * the file or place, for the text.
  */
 int mr_interrupt_check(const char *what);
 /* Interrupts this thread only, as soon as *flag is true, also without mr_interruptible(1): workers
