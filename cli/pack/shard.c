@@ -20,8 +20,9 @@ int pack_shard_open(struct pack_shard *s, const struct pack_format *format, cons
                     int force)
 {
     *s = (struct pack_shard){.format = format, .hash = XXH64_createState()};
-    int code =
-        s->hash ? cli_output_open(&s->out, path, CLI_DATA, force) : cli_fail("out of memory");
+    if (!s->hash)
+        return cli_fail("out of memory");
+    int code = cli_output_open(&s->out, path, CLI_DATA, force);
     if (code != CLI_OK) {
         pack_shard_abort(s);
         return code;
