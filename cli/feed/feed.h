@@ -54,7 +54,7 @@ struct feed_result {
     char state[1024 + 40 * 1024]; /* of the largest prefetch */
 };
 
-#define FEED_STEPS_ENDS 256
+#define FEED_STEPS_ENDS 101
 
 /* Steps of the simulated consumer (steps.c). */
 struct feed_steps {

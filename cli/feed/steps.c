@@ -6,13 +6,24 @@
 #define LEAST_AHEAD 2
 #define SHORT_NS    1000000 /* no limit below: even a full queue of them ends soon */
 
+_Static_assert(AHEAD_NS / SHORT_NS + 1 == FEED_STEPS_ENDS, "events for the most steps ahead");
+
+/* One for each step that may be in the queue, and one for the step before. */
+static uint32_t count_ends(uint64_t step_ns, bool unified)
+{
+    if (step_ns < SHORT_NS || unified)
+        return 0;
+    uint32_t ahead = (uint32_t)(AHEAD_NS / step_ns);
+    return (ahead < LEAST_AHEAD ? LEAST_AHEAD : ahead) + 1;
+}
+
 int feed_steps_open(struct feed *feed)
 {
     struct feed_steps *s = &feed->steps;
     double sink = feed->opts->sink_ms * 1e6;
     feed->result.step_ns = sink > 0 ? (uint64_t)sink : feed->pipe.info.step_ns;
     s->can_stop = feed->result.step_ns >= LONG_NS;
-    s->n_ends = feed->result.step_ns >= SHORT_NS && !feed->pipe.info.unified ? FEED_STEPS_ENDS : 0;
+    s->n_ends = count_ends(feed->result.step_ns, feed->pipe.info.unified);
     int rc = mr_event_create(feed->pipe.dev, 1, &s->first);
     if (rc < 0)
         return rc;
@@ -46,10 +57,9 @@ static int launch(struct feed *feed)
 
 /* Else the queue would hold as many steps as there are batches ahead, and a run that is to end now
  * would end when they have. */
-static int wait_for_earlier(struct feed_steps *s, uint64_t step_ns)
+static int wait_for_earlier(struct feed_steps *s)
 {
-    uint64_t ahead = AHEAD_NS / step_ns;
-    ahead = ahead < LEAST_AHEAD ? LEAST_AHEAD : ahead;
+    uint64_t ahead = s->n_ends - 1;
     return s->n < ahead ? 0 : mr_event_synchronize(s->end[(s->n - ahead) % s->n_ends]);
 }
 
@@ -57,7 +67,7 @@ int feed_steps_add(struct feed *feed)
 {
     struct feed_steps *s = &feed->steps;
     struct mr_stream *stream = feed->pipe.stream;
-    int rc = s->n_ends > 0 ? wait_for_earlier(s, feed->result.step_ns) : 0;
+    int rc = s->n_ends > 0 ? wait_for_earlier(s) : 0;
     if (rc == 0 && feed->result.step_ns)
         rc = launch(feed);
     if (rc == 0 && s->n == 0)
