@@ -116,12 +116,12 @@ int cli_example_make(const struct cli_feature feature[], int n, void **record, u
         features += field_bytes(entry_bytes(&feature[i], value[i]));
     }
     uint64_t example = field_bytes(features);
-    unsigned char *out = malloc(example + FRAME_BYTES), *at = out + sizeof example + 4;
+    unsigned char *out = malloc(example + FRAME_BYTES);
     if (!out)
         return mr_error_set(-ENOMEM, "out of memory (%llu bytes)", (unsigned long long)example);
     memcpy(out, &example, sizeof example);
     put_sum(out, sizeof example);
-    unsigned char *to = put_head(at, 1, features);
+    unsigned char *at = out + sizeof example + 4, *to = put_head(at, 1, features);
     for (int i = 0; i < n; i++)
         to = put_entry(to, &feature[i], value[i]);
     put_sum(at, example);
