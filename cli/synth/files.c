@@ -307,7 +307,8 @@ int synth_write_npy(const struct synth_options *o, const char *path)
     return code;
 }
 
-int synth_write_raw(const struct synth_options *o, const char *path)
+int synth_write_file(const struct synth_options *o, const char *path,
+                     int (*write)(const struct synth_array *a, struct cli_output *out))
 {
     struct cli_output out = {0};
     struct synth_array a;
@@ -315,9 +316,14 @@ int synth_write_raw(const struct synth_options *o, const char *path)
     if (code == CLI_OK)
         code = cli_output_open(&out, path, CLI_DATA, o->force);
     if (code == CLI_OK)
-        code = write_values(&a, &out);
+        code = write(&a, &out);
     if (code == CLI_OK)
         code = cli_output_commit(&out);
     cli_output_abort(&out);
     return code;
+}
+
+int synth_write_raw(const struct synth_options *o, const char *path)
+{
+    return synth_write_file(o, path, write_values);
 }

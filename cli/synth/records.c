@@ -63,15 +63,5 @@ static int write_records(const struct synth_array *a, struct cli_output *out)
 
 int synth_write_tfrecord(const struct synth_options *o, const char *path)
 {
-    struct cli_output out = {0};
-    struct synth_array a;
-    int code = synth_measure(o, &a);
-    if (code == CLI_OK)
-        code = cli_output_open(&out, path, CLI_DATA, o->force);
-    if (code == CLI_OK)
-        code = write_records(&a, &out);
-    if (code == CLI_OK)
-        code = cli_output_commit(&out);
-    cli_output_abort(&out);
-    return code;
+    return synth_write_file(o, path, write_records);
 }

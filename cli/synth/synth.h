@@ -32,6 +32,9 @@ struct synth_array {
     size_t bytes;      /* of an element */
 };
 int synth_measure(const struct synth_options *o, struct synth_array *out); /* an exit code */
+/* One file of the array, whole or not at all. Returns an exit code. */
+int synth_write_file(const struct synth_options *o, const char *path,
+                     int (*write)(const struct synth_array *a, struct cli_output *out));
 /* Element `at` of a sample: floats in [0, 1), integers over their whole range. */
 void synth_put_element(const struct synth_options *o, uint64_t sample, uint64_t at,
                        unsigned char *to);

@@ -186,7 +186,7 @@ class FakeTorch(Rows):
 
 
 class Setups:
-    """A map-style data set whose samples write what their worker was told of copies to a file."""
+    """A map-style data set whose samples write to a file whether their worker's rows are copied."""
 
     def __init__(self, path):
         self.path = str(path)

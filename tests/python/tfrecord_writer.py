@@ -6,7 +6,7 @@ import struct
 
 
 def mask(data: bytes) -> bytes:
-    """The masked CRC-32C, as it is stored."""
+    """The masked CRC-32C that the file stores."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
