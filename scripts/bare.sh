@@ -53,12 +53,19 @@ root=$(realpath -m "$root")
 mkdir -p "$root"
 chmod 755 "$root" # apt downloads as a user of its own
 
+# What the tests started may need a moment to end: until then a mount is busy.
+unmount() { # path
+    for _ in {1..20}; do
+        if ! mountpoint -q "$1" || umount "$1" 2>/dev/null; then return 0; fi
+        sleep 0.5
+    done
+    umount "$1" || { echo "bare: $1 stays mounted" >&2; return 1; }
+}
+
 # Unmounts before anything is deleted, and deletes on one file system only: the host's /dev is bound into the root.
 cleanup() {
     local at
-    for at in dev/pts dev sys proc; do
-        if mountpoint -q "$root/$at"; then umount "$root/$at" || { echo "bare: $root/$at stays mounted" >&2; exit 1; }; fi
-    done
+    for at in dev/pts dev sys proc; do unmount "$root/$at" || exit 1; done
     if [ -z "$keep" ]; then rm -rf --one-file-system "$root"; else echo "bare: the root is kept: $root"; fi
 }
 
