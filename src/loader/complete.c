@@ -1,4 +1,5 @@
 /* What the worker does whose rows complete a batch: finish rows, collate, ship. */
+#include "base/copy.h"
 #include "loader/engine.h"
 
 static void complete(struct mr_worker *w, struct mr_slot *slot, uint64_t t)
@@ -38,6 +39,8 @@ void mr_complete_rows(struct mr_worker *w, uint64_t t, uint64_t rows)
 {
     struct mr_loader *ld = w->ld;
     struct mr_slot *slot = mr_ring_slot(&ld->ring, t);
+    if (ld->past_caches)
+        mr_copy_fence();
     if (!mr_ring_rows_done(slot, rows))
         return;
     if (ld->plan.finds) {

@@ -140,6 +140,7 @@ struct mr_loader {
     struct mr_device_info device_info;
     struct mr_shared_memory *own_shared; /* what slots are in, if it is not the data set's */
     bool ships;                          /* batches are copied to memory of the device's own */
+    bool past_caches;                    /* rows are written for a copy engine (base/copy.h) */
     struct mr_storage *storage;          /* NULL: nothing is read */
     bool caching, chain_acquired;
     /* Pictures are decoded as far as the first ops of this track of the chain want them. -1: all of

@@ -1,6 +1,7 @@
 /* The rows of a run, field by field. */
 #include "loader/gather.h"
 
+#include "base/copy.h"
 #include "loader/engine.h"
 
 #include <string.h>
@@ -88,7 +89,7 @@ static int make_row(const struct mr_worker *w, int f, struct mr_at *at, const vo
     if (!fp->identity)
         return mr_transform_apply_at(ld->chain, f, at, record, ld->ds->field[fp->source].dim, to,
                                      dim, w->scratch);
-    memcpy(to, record, fp->row_bytes);
+    mr_copy_row(ld->past_caches, to, record, fp->row_bytes);
     return 0;
 }
 

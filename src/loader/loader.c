@@ -124,6 +124,7 @@ static int create_ring(struct mr_loader *ld)
     bool unified = ld->device_info.unified;
     ld->ring.device = ld->device;
     ld->ring.host_kind = unified || !ld->opts.pin ? MR_PAGEABLE : MR_PINNED;
+    ld->past_caches = ld->ring.host_kind == MR_PINNED;
     int rc = mr_loader_share(ld);
     if (rc < 0)
         return rc;

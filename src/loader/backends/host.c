@@ -4,6 +4,7 @@
  * backend takes.
  */
 #include "loader/backends/host.h"
+#include "base/copy.h"
 #include "loader/engine.h"
 #include "loader/get.h"
 #include "loader/sandbox.h"
@@ -156,7 +157,7 @@ static int put_row(struct mr_loader *ld, int f, const struct mr_row *row, const 
     if (fp->varies) /* FIXED: padded to the bound */
         mr_place(&fp->out, data, dim, to, fp->out.dim, fp->fill);
     else if (data != to)
-        memcpy(to, data, fp->row_bytes);
+        mr_copy_row(ld->past_caches, to, data, fp->row_bytes);
     return 0;
 }
 
