@@ -284,8 +284,8 @@ static void a_real_server_lists_and_reads(void **state)
     (void)state;
     struct server moto;
     char python[600];
-    snprintf(python, sizeof python, "%s/s3-server/bin/python", TEST_BUILD);
-    if (access(TEST_BUILD "/s3-server/ready", F_OK) ||
+    snprintf(python, sizeof python, "%s/bin/python", TEST_S3_SERVER);
+    if (access(TEST_S3_SERVER "/ready", F_OK) ||
         !server_start(&moto, python, TEST_SUPPORT "/s3_server.py", test_dir)) {
         print_message(
             "SKIP a real S3 server: pip could not install moto[s3] (test setup.s3_server)\n");
