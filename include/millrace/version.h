@@ -2,11 +2,11 @@
  * The version of millrace.
  *
  * The macros are the version of these headers, when a program is compiled. mr_version() is the
- * version of the library that the program runs with. Until 1.0.0 a minor version may change the
- * API.
+ * version of the library that the program runs with. From version 1 on only a major version breaks
+ * programs; before it a minor version may.
  *
- *     #if MR_VERSION_MAJOR == 0 && MR_VERSION_MINOR < 2
- *     #error "needs millrace 0.2"
+ *     #if MR_VERSION_MAJOR < 1
+ *     #error "needs millrace 1.0"
  *     #endif
  *     printf("compiled with %d.%d, running %s\n",
  *            MR_VERSION_MAJOR, MR_VERSION_MINOR, mr_version());

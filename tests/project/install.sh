@@ -89,7 +89,7 @@ for file in "$scratch"/project/*.c; do cp "$file" "${file%.c}.cc"; done
 cat >"$scratch/project/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.16)
 project(consumer C CXX)
-find_package(millrace 0.1 REQUIRED COMPONENTS profile train static profile_static train_static)
+find_package(millrace VERSION REQUIRED COMPONENTS profile train static profile_static train_static)
 add_link_options(-Wl,--as-needed)
 foreach(library millrace profile train)
   set(source consumer_${library})
@@ -106,6 +106,8 @@ foreach(library millrace profile train)
   target_link_libraries(${library}_static PRIVATE ${static})
 endforeach()
 CMAKE
+version=$("$here/../../scripts/version.sh")
+sed -i "s/millrace VERSION/millrace ${version%.*}/" "$scratch/project/CMakeLists.txt"
 rm -rf "$scratch/examples"
 cp -r "$prefix/share/doc/millrace/examples" "$scratch/examples"
 {

@@ -1,17 +1,20 @@
 #!/bin/bash
-# The recipes in packaging/ name the project's version wherever they name one. Spack's has no version but main, until there
-# is a release: then it has to name that. usage: packaging.sh SOURCE_ROOT [SCRATCH]
+# The recipes in packaging/ and the examples' CMakeLists.txt name the project's version wherever they name one, and the wheel's
+# metadata say whether it is stable. Spack's has no version but main, until there is a release: then it has to name that.
+# usage: packaging.sh SOURCE_ROOT [SCRATCH]
 # SCRATCH: does the same with another version in a copy, too, and expects that each recipe is reported; then that
 # scripts/version.sh changes them all.
 set -eu
 if [ $# = 2 ]; then
     rm -rf "$2"
-    mkdir -p "$2/scripts" "$2/include/millrace"
+    mkdir -p "$2/scripts" "$2/include/millrace" "$2/examples" "$2/python"
     cp -r "$1/packaging" "$2/"
+    cp "$1/examples/CMakeLists.txt" "$2/examples/"
+    cp "$1/python/pyproject.toml" "$2/python/"
     cp "$1/scripts/version.sh" "$2/scripts/"
     sed -E 's/^(#define MR_VERSION_MAJOR +).*/\1987/' "$1/include/millrace/version.h" >"$2/include/millrace/version.h"
     reported=$("$0" "$2") && echo "nothing was reported of version 987" && exit 1
-    for name in recipe.yaml millrace.def package.py; do
+    for name in recipe.yaml millrace.def package.py CMakeLists.txt; do
         if ! grep -qE "$name: names .*expected 987\." <<<"$reported"; then
             echo "of version 987 $name was not reported: $reported"
             exit 1
@@ -26,8 +29,8 @@ cd "$1"
 version=$(scripts/version.sh)
 failed=0
 
-expect() { # file, what sed finds the versions with
-    local found
+expect() { # file, what sed finds the versions with, version
+    local found version=$3
     mapfile -t found < <(sed -nE "$2" "$1")
     if [ ${#found[@]} = 0 ]; then
         echo "$1: names no version: expected $version"
@@ -40,10 +43,15 @@ expect() { # file, what sed finds the versions with
         fi
     done
 }
-expect packaging/conda/recipe.yaml 's/^  version: ([0-9].*)$/\1/p'
-expect packaging/apptainer/millrace.def 's/.*\bversion=([0-9][^ ]*).*/\1/p'
+expect packaging/conda/recipe.yaml 's/^  version: ([0-9].*)$/\1/p' "$version"
+expect packaging/apptainer/millrace.def 's/.*\bversion=([0-9][^ ]*).*/\1/p' "$version"
+expect examples/CMakeLists.txt 's/.*find_package\(millrace ([0-9.]+).*/\1/p' "${version%.*}"
 spack=packaging/spack/packages/millrace/package.py
 if grep -qE 'version\("[0-9]' $spack || [ "${version%%.*}" -ge 1 ]; then
-    expect $spack 's/^ *version\("([0-9][^"]*)".*/\1/p'
+    expect $spack 's/^ *version\("([0-9][^"]*)".*/\1/p' "$version"
+fi
+if [ "${version%%.*}" -ge 1 ] && ! grep -q 'Development Status :: 5' python/pyproject.toml; then
+    echo "python/pyproject.toml: expected that $version is stable"
+    failed=1
 fi
 exit $failed
