@@ -430,6 +430,9 @@ void mr_disk_cache_close(struct mr_disk_cache *c)
         return;
     if (c->used)
         munmap((void *)c->used, sizeof(uint64_t));
+    for (int i = 0; i < MR_DISK_BUFFERS; i++)
+        if (c->buffer[i])
+            munmap(c->buffer[i], MR_DISK_CHUNK);
     if (c->fd >= 0)
         close(c->fd);
     pthread_cond_destroy(&c->ended);

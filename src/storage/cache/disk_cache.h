@@ -4,7 +4,8 @@
 
 #include "storage/http/http.h"
 
-#define MR_DISK_HEAD 1024u /* no file has more bytes besides those of its chunk */
+#define MR_DISK_BUFFERS 16    /* of chunks, kept for the next ones */
+#define MR_DISK_HEAD    1024u /* no file has more bytes besides those of its chunk */
 
 struct mr_disk_cache {
     char *dir;
@@ -16,9 +17,10 @@ struct mr_disk_cache {
     _Atomic uint32_t next_tmp;
     pthread_mutex_t lock; /* guards fetches; taken alone */
     pthread_cond_t ended;
-    struct mr_disk_fetch *fetches; /* chunks that are being fetched */
-    int64_t opened_ns;             /* wall clock, as files have it */
-    _Atomic bool outgrown;         /* files that were used since then have been evicted */
+    struct mr_disk_fetch *fetches;           /* chunks that are being fetched */
+    _Atomic(void *) buffer[MR_DISK_BUFFERS]; /* that are free, for a chunk each */
+    int64_t opened_ns;                       /* wall clock, as files have it */
+    _Atomic bool outgrown;                   /* files that were used since then have been evicted */
     /* Of this process, and of late: see disk_cache_worth.c. */
     _Atomic uint64_t stored_bytes, hit_bytes, n_hits, age_sum, n_stored;
     _Atomic uint64_t *stored; /* when a chunk was stored: by its key, 2^stored_bits of them */

@@ -9,6 +9,7 @@
 #include "storage/cache/disk_cache.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 static struct mr_disk_fetch **find(struct mr_disk_cache *c, const struct mr_disk_key *key)
 {
@@ -79,4 +80,33 @@ void mr_disk_cache_end(struct mr_disk_cache *c, struct mr_disk_fetch *mine, cons
     }
     pthread_cond_broadcast(&c->ended);
     pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- memory ---- */
+
+/* Not by malloc(): once a megabyte was freed, glibc takes the next ones from the threads' arenas,
+ * and keeps up to two of them free in each of 8 arenas a processor. Some are kept, since the pages
+ * of new ones cost a quarter of the reading. */
+void *mr_disk_buffer_acquire(struct mr_disk_cache *c, uint64_t bytes)
+{
+    bool one = bytes <= MR_DISK_CHUNK;
+    for (int i = 0; one && i < MR_DISK_BUFFERS; i++) {
+        void *kept = atomic_exchange(&c->buffer[i], NULL);
+        if (kept)
+            return kept;
+    }
+    void *at = mmap(NULL, one ? MR_DISK_CHUNK : bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+void mr_disk_buffer_release(struct mr_disk_cache *c, void *buffer, uint64_t bytes)
+{
+    bool one = bytes <= MR_DISK_CHUNK;
+    for (int i = 0; one && i < MR_DISK_BUFFERS; i++) {
+        void *none = NULL;
+        if (atomic_compare_exchange_strong(&c->buffer[i], &none, buffer))
+            return;
+    }
+    munmap(buffer, one ? MR_DISK_CHUNK : bytes);
 }

@@ -51,7 +51,7 @@ static int fetch_part(const struct part *p)
 static int fetch_chunk(struct mr_disk_cache *cache, struct part *p)
 {
     struct mr_disk_fetch *mine = &p->fetch;
-    void *data = mine->bytes == p->whole ? mine->to : malloc(p->whole);
+    void *data = mine->bytes == p->whole ? mine->to : mr_disk_buffer_acquire(cache, p->whole);
     if (!data) {
         mr_disk_cache_end(cache, mine, NULL);
         return fetch_part(p);
@@ -67,7 +67,7 @@ static int fetch_chunk(struct mr_disk_cache *cache, struct part *p)
         memcpy(mine->to, (char *)data + mine->at, mine->bytes);
 end:
     if (data != mine->to)
-        free(data);
+        mr_disk_buffer_release(cache, data, p->whole);
     return rc;
 }
 
@@ -165,7 +165,8 @@ static void take_hits(struct span *s)
 static int fetch_span(const struct span *s, uint64_t from, uint64_t bytes)
 {
     const struct mr_object *o = mr_remote_object(s->f);
-    uint8_t *data = malloc(bytes);
+    struct mr_disk_cache *cache = mr_http_disk_cache(s->client);
+    uint8_t *data = mr_disk_buffer_acquire(cache, bytes);
     if (!data)
         return mr_error_nomem(s->f->name, bytes);
     int rc = mr_remote_fetch(s->client, s->f, from, data, bytes, s->stop);
@@ -174,13 +175,13 @@ static int fetch_span(const struct span *s, uint64_t from, uint64_t bytes)
     for (uint64_t chunk = s->first; chunk <= s->last; chunk++) {
         struct mr_disk_key key;
         span_key(s, chunk, &key);
-        mr_disk_cache_put(mr_http_disk_cache(s->client), &key,
-                          data + (chunk * MR_DISK_CHUNK - from), chunk_bytes(o, chunk));
+        mr_disk_cache_put(cache, &key, data + (chunk * MR_DISK_CHUNK - from),
+                          chunk_bytes(o, chunk));
     }
     uint64_t begin = MR_MAX(s->at, from), end = MR_MIN(s->end, from + bytes);
     memcpy(s->to + (begin - s->at), data + (begin - from), end - begin);
 end:
-    free(data);
+    mr_disk_buffer_release(cache, data, bytes);
     return rc;
 }
 

@@ -203,6 +203,9 @@ void mr_disk_cache_kick(struct mr_disk_cache *cache);
 /* Called by the fetcher: copies their parts to all waiting readers. chunk: its bytes; NULL: the
  * fetch failed. */
 void mr_disk_cache_end(struct mr_disk_cache *cache, struct mr_disk_fetch *mine, const void *chunk);
+/* Memory for chunks that are fetched; bytes of one or several. NULL: there is none. */
+void *mr_disk_buffer_acquire(struct mr_disk_cache *cache, uint64_t bytes);
+void mr_disk_buffer_release(struct mr_disk_cache *cache, void *buffer, uint64_t bytes);
 /* The version of a URL's object that was last stored: malloc'd, or NULL. */
 struct mr_object *mr_disk_cache_recall(struct mr_disk_cache *cache, const char *url);
 void mr_disk_cache_remember(struct mr_disk_cache *cache, const char *url,
