@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <millrace/nn.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MIB (1ull << 20)
+#define MIB      (1ull << 20)
+#define NO_LIMIT 77
 
 /* From now on this process may map so many bytes more. */
 static void limit_to(uint64_t more)
@@ -68,7 +70,7 @@ static int status_of(int (*run)(void))
     if (child == 0) {
         alarm(120);
         int failed = run();
-        if (failed)
+        if (failed && failed != NO_LIMIT)
             fprintf(stderr, "%s\n", mr_last_error());
         _exit(failed);
     }
@@ -79,6 +81,8 @@ static int status_of(int (*run)(void))
 static int too_little(void)
 {
     limit_to(150 * MIB);
+    if (mmap(NULL, 1024 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
+        return NO_LIMIT;
     return train_once(0) == -ENOMEM && strstr(mr_last_error(), "ulimit -v") ? 0 : 1;
 }
 
@@ -96,7 +100,12 @@ static int no_limit(void)
 static void is_refused(void **state)
 {
     (void)state;
-    assert_int_equal(status_of(too_little), 0);
+    int status = status_of(too_little);
+    if (status == NO_LIMIT) {
+        print_message("SKIP: RLIMIT_AS has no effect here (qemu-user leaves it out)\n");
+        skip();
+    }
+    assert_int_equal(status, 0);
 }
 
 /* What a product needs is taken when the net is made: a limit that is reached later does no
