@@ -230,7 +230,7 @@ static void x_tick(struct writer *w, const struct axes *a, double v)
 /* Below a group of bars, in lines of at most `room` pixels, if words allow that. */
 static void put_category(struct writer *w, double x, double y, double room, const char *text)
 {
-    size_t most = (size_t)fmax(room / 6.2, 4);
+    size_t most = (size_t)fmax(room / 7, 4);
     for (int line = 0; *text && line < 3; line++) {
         char part[96];
         size_t n = strlen(text);

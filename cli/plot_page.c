@@ -45,9 +45,12 @@ static void put_machine(FILE *out)
     time_t now = time(NULL);
     if (localtime_r(&now, &when))
         strftime(day, sizeof day, "%Y-%m-%d", &when);
+    double load;
     mr_cpu_query(&cpu);
     fprintf(out, "%d processor%s, ", mr_cpu_count(), mr_cpu_count() == 1 ? "" : "s");
     mr_text_write_xml(cpu.model[0] ? cpu.model : "model unknown", out);
+    if (getloadavg(&load, 1) == 1) /* of the last minute: this run, and whatever ran beside it */
+        fprintf(out, ", load average %.1f", load);
     fprintf(out, ", %s, millrace %s", day, mr_version());
 }
 
@@ -95,7 +98,7 @@ static const char style[] =
     "body{font:15px/1.5 sans-serif;color:#222;background:#fff;max-width:1140px;margin:0 auto;"
     "padding:8px 16px 32px}\n"
     "h1{font-size:21px;margin:12px 0 0}h2{font-size:16px;margin:20px 0 4px}\n"
-    "p{max-width:52em;margin:8px 0}.of,.note,.made{color:#555}.note{font-size:13px}\n"
+    "p,ul{max-width:52em;margin:8px 0}.of,.note,.made{color:#555}.note{font-size:13px}\n"
     ".legend span{white-space:nowrap;margin-right:20px;display:inline-block}\n"
     ".legend i{display:inline-block;width:26px;vertical-align:middle}\n"
     ".panels{display:flex;flex-wrap:wrap;margin-left:-16px}\n"
@@ -118,6 +121,17 @@ static void put_element(const char *begin, const char *text, const char *end, FI
     fputs(end, out);
 }
 
+/* A sentence, of which the text output has the words alone. */
+static void put_verdict(const char *text, FILE *out)
+{
+    if (!text || !text[0])
+        return;
+    fputs("<p class=\"verdict\"><b>", out);
+    fputc(text[0] >= 'a' && text[0] <= 'z' ? text[0] - 'a' + 'A' : text[0], out);
+    mr_text_write_xml(text + 1, out);
+    fprintf(out, "%s</b></p>\n", text[strlen(text) - 1] == '.' ? "" : ".");
+}
+
 void plot_page_head(const struct plot *plot, FILE *out)
 {
     fputs("<!DOCTYPE html>\n<!-- " CLI_CHART_MARK " -->\n<html lang=\"en\"><head><meta "
@@ -129,7 +143,7 @@ void plot_page_head(const struct plot *plot, FILE *out)
     put_element("<h1>", plot->title, "</h1>\n", out);
     put_element("<p class=\"of\">", plot->subtitle, "</p>\n", out);
     put_element("<p>", plot->explain, "</p>\n", out);
-    put_element("<p class=\"verdict\"><b>", plot->verdict, "</b></p>\n", out);
+    put_verdict(plot->verdict, out);
 }
 
 void plot_page_below(const struct plot *plot, FILE *out)

@@ -417,6 +417,10 @@ static void conclude(struct bench *b)
     snprintf(b->subtitle, sizeof b->subtitle, "%.100s: %.40s by %.40s, device %s", s->data,
              o->model, o->optimizer, b->info.name);
     snprintf(time_title, sizeof time_title, "Time to a test accuracy of %.4g%%", 100 * o->target);
+    double most = 0;
+    for (int i = 0; i < s->n; i++)
+        most = fmax(most, s->rates[i]);
+    panels[0].limit = (struct plot_limit){"90% of the highest", 0.9 * most};
     say_knee(b, s);
     if (s->ended)
         add_text(b, "; stopped there: %s", s->ended);
@@ -513,7 +517,8 @@ static int run(void *values, int n_args, char **args)
                                    "the learning rate follows the size. The knee is the smallest "
                                    "batch with 90% of the highest rate: larger ones cost memory "
                                    "and make fewer updates, so look at the time to an accuracy, "
-                                   "too.",
+                                   "too. Memory of the net: activations, parameters, gradients, "
+                                   "optimizer state; of the loader: slots and buffers.",
                         .chart = "Batch size",
                         .panels = panels,
                         .n_panels = CLI_COUNT(panels),

@@ -217,15 +217,14 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
 
 /* ---- what is shown ---- */
 
-/* The best row of a column in the first table. size: of the reads; 0: any. depth: 0: any. NULL:
- * none. */
-static const struct bench_row *best_of(const struct bench *b, int column, uint64_t size,
+/* The best row of a column in a table. size: of the reads; 0: any. depth: 0: any. NULL: none. */
+static const struct bench_row *best_of(const struct bench *b, int part, int column, uint64_t size,
                                        uint64_t depth)
 {
     const struct bench_row *best = NULL;
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *row = &b->rows[i];
-        if (row->left_out[0] || row->part != 0 || (size && row->v[READ] != (double)size) ||
+        if (row->left_out[0] || row->part != part || (size && row->v[READ] != (double)size) ||
             (depth && row->v[DEPTH] != (double)depth))
             continue;
         if (!best || row->v[column] > best->v[column])
@@ -240,11 +239,16 @@ static void conclude(struct bench *b)
     const struct disk *d = b->user;
     uint64_t size = d->set_bytes ? d->set_bytes : d->read[0];
     char one[CLI_HUMAN], n[CLI_HUMAN], bytes[CLI_HUMAN], rate[CLI_HUMAN];
-    const struct bench_row *best = best_of(b, IOPS, size, 0), *alone = best_of(b, IOPS, size, 1),
-                           *most = best_of(b, BYTES, 0, 0);
+    const struct bench_row *best = best_of(b, 0, IOPS, size, 0),
+                           *alone = best_of(b, 0, IOPS, size, 1),
+                           *most = best_of(b, 0, BYTES, 0, 0);
     if (!best || !alone || !most)
         return;
-    b->panels[0].limit = (struct plot_limit){"fastest", most->v[BYTES] / 1e9};
+    for (int i = 0; i < b->n_panels; i++) {
+        const struct bench_row *fastest = best_of(b, i, BYTES, 0, 0);
+        if (fastest)
+            b->panels[i].limit = (struct plot_limit){"fastest", fastest->v[BYTES] / 1e9};
+    }
     cli_bytes(size, bytes);
     cli_count(alone->v[IOPS], one);
     cli_count(best->v[IOPS], n);
@@ -275,7 +279,7 @@ static void above(const struct bench *b)
 static void json(const struct bench *b, struct mr_json *json)
 {
     const struct disk *d = b->user;
-    const struct bench_row *best = best_of(b, IOPS, d->set_bytes, 0);
+    const struct bench_row *best = best_of(b, 0, IOPS, d->set_bytes, 0);
     mr_json_string(json, "file", d->file.shown);
     mr_json_uint(json, "file_bytes", d->file.bytes);
     if (d->note[0])

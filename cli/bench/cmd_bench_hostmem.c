@@ -205,6 +205,12 @@ static void conclude(struct bench *b)
         v[OF_PAGEABLE] = v[TIME] / b->rows[PAGEABLE].v[TIME];
         v[OF_ASKED] = v[PEAK] / (double)o->bytes;
     }
+    const double *pool = b->rows[POOL].v, *copy = b->rows[COPIED].v;
+    if (!isnan(pool[OF_PAGEABLE]) && !isnan(copy[OF_PAGEABLE]))
+        snprintf(b->verdict, sizeof b->verdict,
+                 "page-locked by the pool: %.2fx the time of ordinary memory; by a copy: %.2fx the "
+                 "time and, while it is made, %.2fx the memory that was asked for",
+                 pool[OF_PAGEABLE], copy[OF_PAGEABLE], copy[OF_ASKED]);
     panels[0].limit = (struct plot_limit){"touching", b->rows[PAGEABLE].v[TIME]};
     panels[1].limit = (struct plot_limit){"asked for", (double)o->bytes / 0x1p20};
 }

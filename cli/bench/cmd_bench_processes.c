@@ -287,6 +287,7 @@ static void conclude(struct bench *b)
         v[SPEED_UP] = base / v[US];
     }
     processes_say(p, b);
+    b->findings = p->findings;
 }
 
 /* ---- showing ---- */

@@ -247,8 +247,21 @@ static int open_all(struct bench *b)
     return rc;
 }
 
+/* The rate of the last step in f32 without the time that the device waited. */
+static double never_waiting(const struct bench *b)
+{
+    double rate = 0;
+    for (int k = 0; k < N_STEPS - 1; k++) {
+        const double *v = b->rows[k].v;
+        if (!b->rows[k].left_out[0] && v[WAITED] < 1)
+            rate = v[RATE] / (1 - v[WAITED]);
+    }
+    return rate;
+}
+
 static void conclude(struct bench *b)
 {
+    const struct opts *o = b->values;
     int last = 0;
     for (int k = 0; k < N_STEPS; k++) {
         b->rows[k].v[SPEED_UP] = b->rows[k].v[RATE] / b->rows[0].v[RATE];
@@ -256,6 +269,11 @@ static void conclude(struct bench *b)
     }
     snprintf(b->subtitle, sizeof b->subtitle, "%.200s, device %s",
              ((const struct story *)b->user)->data, b->info.name);
+    if (is_simulated(o))
+        b->panels[0].limit =
+            (struct plot_limit){"steps alone", (double)o->loader.batch_size * 1e9 / o->step_ns};
+    else /* in f32, by the last step that has it */
+        b->panels[0].limit = (struct plot_limit){"in f32, if it never waited", never_waiting(b)};
     if (last > 0)
         snprintf(b->verdict, sizeof b->verdict,
                  "From \"%s\" to \"%s\": %.2fx the rate; the device waited %.1f%% of the time "

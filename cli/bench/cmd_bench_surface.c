@@ -68,10 +68,31 @@ static int walk_all(const struct opts *o, struct paths *all)
     "each "                                                                                        \
     "parameter makes both directions alike."
 
+/* The last line: which is there first, and how many are at all. */
+static void say(const struct opts *o, const struct paths *all, char *out, size_t cap)
+{
+    const struct surface_path *first = NULL;
+    int arrived = 0, diverged = 0;
+    char steps[CLI_HUMAN], most[CLI_HUMAN];
+    for (int i = 0; i < all->n; i++) {
+        const struct surface_path *p = &all->path[i];
+        arrived += p->settled > 0;
+        diverged += p->diverged;
+        if (p->settled && (!first || p->settled < first->settled))
+            first = p;
+    }
+    int used = first ? snprintf(out, cap, "first to arrive: %.64s, after %s steps; ",
+                                first->optimizer, cli_count((double)first->settled, steps))
+                     : 0;
+    snprintf(out + used, cap - (size_t)used, "%d of %d arrive within %s steps; %d diverge%s",
+             arrived, all->n, cli_count((double)o->iterations, most), diverged,
+             diverged == 1 ? "s" : "");
+}
+
 static int draw(const struct opts *o, const struct paths *all)
 {
     struct plot_series series[MAX_PATHS];
-    char subtitle[160], label[64], *below = surface_draw(all->path, all->n);
+    char subtitle[160], label[64], verdict[240], *below = surface_draw(all->path, all->n);
     if (!below)
         return cli_fail("out of memory");
     for (int i = 0; i < all->n; i++) {
@@ -90,8 +111,9 @@ static int draw(const struct opts *o, const struct paths *all)
                                .limit = {"tolerance", o->tolerance},
                                .log_x = true,
                                .log_y = true};
+    say(o, all, verdict, sizeof verdict);
     int code = plot_write(&(struct plot){"Optimizers in a narrow valley", subtitle, &panel, 1,
-                                         below, false, NULL, "optimizers", EXPLAIN},
+                                         below, false, verdict, "optimizers", EXPLAIN},
                           o->plot);
     free(below);
     return code;
@@ -113,7 +135,9 @@ static void print_text(const struct opts *o, const struct paths *all)
                       surface_outcome(p, outcome));
     }
     cli_table_print(table, stdout, 2);
-    printf("\npaths: %s\n", o->plot);
+    char verdict[240];
+    say(o, all, verdict, sizeof verdict);
+    printf("\n%s\npaths: %s\n", verdict, o->plot);
 }
 
 static int print_json(const struct opts *o, const struct paths *all)

@@ -56,6 +56,7 @@ struct bench_panel {
     enum plot_ticks ticks;
     const char *const *series; /* names of its lines; NULL: bench->series */
     bool whole_x;              /* x counts: ticks at whole numbers */
+    int bound;                 /* column that is a line of its own over x; 0: none */
 };
 
 struct bench {
@@ -77,6 +78,7 @@ struct bench {
     char subtitle[320];        /* of the chart; "": the device */
     const char *explain;       /* of the page: what is measured, for a newcomer */
     const char *learn;         /* its page in docs/learn: "workers"; NULL: none */
+    const char *findings; /* of the page: sentences, one a line, above the tables; NULL: none */
     struct bench_panel *panels;
     int n_panels;
     void *user;

@@ -22,7 +22,7 @@ static void put_row(FILE *out, const struct bench *b, const struct bench_row *ro
         if (!bench_is_shown(column, row->part))
             continue;
         bool is_text = column->format == BENCH_TEXT;
-        put_cell(out, "td", is_text,
+        put_cell(out, "td", is_text && column->head[0] != '>',
                  !is_text       ? bench_cell(column, row->v[c], buf)
                  : row->text[c] ? row->text[c]
                                 : "");
@@ -47,6 +47,21 @@ static void put_table(FILE *out, const struct bench *b, int part)
     fputs("</table></div>\n", out);
 }
 
+static void put_findings(FILE *out, const char *lines)
+{
+    fputs("<ul>\n", out);
+    while (*lines) {
+        size_t n = strcspn(lines, "\n");
+        char *line = strndup(lines, n);
+        fputs("<li>", out);
+        mr_text_write_xml(line ? line : "", out);
+        fputs("</li>\n", out);
+        free(line);
+        lines += n + (lines[n] == '\n');
+    }
+    fputs("</ul>\n", out);
+}
+
 /* NULL: out of memory. */
 static char *make_tables(const struct bench *b)
 {
@@ -55,6 +70,8 @@ static char *make_tables(const struct bench *b)
     FILE *out = open_memstream(&text, &bytes);
     if (!out)
         return NULL;
+    if (b->findings)
+        put_findings(out, b->findings);
     for (int part = 0; b->parts ? b->parts[part] != NULL : part == 0; part++)
         put_table(out, b, part);
     for (int i = 0; i < b->n_rows; i++)
@@ -103,6 +120,23 @@ static struct plot_series points_of(const struct bench *b, int p, int k, double 
                                 y, n};
 }
 
+/* What bounds the series is the same in all rows of one x, of which the first is taken. */
+static struct plot_series bound_of(const struct bench *b, int p, double *x, double *y)
+{
+    const struct bench_panel *panel = &b->panels[p];
+    const char *head = b->columns[panel->bound].head;
+    int n = 0;
+    for (int i = 0; i < b->n_rows; i++) {
+        const struct bench_row *row = &b->rows[i];
+        double at = row->v[panel->x], bound = row->v[panel->bound];
+        if (!is_drawn(b, p, row) || isnan(bound) || (n > 0 && at <= x[n - 1]))
+            continue;
+        x[n] = at;
+        y[n++] = bound;
+    }
+    return (struct plot_series){head[0] == '>' ? head + 1 : head, x, y, n};
+}
+
 /* bars: room for the rows' names for each panel. */
 static int draw(const struct bench *b, double *points, const char **bars, const char *tables)
 {
@@ -117,6 +151,10 @@ static int draw(const struct bench *b, double *points, const char **bars, const 
                 bars[k++] = b->rows[i].name;
         for (int k = 0; k < n; k++, points += 2 * b->n_rows)
             series[p][k] = points_of(b, p, k, points, points + b->n_rows);
+        if (panel->bound > 0) {
+            series[p][n++] = bound_of(b, p, points, points + b->n_rows);
+            points += 2 * b->n_rows;
+        }
         panels[p] = (struct plot_panel){panel->title,   panel->x_label,
                                         panel->y_label, panel->x < 0 ? bars : NULL,
                                         series[p],      n,

@@ -169,10 +169,34 @@ static void add_net(struct page *page, const struct optim_bench *b, int i)
         add_sweep(page, b, i);
 }
 
+/* Which optimizer is best for each net, where enough seeds say. */
+static void say(const struct optim_bench *b, char *out, size_t cap)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (int i = 0; i < b->n_nets; i++) {
+        const struct optim_net *net = &b->net[i];
+        int top = -1, near = 0;
+        for (int k = 0; k < net->n; k++) {
+            near += strcmp(net->curve[k].mark, "<- as good") == 0;
+            if (net->curve[k].mark[0] && strcmp(net->curve[k].mark, "<- as good") != 0)
+                top = k;
+        }
+        if (top < 0 || b->opts->seeds < OPTIM_MARK_SEEDS || used >= cap)
+            continue;
+        int n = snprintf(out + used, cap - used, "%sfor %.60s %.60s is %s", used ? "; " : "",
+                         net->model, net->curve[top].text, near ? "highest" : "best");
+        used += n > 0 ? (size_t)n : 0;
+        if (near && used < cap)
+            used += (size_t)snprintf(out + used, cap - used, ", %d other%s as good by the spread",
+                                     near, near == 1 ? "" : "s");
+    }
+}
+
 int optim_draw(const struct optim_bench *b)
 {
     struct page *page = calloc(1, sizeof *page);
-    char subtitle[240], *below = html_below(b);
+    char subtitle[240], verdict[768], *below = html_below(b);
     if (!page || !below) {
         free(page);
         free(below);
@@ -184,8 +208,9 @@ int optim_draw(const struct optim_bench *b)
              "%.100s, batches of %" PRIu64 ", %" PRIu64 " steps, %" PRIu64 " seed%s, device %s",
              mr_dataset_text(b->data.pipe.ds), b->opts->loader.batch_size, b->iterations,
              b->opts->seeds, cli_s(b->opts->seeds), b->data.pipe.info.name);
+    say(b, verdict, sizeof verdict);
     int code = plot_write(&(struct plot){"Optimizers", subtitle, page->panel, page->n, below, false,
-                                         NULL, "optimizers", explain},
+                                         verdict, "optimizers", explain},
                           b->opts->plot);
     free(page);
     free(below);

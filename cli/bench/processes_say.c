@@ -241,4 +241,7 @@ void processes_say(struct processes *p, const struct bench *b)
     say_python_threads(p, b);
     snprintf(who, sizeof who, "%s, processes", p->python.version);
     say_map(p, b, true, MAP_PROCESSES, who);
+    for (int i = 0, used = 0; i < p->n_findings; i++)
+        used += snprintf(p->findings + used, sizeof p->findings - (size_t)used, "%s%s",
+                         used ? "\n" : "", p->finding[i]);
 }

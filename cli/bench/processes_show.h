@@ -49,6 +49,7 @@ struct processes {
     struct processes_way *way; /* of each row */
     char finding[PROCESSES_MAX_FINDINGS][PROCESSES_FINDING];
     int n_findings;
+    char findings[PROCESSES_MAX_FINDINGS * PROCESSES_FINDING]; /* all of them, one a line */
 };
 
 /* processes_say.c: from the medians, in words. */

@@ -2,6 +2,7 @@
 #include "bench/transfer.h"
 #include "plot.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const titles[] = {"Host to device", "Device to host",
@@ -277,13 +278,51 @@ static void say_best(const struct transfer_result *r, char *out, size_t cap)
     }
 }
 
+/* The table of print_fits, for the page. NULL: out of memory. */
+static char *html_fits(const struct transfer_result *r)
+{
+    char *text = NULL, latency[CLI_HUMAN];
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        return NULL;
+    fputs("<h2>One copy: latency + bytes / bandwidth, fitted; the best that was reached, and the "
+          "limit</h2>\n<div class=\"table\"><table>\n<tr><th class=\"text\"></th>"
+          "<th>latency</th><th>bandwidth</th><th>best</th><th>limit</th><th>of limit</th></tr>\n",
+          out);
+    for (int at = 0; at < r->n_series * TRANSFER_N_DIRECTIONS; at++) {
+        const struct transfer_series *s = &r->series[at % r->n_series];
+        if ((int)s->direction != at / r->n_series)
+            continue;
+        fprintf(out, "<tr><td class=\"text\">%s: %s</td>", titles[s->direction], s->name);
+        if (s->fitted)
+            fprintf(out, "<td>%s</td><td>%.2f GB/s</td>",
+                    cli_time((uint64_t)(s->latency_ns + 0.5), latency), s->fit_gb_per_s);
+        else
+            fputs("<td>-</td><td>-</td>", out);
+        fprintf(out, "<td>%.2f GB/s</td>", best(s));
+        if (s->limit_gb_per_s > 0)
+            fprintf(out, "<td>%.2f GB/s</td><td>%.1f%%</td></tr>\n", s->limit_gb_per_s,
+                    100 * best(s) / s->limit_gb_per_s);
+        else
+            fputs("<td>-</td><td>-</td></tr>\n", out);
+    }
+    fputs("</table></div>\n", out);
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
 int transfer_plot(const struct transfer_result *r, const char *path)
 {
     double x[TRANSFER_MAX_SERIES][TRANSFER_MAX_SIZES], y[TRANSFER_MAX_SERIES][TRANSFER_MAX_SIZES];
     struct plot_series series[TRANSFER_MAX_SERIES];
     struct plot_panel panels[TRANSFER_N_DIRECTIONS];
-    char subtitle[160], verdict[320];
+    char subtitle[160], verdict[320], *below = html_fits(r);
     int n = 0, n_panels = 0;
+    if (!below)
+        return cli_fail("out of memory");
     for (int d = 0; d < TRANSFER_N_DIRECTIONS; d++) {
         struct plot_panel p = {titles[d], "size of a copy", "GB/s", NULL, &series[n], 0, {0}, true,
                                true,      PLOT_BYTES};
@@ -306,7 +345,9 @@ int transfer_plot(const struct transfer_result *r, const char *path)
     }
     snprintf(subtitle, sizeof subtitle, "%s %s", r->after.name, r->after.model);
     say_best(r, verdict, sizeof verdict);
-    return plot_write(&(struct plot){"Copies between host and device", subtitle, panels, n_panels,
-                                     NULL, false, verdict, "pinned", about},
-                      path);
+    int code = plot_write(&(struct plot){"Copies between host and device", subtitle, panels,
+                                         n_panels, below, false, verdict, "pinned", about},
+                          path);
+    free(below);
+    return code;
 }

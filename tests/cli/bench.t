@@ -241,7 +241,7 @@ $ millrace bench layout -d sim --shape 8x8x3 -b 16 --time 20ms --repeats 1 | gre
 [1]
 $ millrace bench layout -d cpu --shape 8x8x3 -b 16 -m none --time 20ms --repeats 1 | grep -E 'to NCHW|left out'
   to NCHW +host .* - (re)
-  to f32; to f32, NCHW left out: cpu has no kernels of its own
+  to f32 on the device; to f32, NCHW on the device left out: cpu has no kernels of its own
   stored NHWC; stored NCHW; NHWC, to NCHW left out: --model none
 $ millrace bench layout --shape 8x8
 millrace bench layout: --shape: expected height, width and channels, as 224x224x3
