@@ -140,11 +140,11 @@ static void say_pinned(const struct bench *b, struct search *s, char *out, size_
         return;
     const struct found *pinned = &s->found[s->enough], *pageable = &s->found[k];
     s->pinned_speed_up = b->rows[s->enough].v[RATE] / b->rows[k].v[RATE];
-    snprintf(out, cap, "page-locked memory: %.2fx the rate of pageable memory%s; ",
-             s->pinned_speed_up,
-             pinned->low <= pageable->high && pageable->low <= pinned->high
-                 ? " (no difference: their ranges overlap)"
-                 : "");
+    if (pinned->low <= pageable->high && pageable->low <= pinned->high)
+        snprintf(out, cap, "; page-locked and pageable memory: no difference beyond the spread");
+    else
+        snprintf(out, cap, "; page-locked memory: %.2fx the rate of pageable memory",
+                 s->pinned_speed_up);
 }
 
 /* The last line. */
@@ -155,9 +155,9 @@ static void say(struct bench *b)
     char pinned[160] = "";
     say_pinned(b, s, pinned, sizeof pinned);
     snprintf(b->verdict, sizeof b->verdict,
-             "%sfewest workers within 5%% of the best rate: %.0f%s; bottleneck: %s: %s", pinned,
+             "fewest workers within 5%% of the best rate: %.0f%s; bottleneck: %s: %s%s",
              b->rows[s->enough].v[COUNT], s->grows ? ", the most tried: more may be faster" : "",
-             f->bottleneck, f->reason);
+             f->bottleneck, f->reason, pinned);
 }
 
 static void conclude(struct bench *b)
@@ -179,6 +179,7 @@ static void conclude(struct bench *b)
             best = fmax(row->v[RATE], best);
     }
     s->enough = fewest(b, MANY, ENOUGH * best);
+    b->panels[0].limit = (struct plot_limit){"the device's steps", s->w.step_samples_per_s};
     snprintf(b->subtitle, sizeof b->subtitle, "%.200s, device %s", mr_dataset_text(s->w.set[0]),
              b->info.name);
     if (s->enough < 0)
@@ -234,7 +235,8 @@ static struct bench_panel panels[] = {{"Rate by number of workers",
                                        {SPEED_UP},
                                        N_READS,
                                        .log_x = true,
-                                       .ticks = PLOT_BINARY}};
+                                       .ticks = PLOT_BINARY,
+                                       .bound = IDEAL}};
 
 int workers_dataset_run(struct workers_opts *o, const struct workers *list, const char *uri)
 {
