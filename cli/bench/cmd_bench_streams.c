@@ -51,6 +51,9 @@ enum {
     NAME,
     KEY,
     WALL,
+    IN_ONE,
+    IN_TWO,
+    SPEED_UP,
     VARIATION,
     OF_BOUND,
     TRACED,
@@ -58,9 +61,6 @@ enum {
     UNDER_COMPUTE = BUSY + STREAMS_N_ENGINES,
     BOTH_COPIES,
     MEMORY,
-    IN_ONE,
-    IN_TWO,
-    SPEED_UP,
     CALL,
     COPY,
     N_COLUMNS,
@@ -72,6 +72,9 @@ static const struct bench_column columns[N_COLUMNS] = {
     [NAME] = {.head = "", .format = BENCH_TEXT},
     [KEY] = {.key = "way", .format = BENCH_TEXT},
     [WALL] = {">wall ms", "wall_ms", .digits = 3, .parts = IN_WAYS},
+    [IN_ONE] = {">one stream ms", "one_stream_ms", .digits = 3, .parts = IN_PAIRS},
+    [IN_TWO] = {">two streams ms", "two_streams_ms", .digits = 3, .parts = IN_PAIRS},
+    [SPEED_UP] = {">speed-up", "speed_up", .digits = 2, .suffix = "x", .parts = IN_WAYS | IN_PAIRS},
     [VARIATION] = {">variation", "variation", BENCH_SHARE, .parts = IN_WAYS},
     [OF_BOUND] = {">of bound", "of_bound", .digits = 2, .suffix = "x", .parts = IN_WAYS},
     [TRACED] = {.key = "traced_ms"},
@@ -82,11 +85,8 @@ static const struct bench_column columns[N_COLUMNS] = {
                        .parts = IN_WAYS},
     [BOTH_COPIES] = {">both copies at once", "both_copies_ms", .digits = 3, .parts = IN_WAYS},
     [MEMORY] = {">device memory", "device_bytes", BENCH_BYTES, .parts = IN_WAYS},
-    [IN_ONE] = {">one stream ms", "one_stream_ms", .digits = 3, .parts = IN_PAIRS},
-    [IN_TWO] = {">two streams ms", "two_streams_ms", .digits = 3, .parts = IN_PAIRS},
-    [SPEED_UP] = {">speed-up", "speed_up", .digits = 2, .suffix = "x", .parts = IN_WAYS | IN_PAIRS},
-    [CALL] = {">call us", "call_us", .digits = 1, .parts = IN_CALLS},
-    [COPY] = {">until it is there us", "copy_us", .digits = 1, .parts = IN_CALLS},
+    [CALL] = {">the call us", "call_us", .digits = 1, .parts = IN_CALLS},
+    [COPY] = {">until the bytes are there us", "copy_us", .digits = 1, .parts = IN_CALLS},
 };
 
 static void above(const struct bench *b)
@@ -171,14 +171,16 @@ static void conclude(struct bench *b)
     const struct bench_row *one = &b->rows[0], *ring = &b->rows[STREAMS_RING],
                            *same = &b->rows[STREAMS_N_WAYS + STREAMS_SAME_DIRECTION],
                            *calls = &b->rows[STREAMS_N_WAYS + STREAMS_N_PAIRS];
+    char pinned[CLI_HUMAN], pageable[CLI_HUMAN];
     for (int i = 0; i < STREAMS_N_WAYS; i++)
         b->rows[i].v[SPEED_UP] = one->v[WALL] / b->rows[i].v[WALL];
     snprintf(b->verdict, sizeof b->verdict,
              "The ring is %.2fx as fast as one stream and takes %.2fx the lower bound. Two copies "
              "in one direction: %.2fx by a second stream. The call of a copy holds the host for "
-             "%.1f us from page-locked and for %.1f us from pageable memory.",
-             ring->v[SPEED_UP], ring->v[OF_BOUND], same->v[SPEED_UP], calls[0].v[CALL],
-             calls[1].v[CALL]);
+             "%s from page-locked and for %s from pageable memory.",
+             ring->v[SPEED_UP], ring->v[OF_BOUND], same->v[SPEED_UP],
+             cli_time((uint64_t)(1e3 * calls[0].v[CALL]), pinned),
+             cli_time((uint64_t)(1e3 * calls[1].v[CALL]), pageable));
 }
 
 static struct bench_panel panels[] = {
@@ -235,7 +237,8 @@ static int run(void *values, int n_args, char **args)
                         .explain = "Work in one stream runs in turn; copies in, products and "
                                    "copies back in streams of their own run at the same time. No "
                                    "order beats the longest of the three alone, the lower bound. "
-                                   "A ring of buffers needs little memory for that.",
+                                   "A ring of buffers needs little memory for that. H2D: copies "
+                                   "to the device; D2H: copies back.",
                         .chart = "Copy, multiply, copy back",
                         .panels = panels,
                         .n_panels = CLI_COUNT(panels),
@@ -252,7 +255,8 @@ static int run(void *values, int n_args, char **args)
 
 static const struct cli_note json_notes[] = {
     {"device, model", "what was measured"},
-    {"alone_ms", "h2d, compute, d2h: all n of each with nothing else under way"},
+    {"alone_ms", "h2d, compute, d2h: all n of each with nothing else under way; the shortest of "
+                 "the repeats"},
     {"lower_bound_ms", "the longest of them"},
     {"ways", "for each: way (one, each, ring), wall_ms (median), variation (standard deviation "
              "over mean), of_bound, speed_up (over one stream)"},
@@ -292,7 +296,8 @@ const struct cli_command cli_bench_streams = {
             "pageable memory, and two products, whole and of a sixteenth of the rows, which leave "
             "room on the device. Last, how long the call of a copy holds the host.\n\n"
             "No order can be faster than the longest of the three stages alone, which is measured "
-            "and printed as the lower bound. GPUs need cuBLAS: libcublas.so.13, .12 or .11 where "
+            "(the shortest of the repeats) and printed as the lower bound. GPUs need cuBLAS: "
+            "libcublas.so.13, .12 or .11 where "
             "the dynamic linker looks (LD_LIBRARY_PATH), or the file in MILLRACE_CUBLAS.",
     .options = options,
     .options_bytes = sizeof(struct streams_opts),

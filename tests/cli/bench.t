@@ -59,12 +59,12 @@ sim: 12 times copy a 256 x 256 f32 matrix, multiply, copy back; medians of 3
 alone: copies to the device [0-9.]+ ms, matrix products [0-9.]+ ms \(0.[012] Tflop/s\), copies back [0-9.]+ ms (re)
 lower bound: [0-9.]+ ms, the (matrix products|copies to the device|copies back) (re)
 ...
-  one stream +[0-9.]+ +[0-9.]+% +[0-9.]+x .* 0.000 +0.000 +768 KiB +1.00x (re)
-  a stream for each input +.* +6.25 MiB +[0-9.]+x (re)
-  ring of 3 buffers +.* +1.75 MiB +[0-9.]+x (re)
+  one stream +[0-9.]+ +1.00x +[0-9.]+% +[0-9.]+x .* 0.000 +0.000 +768 KiB (re)
+  a stream for each input +[0-9.]+ +[0-9.]+x .* +6.25 MiB (re)
+  ring of 3 buffers +[0-9.]+ +[0-9.]+x .* +1.75 MiB (re)
 ...
   This device is simulated: products take their time and compute nothing.
-The ring is [0-9.]+x as fast as one stream and takes .* from page-locked and for [0-9.]+ us from pageable memory. (re)
+The ring is [0-9.]+x as fast as one stream and takes .* for [0-9.]+ [num]s from page-locked and for [0-9.]+ [num]s from pageable memory. (re)
 $ python3 -c 'import sys, xml.dom.minidom as m; m.parse("s.svg")' && grep -c 'lower bound' s.svg
 1
 $ millrace bench streams -d sim:tflops=0.2 --size 128 -n 5 --repeats 2 --json > s.json; for k in device model alone_ms lower_bound_ms ways checked config; do grep -q "^  \"$k\":" s.json || echo "missing: $k"; done; for k in way wall_ms variation of_bound busy_ms copies_under_compute_ms both_copies_ms device_bytes; do grep -q "^      \"$k\":" s.json || echo "missing: $k"; done; grep '"way"' s.json
