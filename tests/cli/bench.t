@@ -171,6 +171,7 @@ sim: 8.00 MiB of host memory, ready for use; medians of 3
   pinned: driver left out: device sim: it has no allocator of its own for host memory
 ...
 limits: as much memory as was asked for \(8.00 MiB\), in the time .* (re)
+page-locked by the pool: [0-9.]+x the time of ordinary memory; by a copy: [0-9.]+x .* (re)
 $ python3 -c 'import sys, xml.dom.minidom as m; m.parse("h.svg")' && grep -c 'asked for' h.svg
 1
 $ millrace bench hostmem -d cpu --bytes 1MiB --json > h.json; for k in device model ways config; do grep -q "^  \"$k\":" h.json || echo "missing: $k"; done; for k in way s_per_gib variation locked_bytes left_out; do grep -q "^      \"$k\":" h.json || echo "missing: $k"; done
