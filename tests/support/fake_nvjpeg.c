@@ -9,7 +9,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 /* clang-format off */
 #include <jpeglib.h>
 /* clang-format on */
@@ -61,6 +63,11 @@ static void pass(int ms)
     struct timespec pause = {.tv_nsec = ms * 1000000l};
     if (ms > 0)
         nanosleep(&pause, NULL);
+}
+
+static int nice_here(void)
+{
+    return getpriority(PRIO_PROCESS, (id_t)gettid());
 }
 
 int nvjpegCreateEx(int backend, void *device_allocator, void *pinned_allocator, unsigned flags,
@@ -166,6 +173,7 @@ int nvjpegJpegStreamParseHeader(struct nvjpegHandle *handle, const unsigned char
         return NVJPEG_STATUS_BAD_JPEG;
     }
     begin(&j, data, length);
+    atomic_store(&fake_nvjpeg.nice_of_headers, nice_here());
     stream->parsed = true;
     stream->progressive = j.z.progressive_mode;
     jpeg_destroy_decompress(&j.z);
@@ -240,6 +248,7 @@ int nvjpegDecodeBatched(struct nvjpegHandle *handle, struct nvjpegJpegState *sta
         atomic_fetch_add(&fake_nvjpeg.misuse, 1);
     if (atomic_fetch_add(&fake_nvjpeg.inside, 1) != 0)
         atomic_fetch_add(&fake_nvjpeg.at_once, 1);
+    atomic_store(&fake_nvjpeg.nice_of_decodes, nice_here());
     pass(atomic_load(&fake_nvjpeg.slow_decode_ms));
     for (int i = 1; i < state->batch; i++)
         if (lengths[i] > lengths[i - 1]) /* which takes the engines longer */

@@ -17,6 +17,8 @@ struct fake_nvjpeg {
     _Atomic int slow_open_ms, slow_decode_ms; /* how long each takes at least */
     /* Counted. at_once: decodes while another one ran; failed: decodes that did. */
     _Atomic uint64_t calls, alive, by_hardware, by_kernels, failed, misuse, inside, at_once;
+    /* The nice values of the threads that read headers and decode: their latest. */
+    _Atomic int nice_of_headers, nice_of_decodes;
 };
 
 #endif

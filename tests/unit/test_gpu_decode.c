@@ -6,6 +6,7 @@
 
 #include "fake.h"
 #include "fake_nvjpeg.h"
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #define N          60
@@ -194,8 +195,8 @@ static void test_refused_and_bad(void **state)
     check_clean();
 }
 
-/* A batch whose pictures do not fit into the scratch is decoded in parts: 54 MiB hold some 20 of
- * these. */
+/* A batch whose pictures do not fit into the scratch is decoded in parts: a half of 36 MiB holds 15
+ * of these, and the third part is put where the first one was. */
 static void test_parts(void **state)
 {
     (void)state;
@@ -318,6 +319,27 @@ static void test_one_at_a_time(void **state)
     check_clean();
 }
 
+/* The decoder waits when its thread waits for a processor: workers must not come first. */
+static void test_comes_first(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct run_config c = config(folder("good", ""), "cuda", k ? MR_GPU_DECODE_AUTO : 1);
+        c.opts.workers = 3;
+        c.opts.epochs = k ? 30 : 2;
+        int own = getpriority(PRIO_PROCESS, 0);
+        atomic_store(&fake->nice_of_headers, own);
+        atomic_store(&fake->nice_of_decodes, own);
+        struct run run = run_loader(&c);
+        assert_int_equal(run.rc, 0);
+        if (run.stats.gpu_decoded > 0)
+            assert_true(atomic_load(&fake->nice_of_decodes) < atomic_load(&fake->nice_of_headers));
+        assert_int_equal(getpriority(PRIO_PROCESS, 0), own);
+        run_free(&run);
+    }
+    check_clean();
+}
+
 /* What it does not go with: an error that says so, and with auto the host does all. */
 static void test_refusals(void **state)
 {
@@ -426,6 +448,7 @@ int main(void)
         cmocka_unit_test(test_auto),
         cmocka_unit_test(test_auto_begins),
         cmocka_unit_test(test_one_at_a_time),
+        cmocka_unit_test(test_comes_first),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_faults),
     };

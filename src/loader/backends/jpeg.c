@@ -18,8 +18,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_BYTES (1u << 20) /* of a compressed picture: each row of a slot may hold one */
-#define END_WITHIN 32         /* last bytes that hold the end's marker; else it may be cut off */
+#define MOST_BYTES  (1u << 20) /* of a compressed picture: each row of a slot may hold one */
+#define WORKER_NICE 5          /* where the engine's thread is refused a better one */
+#define END_WITHIN  32         /* last bytes that hold the end's marker; else it may be cut off */
 
 static bool has_end(const struct mr_bytes *in)
 {
@@ -179,11 +180,23 @@ static int keep(struct mr_backend *b, struct mr_worker *w, const struct mr_row *
     return rc < 0 ? rc : 1;
 }
 
+/* Behind the engine's thread, which could not be put before the workers. */
+static void step_back(const struct mr_jpeg_state *g)
+{
+    static _Thread_local bool stepped_back; /* a worker is of one loader */
+    if (stepped_back || !atomic_load_explicit(&g->engine.crowded, memory_order_relaxed) ||
+        atomic_load(&g->engine.state) != MR_JPEG_WORKS)
+        return;
+    stepped_back = true;
+    mr_jpeg_nice(WORKER_NICE);
+}
+
 static int jpeg_make(struct mr_backend *b, struct mr_worker *w, const struct mr_row *row,
                      struct mr_run_sample *s)
 {
     struct mr_jpeg_state *g = b->state;
     struct mr_jpeg_slot *own = mr_backend_own(b, row->slot);
+    step_back(g);
     int rc = declines(g) ? 0 : keep(b, w, row, s, &own->kept[row->at]);
     if (rc == 1)
         mr_jpeg_engine_push(&g->engine, own, row->t, &own->kept[row->at]);

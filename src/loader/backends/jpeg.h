@@ -41,17 +41,22 @@ struct mr_jpeg_engine {
     pthread_cond_t passed; /* a chunk is decoded, or the state is another */
     bool has_lock, started, stop;
     struct mr_kept_picture *first, **last; /* they wait, in the order they came */
-    _Atomic uint32_t n_waiting;
-    _Atomic int state;          /* enum mr_jpeg_state_of_engine; never goes back */
-    struct mr_error_kept error; /* of MR_JPEG_FAILED */
+    _Atomic uint32_t n_waiting;            /* there, and in `next` */
+    _Atomic int state;                     /* enum mr_jpeg_state_of_engine; never goes back */
+    struct mr_error_kept error;            /* of MR_JPEG_FAILED */
     pthread_t thread;
     struct mr_jpeg_unit *unit; /* once it works */
-    /* The thread's. One chunk's work has passed before the next one's begins. */
-    struct mr_stream *stream;
-    struct mr_event *done;
-    bool recorded;
-    unsigned char *scratch;                        /* on the device: decoded pictures */
-    struct mr_resample_row *rows, *rows_on_device; /* a chunk's; rows: page-locked */
+    _Atomic bool crowded;      /* its thread could not be put before others: workers step back */
+    /* The thread's. Chunks take the halves in turn: windows of one are resampled, in a stream of
+     * their own, while the next one is decoded. */
+    struct mr_kept_picture *next, **next_end; /* what it has taken off the list above */
+    struct mr_stream *stream, *resampling;
+    struct mr_event *through; /* the latest chunk: nvJPEG may be called again */
+    struct mr_event *done[2]; /* a half may be used again */
+    bool recorded, half_recorded[2];
+    uint32_t half;
+    unsigned char *scratch; /* on the device: decoded pictures, two halves of g->scratch_bytes */
+    struct mr_resample_row *rows, *rows_on_device; /* two chunks'; rows: page-locked */
     struct mr_jpeg picture[MR_JPEG_CHUNK];
     struct mr_kept_picture *kept[MR_JPEG_CHUNK];
     /* Read by any thread. */
@@ -66,7 +71,8 @@ struct mr_jpeg_state {
     uint64_t below; /* 2^32 * fraction: draws below it */
     uint64_t row_bytes;
     uint64_t from_offset; /* in a slot's halves, a u64 a row: its place in `rows`, or UINT64_MAX */
-    uint64_t scratch_bytes, most_pixels; /* of a picture */
+    uint64_t scratch_bytes; /* for one chunk */
+    uint64_t most_pixels;   /* of a picture */
     uint32_t out_w, out_h;
     struct mr_jpeg_engine engine;
     /* Of the pictures that it was asked for, those that the host decodes: because the engine had
@@ -82,6 +88,9 @@ void mr_jpeg_slot_close(struct mr_backend *b, void *own);
 void mr_jpeg_bytes(const struct mr_backend *b, uint64_t n_slots, uint64_t *device, uint64_t *host);
 void mr_jpeg_close_all(struct mr_backend *b);
 
+/* The calling thread's nice value shall be so much higher; lower mostly needs CAP_SYS_NICE. Returns
+ * whether it is so now. */
+bool mr_jpeg_nice(int more);
 /* Starts the thread, which opens the decoder. Returns 0, -errno, -ENOMEM. */
 int mr_jpeg_engine_start(struct mr_backend *b);
 /* Waits until it works. Returns 0, MR_EUNSUPPORTED, MR_EDEVICE, -ENOMEM. */

@@ -6,11 +6,31 @@
  * Workers append pictures, of any batches, to one list; the thread takes what is there, decodes it
  * at once, and has one kernel for each batch resample the windows into rows of that batch. It opens
  * the decoder itself, which takes most of a second, while the workers make the first batches.
+ *
+ * Between two calls the decoder stands still, so little is done there: windows are resampled beside
+ * the next call, the list is taken as a whole, and the thread is put before the workers. If it has
+ * to wait until one of them leaves a processor, for milliseconds, the decoder waits with it.
  */
 #include "loader/backends/jpeg.h"
 #include "loader/engine.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define ENGINE_NICE   -10
+#define NAP_SLACK_NS  1000
+#define ROWS_OF(half) ((half)*MR_JPEG_CHUNK)
+
+bool mr_jpeg_nice(int more)
+{
+    id_t self = (id_t)gettid();
+    errno = 0;
+    int now = getpriority(PRIO_PROCESS, self);
+    return (now != -1 || errno == 0) && setpriority(PRIO_PROCESS, self, now + more) == 0;
+}
 
 int mr_jpeg_engine_wait(struct mr_jpeg_engine *e)
 {
@@ -65,12 +85,29 @@ int mr_jpeg_engine_finish(struct mr_jpeg_engine *e, struct mr_jpeg_slot *slot, u
     return rc;
 }
 
-/* [lock] Takes as many as the scratch holds. */
-static uint32_t take(const struct mr_jpeg_state *g, struct mr_jpeg_engine *e)
+/* [lock] Behind what it has. Returns whether it has any. */
+static bool take_list(struct mr_jpeg_engine *e)
+{
+    if (e->first) {
+        *(e->next ? e->next_end : &e->next) = e->first;
+        e->next_end = e->last;
+        e->first = NULL;
+    }
+    return e->next != NULL;
+}
+
+static unsigned char *scratch_of(const struct mr_jpeg_state *g, const struct mr_jpeg_engine *e)
+{
+    return e->scratch + e->half * g->scratch_bytes;
+}
+
+/* As many as a half of the scratch holds, and a call takes. */
+static uint32_t choose(const struct mr_jpeg_state *g, struct mr_jpeg_engine *e)
 {
     uint64_t at = 0;
     uint32_t n = 0;
-    for (struct mr_kept_picture *k = e->first; k && n < MR_JPEG_CHUNK; k = e->first) {
+    e->half ^= 1;
+    for (struct mr_kept_picture *k = e->next; k && n < MR_JPEG_CHUNK; k = e->next) {
         uint64_t bytes = mr_round_up((uint64_t)k->width * k->height * 3, 256);
         if (bytes > g->scratch_bytes - at)
             break;
@@ -78,9 +115,9 @@ static uint32_t take(const struct mr_jpeg_state *g, struct mr_jpeg_engine *e)
                                          .n_bytes = k->n_bytes,
                                          .width = k->width,
                                          .height = k->height,
-                                         .to = e->scratch + at};
+                                         .to = scratch_of(g, e) + at};
         e->kept[n++] = k;
-        e->first = k->next;
+        e->next = k->next;
         at += bytes;
     }
     atomic_fetch_sub_explicit(&e->n_waiting, n, memory_order_relaxed);
@@ -93,50 +130,66 @@ static int resample(const struct mr_jpeg_state *g, struct mr_jpeg_engine *e, uin
                     uint32_t n, uint32_t *at)
 {
     const struct mr_jpeg_slot *slot = e->kept[first]->slot;
+    unsigned char *in = scratch_of(g, e);
     uint32_t begin = *at;
     for (uint32_t i = first; i < n; i++) {
         if (e->kept[i]->slot != slot)
             continue;
         e->rows[*at] = e->kept[i]->window; /* of one that is refused, too: nobody reads it */
-        e->rows[(*at)++].at += (uint64_t)((unsigned char *)e->picture[i].to - e->scratch);
+        e->rows[(*at)++].at += (uint64_t)((unsigned char *)e->picture[i].to - in);
     }
     uint64_t bytes = (*at - begin) * sizeof *e->rows;
     struct mr_resample_args args = {.rows = e->rows_on_device + begin,
-                                    .in = e->scratch,
+                                    .in = in,
                                     .out = slot->rows + e->kept[first]->place * g->row_bytes,
                                     .n = *at - begin,
                                     .in_bytes = g->scratch_bytes,
                                     .out_w = g->out_w,
                                     .out_h = g->out_h};
-    int rc = mr_copy_async(e->stream, e->rows_on_device + begin, MR_DEVICE, e->rows + begin,
+    int rc = mr_copy_async(e->resampling, e->rows_on_device + begin, MR_DEVICE, e->rows + begin,
                            MR_PINNED, bytes);
     if (rc == 0)
-        rc = mr_launch(e->stream, "resample", &args, sizeof args);
-    return rc < 0 ? rc : mr_event_record(slot->done, e->stream);
+        rc = mr_launch(e->resampling, "resample", &args, sizeof args);
+    return rc < 0 ? rc : mr_event_record(slot->done, e->resampling);
 }
 
-static bool is_first_of_slot(const struct mr_jpeg_engine *e, uint32_t i)
+/* What both, the decoder's state and this half, were used for before has passed. */
+static int wait_for_half(struct mr_jpeg_engine *e)
 {
-    for (uint32_t k = 0; k < i; k++)
-        if (e->kept[k]->slot == e->kept[i]->slot)
-            return false;
-    return true;
+    int rc = e->recorded ? mr_event_synchronize(e->through) : 0;
+    return rc == 0 && e->half_recorded[e->half] ? mr_event_synchronize(e->done[e->half]) : rc;
+}
+
+/* The windows of a chunk, behind its decoding: slot by slot. */
+static int resample_all(const struct mr_jpeg_state *g, struct mr_jpeg_engine *e, uint32_t n)
+{
+    const struct mr_jpeg_slot *seen[MR_JPEG_CHUNK];
+    uint32_t at = ROWS_OF(e->half), n_seen = 0;
+    int rc = mr_stream_wait(e->resampling, e->through);
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        uint32_t k = 0;
+        e->kept[i]->refused = e->picture[i].refused;
+        while (k < n_seen && seen[k] != e->kept[i]->slot)
+            k++;
+        if (k < n_seen)
+            continue;
+        seen[n_seen++] = e->kept[i]->slot;
+        rc = resample(g, e, i, n, &at);
+    }
+    int recorded = mr_event_record(e->done[e->half], e->resampling); /* also of what is not all */
+    e->half_recorded[e->half] |= recorded == 0;
+    return rc < 0 ? rc : recorded;
 }
 
 static int decode(const struct mr_jpeg_state *g, struct mr_jpeg_engine *e, uint32_t n)
 {
-    uint32_t at = 0;
-    int rc = e->recorded ? mr_event_synchronize(e->done) : 0;
+    int rc = wait_for_half(e);
     if (rc == 0)
         rc = mr_jpeg_decode(e->unit, e->stream, e->picture, n);
-    for (uint32_t i = 0; i < n && rc == 0; i++) {
-        e->kept[i]->refused = e->picture[i].refused;
-        if (is_first_of_slot(e, i))
-            rc = resample(g, e, i, n, &at);
-    }
-    int recorded = mr_event_record(e->done, e->stream); /* also behind what preceded an error */
+    int recorded = mr_event_record(e->through, e->stream); /* also behind what preceded an error */
     e->recorded |= recorded == 0;
-    return rc < 0 ? rc : recorded;
+    rc = rc < 0 ? rc : recorded;
+    return rc < 0 ? rc : resample_all(g, e, n);
 }
 
 /* [lock] */
@@ -151,10 +204,12 @@ static void set_state(struct mr_jpeg_engine *e, int rc)
     pthread_cond_broadcast(&e->passed);
 }
 
-static void decode_chunk(const struct mr_jpeg_state *g, struct mr_jpeg_engine *e, uint32_t n)
+/* [lock] It is left meanwhile. */
+static void decode_chunk(const struct mr_jpeg_state *g, struct mr_jpeg_engine *e)
 {
-    uint64_t start = mr_time_ns();
     pthread_mutex_unlock(&e->lock);
+    uint64_t start = mr_time_ns();
+    uint32_t n = choose(g, e);
     int rc = atomic_load(&e->state) == MR_JPEG_WORKS ? decode(g, e, n) : 0;
     uint64_t end = mr_time_ns();
     mr_trace_span("decode: device", start, end, "pictures", n);
@@ -174,6 +229,8 @@ static void *engine_main(void *backend)
     struct mr_jpeg_state *g = b->state;
     struct mr_jpeg_engine *e = &g->engine;
     mr_trace_thread("jpeg");
+    prctl(PR_SET_TIMERSLACK, NAP_SLACK_NS, 0, 0, 0);
+    atomic_store(&e->crowded, !mr_jpeg_nice(ENGINE_NICE));
     bool entered = mr_device_enter(device) == 0; /* else each call says so */
     uint64_t start = mr_time_ns(), end;
     int rc = mr_jpeg_open(device, &e->unit);
@@ -184,15 +241,17 @@ static void *engine_main(void *backend)
     pthread_mutex_lock(&e->lock);
     set_state(e, rc);
     while (!e->stop) {
-        uint32_t n = take(g, e);
-        if (n > 0)
-            decode_chunk(g, e, n);
+        if (take_list(e))
+            decode_chunk(g, e);
         else
             pthread_cond_wait(&e->wanted, &e->lock);
     }
     pthread_mutex_unlock(&e->lock);
     if (e->recorded)
-        mr_event_synchronize(e->done);
+        mr_event_synchronize(e->through);
+    for (int half = 0; half < 2; half++)
+        if (e->half_recorded[half])
+            mr_event_synchronize(e->done[half]);
     mr_jpeg_close(e->unit);
     if (entered)
         mr_device_leave(device);

@@ -6,11 +6,12 @@
 #include <string.h>
 
 #define LEAST_SCRATCH (24ull << 20)
-#define MOST_SCRATCH  (512ull << 20)
-#define MEAN_PICTURE  (3ull << 19) /* bytes of a decoded one: 700 x 700 */
+#define MOST_SCRATCH  (384ull << 20)
+#define MEAN_PICTURE  (1ull << 20) /* bytes of a decoded one: 590 x 590 */
 #define MOST_PIXELS   (16ull << 20)
 #define AHEAD_OF_ROWS 8 /* most of the rows that are under way are the workers' to finish */
-#define ROWS_BYTES    (MR_JPEG_CHUNK * sizeof(struct mr_resample_row))
+#define HALVES        2 /* of the scratch, and of the windows */
+#define ROWS_BYTES    (HALVES * MR_JPEG_CHUNK * sizeof(struct mr_resample_row))
 
 /* NULL: it can; else why not. */
 static const char *why_not(struct mr_loader *ld, int f)
@@ -115,7 +116,7 @@ void mr_jpeg_bytes(const struct mr_backend *b, uint64_t n_slots, uint64_t *devic
 {
     const struct mr_jpeg_state *g = b->state;
     uint64_t batch = b->ld->opts.batch_size;
-    *device += slot_rows_bytes(b) * n_slots + g->scratch_bytes + ROWS_BYTES;
+    *device += slot_rows_bytes(b) * n_slots + HALVES * g->scratch_bytes + ROWS_BYTES;
     *host += n_slots * batch * b->ld->sizes.sample_bytes; /* compressed pictures that wait */
 }
 
@@ -126,7 +127,12 @@ static int open_memory(const struct mr_backend *b, struct mr_jpeg_engine *e)
     int rc = mr_stream_create(device, "jpeg", &e->stream);
     if (rc < 0)
         return rc;
-    rc = mr_event_create(device, 0, &e->done);
+    rc = mr_stream_create(device, "jpeg windows", &e->resampling);
+    if (rc < 0)
+        return rc;
+    rc = mr_event_create(device, 0, &e->through);
+    for (int half = 0; half < HALVES && rc == 0; half++)
+        rc = mr_event_create(device, 0, &e->done[half]);
     if (rc < 0)
         return rc;
     rc = mr_memory_acquire(device, MR_PINNED, ROWS_BYTES, (void **)&e->rows);
@@ -135,7 +141,7 @@ static int open_memory(const struct mr_backend *b, struct mr_jpeg_engine *e)
     rc = mr_memory_acquire(device, MR_DEVICE, ROWS_BYTES, (void **)&e->rows_on_device);
     if (rc < 0)
         return rc;
-    return mr_memory_acquire(device, MR_DEVICE, g->scratch_bytes, (void **)&e->scratch);
+    return mr_memory_acquire(device, MR_DEVICE, HALVES * g->scratch_bytes, (void **)&e->scratch);
 }
 
 void mr_jpeg_close_all(struct mr_backend *b)
@@ -148,8 +154,13 @@ void mr_jpeg_close_all(struct mr_backend *b)
         mr_memory_release(device, MR_DEVICE, e->rows_on_device, NULL);
     if (e->scratch)
         mr_memory_release(device, MR_DEVICE, e->scratch, NULL);
-    if (e->done)
-        mr_event_destroy(e->done);
+    for (int half = 0; half < HALVES; half++)
+        if (e->done[half])
+            mr_event_destroy(e->done[half]);
+    if (e->through)
+        mr_event_destroy(e->through);
+    if (e->resampling)
+        mr_stream_destroy(e->resampling);
     if (e->stream)
         mr_stream_destroy(e->stream);
 }
