@@ -59,6 +59,46 @@ def run(command, limit, **more):
     return done.stdout
 
 
+def thread_times(pid, name):
+    """A thread: s that it ran, and waited for a processor, and how often it began to run."""
+    for task in os.listdir(f"/proc/{pid}/task"):
+        at = f"/proc/{pid}/task/{task}"
+        with open(f"{at}/comm", encoding="utf-8") as f:
+            if f.read().strip() != name:
+                continue
+        with open(f"{at}/schedstat", encoding="utf-8") as f:
+            ran, waited, slices = f.read().split()
+        return int(ran) / 1e9, int(waited) / 1e9, int(slices)
+    return None
+
+
+def run_watched(command, limit, name):
+    """(what it printed, what its thread `name` got of the processors between 40% and its end)."""
+    seen, start = [], time.time()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as at:
+        while at.poll() is None and time.time() - start < limit:
+            time.sleep(0.25)
+            try:
+                times = thread_times(at.pid, name)
+            except OSError:
+                times = None
+            if times:
+                seen.append((time.time(), *times))
+        if at.poll() is None:
+            at.kill()
+        out, errors = at.communicate()
+    if at.returncode:
+        print(f"photos_gpu: exit {at.returncode}: {' '.join(command)}\n{errors[-600:]}",
+              file=sys.stderr)
+        return None, None
+    if len(seen) < 5:
+        return out, None
+    first, last = seen[int(0.4 * len(seen))], seen[-1]
+    over = last[0] - first[0]
+    return out, {"ran": (last[1] - first[1]) / over, "waited": (last[2] - first[2]) / over,
+                 "slices_s": (last[3] - first[3]) / over}
+
+
 def row_of(text):
     return json.loads(text) if text and text.lstrip().startswith("{") else None
 
@@ -67,13 +107,16 @@ def ours(dist, folder, seconds, batch, more):
     command = [os.path.join(dist, "bin", "millrace"), "feed", "folder:" + folder, "--shuffle", "-e",
                "0", "--time", f"{seconds}s", "-b", str(batch), "--device", "cuda", "--transform",
                CHAIN, "--json", "-q", *more]
-    out = row_of(run(command, seconds + 20))
+    text, thread = run_watched(command, seconds + 20, "mr-jpeg")
+    out = row_of(text)
     if not out:
         return None
     used = out["config"]["resolved"]
-    row = {"per_s": out["warm_samples_per_s"], "first_batch_ms": out["first_batch_ms"],
+    row = {"per_s": out["warm_samples_per_s"] or 0, "first_batch_ms": out["first_batch_ms"],
            "with_start": out["samples_per_s"], "workers": used.get("workers"),
            "prefetch": used.get("prefetch")}
+    if thread:
+        row["thread"] = thread
     if out.get("gpu_decode"):
         row["gpu"] = {k: out["gpu_decode"].get(k) for k in ("fraction", "gpu_rate", "cpu_rate",
                                                             "refused", "why_not")}
@@ -132,6 +175,10 @@ def cases(args, folder, photos):
         for share in args.shares.split(","):
             plan.append((f"ours, --gpu-decode {share}{at}", lambda d=dist, s=share: ours(
                 d, folder, args.seconds, args.batch_size, ["--gpu-decode", s, *held])))
+        for workers in args.workers.split(",") if args.workers else []:
+            plan.append((f"ours, --gpu-decode auto, {workers} workers{at}",
+                         lambda d=dist, w=workers: ours(d, folder, args.seconds, args.batch_size, [
+                             "--gpu-decode", "auto", "-w", w, *held])))
         if not args.no_peers:
             plan.append((f"ours, --gpu-decode auto, no cache{at}", lambda d=dist: ours(
                 d, folder, args.seconds, args.batch_size, ["--gpu-decode", "auto"])))
@@ -175,6 +222,10 @@ def table(rows, order):
             more += f"; share {gpu['fraction']:.3f}" + "".join(
                 f", {k[:3]} {gpu[k]:,.0f}/s" for k in ("gpu_rate", "cpu_rate") if gpu.get(k))
             more += f"; {gpu['why_not']}" if gpu.get("why_not") else ""
+        thread = found[-1].get("thread")
+        if thread:
+            more += (f"; its thread ran {100 * thread['ran']:.0f}%, waited for a processor "
+                     f"{100 * thread['waited']:.1f}%, {thread['slices_s']:,.0f} slices/s")
         share = f"{100 * median(name) / bound:.0f}%" if bound else ""
         print(f"| {name} | {rates} | {median(name):,.0f} | {share} | {first} | {more} |")
 
@@ -189,6 +240,7 @@ def main():
     ap.add_argument("--limit", type=float, default=240, help="seconds: no round begins that "
                     "would end later")
     ap.add_argument("--shares", default="auto,off,0.7,0.75")
+    ap.add_argument("--workers", help="auto with so many, too: 14,16")
     ap.add_argument("--batch-size", type=int, default=256, help="ours; the peers have 256")
     ap.add_argument("--no-peers", action="store_true")
     ap.add_argument("--python", default=os.environ.get("PYTHON", "python3"))
