@@ -138,37 +138,70 @@ static void set_signals(const struct child *c)
 
 /* ---- jobs ---- */
 
-/* The oldest job without an owner; head->n_jobs: none. */
-static uint32_t oldest(const struct child *c)
+static struct mr_shared_job *job_of(const struct child *c, uint32_t i)
+{
+    return mr_shared_job(c->head, c->head->jobs_at, c->head->job_bytes, i);
+}
+
+/* An urgent job without an owner; head->n_jobs: none. */
+static uint32_t find_urgent(const struct child *c)
 {
     struct mr_shared_head *h = c->head;
-    uint64_t least = UINT64_MAX;
-    uint32_t found = h->n_jobs;
     for (uint32_t w = 0; w < (h->n_jobs + 63) / 64; w++)
-        for (uint64_t left = atomic_load(&h->posted[w]); left; left &= left - 1) {
+        for (uint64_t left = atomic_load(&h->urgent[w]); left; left &= left - 1) {
             uint32_t i = 64 * w + (uint32_t)__builtin_ctzll(left);
-            struct mr_shared_job *job = mr_shared_job(h, h->jobs_at, h->job_bytes, i);
-            if (atomic_load(&job->owner) != MR_JOB_NO_OWNER)
-                continue;
-            uint64_t order = atomic_load(&job->order);
-            if (order < least) {
-                least = order;
-                found = i;
-            }
+            if (atomic_load(&job_of(c, i)->owner) == MR_JOB_NO_OWNER)
+                return i;
         }
-    return found;
+    return h->n_jobs;
+}
+
+static void move_front(struct mr_shared_head *h, uint64_t to)
+{
+    uint64_t at = atomic_load(&h->front);
+    while (at < to && !atomic_compare_exchange_weak(&h->front, &at, to))
+        ;
+}
+
+/* The oldest job without an owner; head->n_jobs: none. A place in the queue whose job has another
+ * order belongs to one that was taken, and has been posted again. */
+static uint32_t find_queued(const struct child *c)
+{
+    struct mr_shared_head *h = c->head;
+    uint64_t front = atomic_load(&h->front), end = atomic_load(&h->n_queued);
+    for (uint64_t at = front; at < end; at++) {
+        uint32_t i = atomic_load(&h->queue[at % MR_JOB_QUEUE]);
+        struct mr_shared_job *job = job_of(c, i);
+        if (atomic_load(&job->owner) != MR_JOB_NO_OWNER || atomic_load(&job->order) != at)
+            continue;
+        if (at > front)
+            move_front(h, at);
+        return i;
+    }
+    move_front(h, end);
+    return h->n_jobs;
+}
+
+static uint32_t find_job(const struct child *c)
+{
+    uint32_t i = find_urgent(c);
+    return i < c->head->n_jobs ? i : find_queued(c);
 }
 
 /* Takes a job. NULL: there is none. */
 static struct mr_shared_job *take(struct child *c)
 {
     struct mr_shared_head *h = c->head;
-    for (uint32_t i; (i = oldest(c)) < h->n_jobs;) {
-        struct mr_shared_job *job = mr_shared_job(h, h->jobs_at, h->job_bytes, i);
+    for (uint32_t i; (i = find_job(c)) < h->n_jobs;) {
+        struct mr_shared_job *job = job_of(c, i);
         uint32_t none = MR_JOB_NO_OWNER;
         if (!atomic_compare_exchange_strong(&job->owner, &none, c->id + 1))
             continue;
-        atomic_fetch_and(&h->posted[i / 64], ~(1ull << i % 64));
+        uint64_t order = atomic_load(&job->order), bit = 1ull << i % 64;
+        if (order != MR_URGENT && order == atomic_load(&h->front))
+            move_front(h, order + 1);
+        if (atomic_load(&h->urgent[i / 64]) & bit)
+            atomic_fetch_and(&h->urgent[i / 64], ~bit);
         atomic_store(&job->start_ns, mr_time_ns());
         return job;
     }
@@ -194,7 +227,7 @@ static void sleep_for_work(struct child *c)
         pause_briefly();
     }
     atomic_fetch_or(word, bit);
-    if (oldest(c) == h->n_jobs && !atomic_load(&h->closed))
+    if (find_job(c) == h->n_jobs && !atomic_load(&h->closed))
         mr_futex_wait(&h->work, seen, CHECK_NS);
     atomic_fetch_and(word, ~bit);
 }

@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define JOB_NS    400000u   /* a job is to take so long: handing one over takes some 10 us */
-#define WAIT_NS   100000000 /* then a look whether there are workers left */
-#define SMOOTHING 8
+#define JOB_NS      400000u   /* a job is to take so long: handing one over takes some 10 us */
+#define LONG_JOB    3         /* so many times that if all workers have enough to do */
+#define WAIT_NS     100000000 /* then a look whether there are workers left */
+#define SMOOTHING   8
+#define MOST_PIECES 128 /* jobs of a run at once */
+#define KEPT        512 /* errors of a run: samples with more are made again */
 
 /* An error that a sample of a thread's latest run had, for when it is asked for alone. */
 struct kept {
@@ -19,7 +22,7 @@ struct kept {
 
 struct thread {
     uint32_t n;
-    struct kept kept[MR_JOB_ROWS];
+    struct kept kept[KEPT];
 };
 
 /* What a thread wants. */
@@ -27,15 +30,17 @@ struct wanted {
     const struct mr_dataset *ds;
     const struct mr_sample_context *context;
     void *const (*row)[MR_MAX_FIELDS];
-    uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK];
+    uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK]; /* NULL: they are the fields' own */
     int *rc;
     struct thread *thread;        /* NULL: none */
     struct mr_shared_block slots; /* rows in it are written by the workers; data NULL: none */
+    bool in_slots;                /* all rows are */
 };
 
 /* A job of it: samples [from, from + n). */
 struct piece {
     uint32_t job, from, n;
+    bool over; /* its rows were taken, and the job is free */
 };
 
 /* ---- jobs ---- */
@@ -89,9 +94,23 @@ static uint64_t staged(const struct mr_process_pool *p, const struct piece *piec
     return p->rows_at + piece->job * p->job_rows_bytes + i * p->row_bytes + p->field_at[f];
 }
 
-/* order: workers take the job with the least first. */
+/* Behind all others; in order, so that no place in the queue is empty while one behind it is not. */
+static void enqueue(struct mr_process_pool *p, uint32_t i)
+{
+    struct mr_shared_head *h = p->head;
+    struct mr_shared_job *job = mr_process_pool_job(p, i);
+    pthread_mutex_lock(&p->lock);
+    uint64_t at = p->n_queued++;
+    atomic_store(&job->order, at);
+    atomic_store(&h->queue[at % MR_JOB_QUEUE], (uint16_t)i);
+    atomic_store(&job->owner, MR_JOB_NO_OWNER);
+    atomic_store(&h->n_queued, at + 1);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* urgent: workers take it before all that wait. */
 static void post(struct mr_process_pool *p, const struct wanted *w, const struct piece *piece,
-                 uint64_t order)
+                 bool urgent)
 {
     struct mr_shared_job *job = mr_process_pool_job(p, piece->job);
     atomic_store(&job->owner, MR_JOB_IDLE); /* of a lost job it is still the worker that died */
@@ -107,17 +126,16 @@ static void post(struct mr_process_pool *p, const struct wanted *w, const struct
     }
     job->n = piece->n;
     atomic_store(&job->start_ns, 0);
-    atomic_store(&job->order, order);
     atomic_store(&job->waiting, 0);
     atomic_store(&job->state, MR_JOB_POSTED);
-    atomic_store(&job->owner, MR_JOB_NO_OWNER);
-    atomic_fetch_or(&p->head->posted[piece->job / 64], 1ull << piece->job % 64);
+    if (urgent) {
+        atomic_store(&job->order, MR_URGENT);
+        atomic_store(&job->owner, MR_JOB_NO_OWNER);
+        atomic_fetch_or(&p->head->urgent[piece->job / 64], 1ull << piece->job % 64);
+    } else {
+        enqueue(p, piece->job);
+    }
     wake_worker(p);
-}
-
-static void post_last(struct mr_process_pool *p, const struct wanted *w, const struct piece *piece)
-{
-    post(p, w, piece, atomic_fetch_add_explicit(&p->order, 1, memory_order_relaxed));
 }
 
 /* Waits until a job is made or lost. Returns whether it was made. */
@@ -140,7 +158,7 @@ static bool wait_for(struct mr_process_pool *p, uint32_t i)
 static int keep(const struct wanted *w, uint32_t i, int rc)
 {
     if (w->thread) {
-        struct kept *k = &w->thread->kept[w->thread->n++ % MR_JOB_ROWS];
+        struct kept *k = &w->thread->kept[w->thread->n++ % KEPT];
         k->index = w->context[i].index;
         k->epoch = w->context[i].epoch;
         k->position = w->context[i].position;
@@ -183,17 +201,20 @@ static int take_row(const struct wanted *w, const struct piece *piece, uint32_t 
     if (job->result[i].rc != 0)
         return row_error(w, job, i, index);
     bool has_dims = job->result[i].has_dims; /* read once: a worker can change it */
+    if (!has_dims && !w->dim && w->in_slots)
+        return 0;
+    uint64_t own[MR_MAX_FIELDS][MR_MAX_RANK], (*dim)[MR_MAX_RANK] = w->dim ? w->dim[at] : own;
     for (uint32_t f = 0; f < n_fields; f++)
-        memcpy(w->dim[at][f], w->ds->field[f].dim, sizeof w->dim[at][f]);
+        memcpy(dim[f], w->ds->field[f].dim, sizeof dim[f]);
     if (has_dims)
-        memcpy(w->dim[at], mr_shared_dims(job, n_fields, i), n_fields * sizeof w->dim[at][0]);
-    int rc = has_dims ? mr_user_check_dims(w->ds, index, w->dim[at]) : 0;
+        memcpy(dim, mr_shared_dims(job, n_fields, i), n_fields * sizeof dim[0]);
+    int rc = has_dims ? mr_user_check_dims(w->ds, index, dim) : 0;
     if (rc < 0)
         return rc;
     for (uint32_t f = 0; f < n_fields; f++)
         if (!direct(w, at, f))
             memcpy(w->row[at][f], (const unsigned char *)p->head + staged(p, piece, i, f),
-                   used_bytes(&w->ds->field[f], w->dim[at][f]));
+                   used_bytes(&w->ds->field[f], dim[f]));
     return 0;
 }
 
@@ -258,9 +279,8 @@ static void make_alone(const struct wanted *w, uint32_t job, uint32_t at, uint32
 {
     struct mr_process_pool *p = mr_process_pool_of(w->ds);
     struct piece piece = {.job = job, .from = at, .n = 1};
-    uint64_t order = atomic_load(&mr_process_pool_job(p, job)->order);
     for (;;) {
-        post(p, w, &piece, order);
+        post(p, w, &piece, true);
         if (wait_for(p, job)) {
             take_rows(w, &piece);
             return;
@@ -278,47 +298,103 @@ static void make_alone(const struct wanted *w, uint32_t job, uint32_t at, uint32
 
 /* A death during a run of several samples counts against none of them: it is one sample's fault at
  * most, and perhaps nothing in this process caused it. */
-static void finish(const struct wanted *w, const struct piece *piece)
+static void finish(const struct wanted *w, struct piece *piece)
 {
     struct mr_process_pool *p = mr_process_pool_of(w->ds);
     uint32_t deaths = piece->n == 1;
+    if (piece->over)
+        return;
     if (wait_for(p, piece->job))
         take_rows(w, piece);
     else
         for (uint32_t i = 0; i < piece->n; i++)
             make_alone(w, piece->job, piece->from + i, deaths);
     free_job(p, piece->job);
+    piece->over = true;
 }
 
 /* ---- the ops ---- */
 
 /* So many that a job takes some time, and no more: others could make them meanwhile. */
-static uint32_t rows_of_a_job(struct mr_process_pool *p)
+static uint32_t rows_of_a_job(struct mr_process_pool *p, bool in_slots)
 {
     uint64_t each = atomic_load_explicit(&p->row_ns, memory_order_relaxed);
-    return each == 0 ? 1 : (uint32_t)MR_MIN(MR_MAX(JOB_NS / each, 1), p->rows_a_job);
+    uint64_t front = atomic_load_explicit(&p->head->front, memory_order_relaxed);
+    uint64_t queued = atomic_load_explicit(&p->head->n_queued, memory_order_relaxed) - front;
+    uint64_t ns = queued >= p->n && queued <= p->n_jobs ? LONG_JOB * JOB_NS : JOB_NS;
+    uint32_t most = in_slots ? MR_JOB_ROWS : p->rows_a_job;
+    return each == 0 ? 1 : (uint32_t)MR_MIN(MR_MAX(ns / each, 1), most);
+}
+
+/* Jobs of one size, rather than a short one at the end. */
+static uint32_t even(uint32_t n, uint32_t most)
+{
+    uint32_t n_jobs = (n + most - 1) / most;
+    return (n + n_jobs - 1) / n_jobs;
+}
+
+/* What the samples of a dead worker need is done at once. */
+static void finish_lost(const struct wanted *w, struct piece *piece, uint32_t n)
+{
+    struct mr_process_pool *p = mr_process_pool_of(w->ds);
+    for (uint32_t i = 0; i < n; i++)
+        if (!piece[i].over &&
+            atomic_load(&mr_process_pool_job(p, piece[i].job)->state) == MR_JOB_LOST)
+            finish(w, &piece[i]);
+}
+
+/* Waits for the last job first: when that is made, the others are, but for a few, so that this
+ * thread is woken once. It is also woken when a worker has died. */
+static void finish_all(const struct wanted *w, struct piece *piece, uint32_t n)
+{
+    struct mr_process_pool *p = mr_process_pool_of(w->ds);
+    for (uint32_t last = n; last-- > 0;) {
+        struct mr_shared_job *job = mr_process_pool_job(p, piece[last].job);
+        while (!piece[last].over && atomic_load(&job->state) == MR_JOB_POSTED &&
+               !atomic_load(&p->broken)) {
+            atomic_store(&job->waiting, 1);
+            finish_lost(w, piece, n);
+            if (!piece[last].over)
+                mr_futex_wait(&job->state, MR_JOB_POSTED, WAIT_NS);
+        }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        finish(w, &piece[i]);
+}
+
+static bool all_in_slots(const struct wanted *w, uint32_t n)
+{
+    if (!w->slots.data)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t f = 0; f < (uint32_t)w->ds->n_fields; f++)
+            if (!direct(w, i, f))
+                return false;
+    return true;
 }
 
 static void make_all(const struct wanted *w, uint32_t n)
 {
     struct mr_process_pool *p = mr_process_pool_of(w->ds);
-    struct piece piece[MR_JOB_ROWS];
-    uint32_t from = 0, posted = 0, done = 0;
+    struct piece piece[MOST_PIECES];
+    uint32_t from = 0, posted = 0;
     while (from < n) {
-        struct piece *next = &piece[posted % MR_JOB_ROWS];
-        if (posted - done == MR_JOB_ROWS || !take_job(p, posted == done, &next->job)) {
-            finish(w, &piece[done++ % MR_JOB_ROWS]);
+        struct piece *next = &piece[posted];
+        if (posted == MOST_PIECES || !take_job(p, posted == 0, &next->job)) {
+            finish_all(w, piece, posted);
+            posted = 0;
             continue;
         }
-        uint32_t worth = rows_of_a_job(p); /* other threads change it: asked for once */
+        /* other threads change it: asked for once */
+        uint32_t worth = rows_of_a_job(p, w->in_slots);
         next->from = from;
-        next->n = MR_MIN(worth, n - from);
-        post_last(p, w, next);
+        next->n = even(n - from, worth);
+        next->over = false;
+        post(p, w, next, false);
         from += next->n;
         posted++;
     }
-    while (done < posted)
-        finish(w, &piece[done++ % MR_JOB_ROWS]);
+    finish_all(w, piece, posted);
 }
 
 int mr_workers_get_run(const struct mr_dataset *ds, uint32_t n,
@@ -341,6 +417,7 @@ int mr_workers_get_run(const struct mr_dataset *ds, uint32_t n,
         w.thread->n = 0;
     for (int f = 0; f < ds->n_fields && !w.slots.data; f++)
         w.slots = mr_shared_block_find(p->memory, row[0][f]);
+    w.in_slots = all_in_slots(&w, n);
     make_all(&w, n);
     return 0;
 }
@@ -349,7 +426,7 @@ int mr_workers_get_run(const struct mr_dataset *ds, uint32_t n,
 static const struct kept *find_kept(const struct thread *t, const struct mr_sample *s,
                                     uint64_t index)
 {
-    for (uint32_t i = 0; t && i < MR_MIN(t->n, MR_JOB_ROWS); i++)
+    for (uint32_t i = 0; t && i < MR_MIN(t->n, KEPT); i++)
         if (t->kept[i].index == index && t->kept[i].epoch == s->epoch &&
             t->kept[i].position == s->position)
             return &t->kept[i];

@@ -95,8 +95,9 @@ static bool release_jobs(struct mr_process_pool *p, uint32_t i, const struct mr_
             p->death[j] = *death;
             atomic_compare_exchange_strong(&job->state, &posted, MR_JOB_LOST);
         }
-        mr_futex_wake(&job->state, INT_MAX);
     }
+    for (uint32_t j = 0; j < p->n_jobs; j++) /* who waits for one may have lost another */
+        mr_futex_wake(&mr_process_pool_job(p, j)->state, INT_MAX);
     atomic_fetch_and(&p->head->asleep[i / 64], ~(1ull << i % 64));
     atomic_fetch_add(&p->head->work, 1);
     mr_futex_wake(&p->head->work, INT_MAX); /* it may have been woken for a job just then */

@@ -9,17 +9,19 @@
  * them first. The parent says for each field of each sample where it is to be written.
  *
  * A job's life. A thread of the parent takes a free one, fills it, and posts it: state POSTED,
- * owner 0, its bit in `posted`. A worker that changes the owner from 0 to itself makes it. It
- * writes the rows and the results, and last the state: DONE. The thread that waits for that takes
- * the rows and frees the job.
+ * owner 0, its number at the end of `queue`, or, if its samples were lost with a worker, its bit in
+ * `urgent`. A worker that changes the owner from 0 to itself makes it. It writes the rows and the
+ * results, and last the state: DONE. The thread that waits for that takes the rows and frees the
+ * job.
  *
  * No step of a worker has to be followed by another one, so it may be killed at any instruction:
  * - between jobs it holds nothing;
  * - once it owns a job, the monitor, when it sees that the process has ended, sets the state of
  *   every POSTED job of that owner to LOST, and wakes those who wait for its jobs whatever their
  *   state. Who waited posts the samples again.
- * Workers own no counter. The bit of a posted job is a hint where to look: it is right to find it
- * set for a job with an owner. Sleepers have a bit each, which the monitor clears when they die.
+ * Workers own no counter. The queue's front and the urgent bits are hints where to look: it is
+ * right to find jobs with an owner there, and only who saw all before it taken moves the front on.
+ * Sleepers have a bit each, which the monitor clears when they die.
  *
  * The parent trusts nothing in here that a worker can write: lengths, codes and texts are checked,
  * and what a job is for is kept in memory of its own.
@@ -33,8 +35,10 @@
 
 #define MR_JOB_ROWS     128
 #define MR_MAX_JOBS     512
-#define MR_WORKERS_MARK 0x6d72776b72303035ull /* which layout this is */
+#define MR_WORKERS_MARK 0x6d72776b72303036ull /* which layout this is */
+#define MR_JOB_QUEUE    (2 * MR_MAX_JOBS)     /* more than can be posted */
 #define MR_JOB_NO_OWNER 0
+#define MR_URGENT       UINT64_MAX
 #define MR_JOB_IDLE     UINT32_MAX /* its owner while it is not posted: no worker can take it */
 
 enum mr_job_state { MR_JOB_FREE, MR_JOB_POSTED, MR_JOB_DONE, MR_JOB_LOST };
@@ -70,8 +74,11 @@ struct mr_shared_head {
     /* Changes with each post: what idle workers wait for. */
     _Alignas(MR_CACHE_LINE) _Atomic uint32_t work;
     _Atomic uint32_t closed;
-    _Alignas(MR_CACHE_LINE) _Atomic uint64_t posted[MR_MAX_JOBS / 64];
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t n_queued; /* ever: the parent's */
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t front;    /* all jobs before it have been taken */
+    _Alignas(MR_CACHE_LINE) _Atomic uint64_t urgent[MR_MAX_JOBS / 64];
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t asleep[MR_MAX_WORKER_PROCESSES / 64];
+    _Alignas(MR_CACHE_LINE) _Atomic uint16_t queue[MR_JOB_QUEUE];
     struct mr_shared_worker worker[]; /* n_workers */
 };
 
@@ -92,7 +99,7 @@ struct mr_shared_job {
     _Atomic uint32_t state;   /* enum mr_job_state; the thread of the parent waits here */
     _Atomic uint32_t waiting; /* it does */
     uint32_t n;
-    _Atomic uint64_t order;    /* the lowest is made first */
+    _Atomic uint64_t order;    /* its place in the queue, of all ever; MR_URGENT: in none */
     _Atomic uint64_t start_ns; /* when a worker took it; 0: none yet */
     uint64_t took_ns;
     struct mr_shared_row row[MR_JOB_ROWS];

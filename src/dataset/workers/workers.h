@@ -50,9 +50,9 @@ struct mr_process_pool {
     pthread_mutex_t lock;
     pthread_cond_t freed;
     uint32_t free[MR_MAX_JOBS], n_free; /* [lock] */
+    uint64_t n_queued;                  /* [lock] jobs ever */
     struct mr_death death[MR_MAX_JOBS]; /* of a LOST job's owner; before it has that state */
-    _Atomic uint64_t order;
-    _Atomic uint64_t row_ns; /* what a worker takes for a sample, lately; 0: not known */
+    _Atomic uint64_t row_ns;            /* what a worker takes for a sample, lately; 0: not known */
 
     struct mr_worker_process *worker; /* n */
     pthread_t monitor;
