@@ -147,7 +147,8 @@ struct mr_loader {
      * a picture is decoded, or none if nothing is made from it. */
     int picture_track;
     bool skips_pictures;
-    bool gathers; /* runs are made field by field (gather.h) */
+    bool gathers;   /* runs are made field by field (gather.h) */
+    bool gets_runs; /* runs are made by one call (get.h) */
     struct mr_plan plan;
     struct mr_source *source;   /* of an iterable data set; else NULL */
     struct mr_sandbox *sandbox; /* processes that decode; NULL: workers do */

@@ -84,11 +84,69 @@ static void make_run(struct mr_worker *w, const struct mr_row *row, const struct
     get->n = get->n_made = row->n_next + 1;
     for (uint32_t i = 0; i < get->n; i++)
         prepare(w, row, i, s[i].index, s[i].position);
+    /* Dimensions that are the fields' own would be most of what is written here. */
+    uint64_t(*dim)[MR_MAX_FIELDS][MR_MAX_RANK] =
+        w->ld->gets_runs && ds->makers > 0 ? NULL : get->dim;
     int rc = ds->ops->get_run(ds, get->n, get->context, (void *const(*)[MR_MAX_FIELDS])get->row,
-                              get->dim, get->rc);
+                              dim, get->rc);
     get->failed.code = 0;
     if (rc < 0)
         mr_error_keep(rc, &get->failed);
+}
+
+bool mr_get_plan(const struct mr_loader *ld)
+{
+    const struct mr_layout *layout = &ld->layout;
+    if (!ld->ds->ops->get_run || ld->ds->ops->locate || ld->ds->picture >= 0 || ld->chain ||
+        ld->sandbox || ld->source || ld->plan.finds || ld->skips_pictures)
+        return false;
+    if (layout->by_user || layout->items || layout->flips || layout->varies || layout->collates ||
+        layout->n_fields != layout->n_decoded)
+        return false;
+    if (ld->backends.n_used != 1 || ld->backends.used[0]->ops != &mr_row_host)
+        return false;
+    for (int f = 0; f < layout->n_fields; f++) {
+        const struct mr_field *fp = &layout->field[f];
+        if (fp->source != f || layout->decoded[f].row_of != f || !mr_field_in_row(fp) ||
+            fp->device_part || fp->direct)
+            return false;
+    }
+    return true;
+}
+
+uint32_t mr_get_run(struct mr_worker *w, struct mr_run *run, bool timed)
+{
+    const struct mr_get *get = &w->get;
+    struct mr_slot *slot = mr_ring_slot(&w->ld->ring, run->t);
+    struct mr_row row = {
+        .slot = slot, .t = run->t, .epoch = run->info.epoch, .at = run->row0, .n_next = run->n - 1};
+    bool measure = timed && w->measure;
+    struct mr_blocked begin;
+    uint32_t made = 0;
+    if (run->error.code < 0 || run->n < 2)
+        return 0;
+    mr_watch_note(&w->watch, run->t, run->row0, MR_TASK_DECODE);
+    if (measure)
+        mr_blocked_begin(&begin);
+    uint64_t start = timed ? mr_time_ns() : 0;
+    make_run(w, &row, run->sample);
+    if (timed) {
+        uint64_t took = mr_time_ns() - start;
+        mr_count(&w->timed_decode_ns, took);
+        if (measure && get->failed.code == 0)
+            mr_blocked_end(&begin, took, run->n, &w->blocked);
+    }
+    for (uint32_t i = 0; i < run->n && get->failed.code == 0; i++) {
+        struct mr_run_sample *s = &run->sample[i];
+        if (get->rc[i] < 0)
+            continue;
+        slot->indices[run->row0 + i] = s->index;
+        slot->positions[run->row0 + i] = s->position;
+        mr_slot_set_maker(slot, run->row0 + i, 0);
+        s->done = true;
+        made++;
+    }
+    return made;
 }
 
 /* A row's place in its batch is made once by its run; what replaces it comes with another s. */

@@ -13,6 +13,7 @@
 
 struct mr_loader;
 struct mr_row;
+struct mr_run;
 struct mr_run_sample;
 struct mr_worker;
 
@@ -32,6 +33,11 @@ struct mr_get {
     uint32_t n_made; /* by the latest mr_get_sample(): how many samples took its time */
 };
 
+/* Whether get_run writes all that there is of a row, so that its samples need nothing else. */
+bool mr_get_plan(const struct mr_loader *ld);
+/* Makes a run of such a loader by one call. Returns how many samples it made: others are made, or
+ * fail, one by one. */
+uint32_t mr_get_run(struct mr_worker *w, struct mr_run *run, bool timed);
 int mr_get_create(struct mr_worker *w);
 void mr_get_free(struct mr_worker *w);
 /* What it takes, beside the struct. */

@@ -314,6 +314,7 @@ static int open_parts(struct mr_loader *ld, struct mr_sampler *sampler, struct m
     rc = ld->opts.sandbox ? mr_sandbox_open(ld) : 0;
     if (rc < 0)
         return rc;
+    ld->gets_runs = mr_get_plan(ld);
     rc = open_storage(ld);
     if (rc < 0)
         return rc;

@@ -5,7 +5,8 @@
 #include <sys/resource.h>
 
 #define MAX_RUN_ROWS       32
-#define MAX_MADE_ROWS      128          /* by processes: each run wakes a thread and a process */
+#define MAX_MADE_ROWS      128 /* by processes: each run wakes a thread and a process */
+#define MAX_PLACED_ROWS    512 /* where they write into the slots, so that no thread has copies */
 #define RUN_BYTES          (32u << 10)  /* a run writes at least this: claiming it costs little */
 #define JOINED_READ_BYTES  (256u << 10) /* neighbours in sequential order are read together */
 #define READ_AHEAD_SAMPLES 1024
@@ -126,7 +127,7 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     uint64_t worthwhile = RUN_BYTES * o->batch_size / ld->layout.bound_bytes;
     uint64_t most = MR_MIN((o->batch_size + ld->workers.n - 1) / ld->workers.n, MAX_RUN_ROWS);
     if (ld->ds->makers > 0) /* the data set divides a run among them */
-        share = most = MR_MIN(o->batch_size, MAX_MADE_ROWS);
+        share = most = MR_MIN(o->batch_size, ld->gets_runs ? MAX_PLACED_ROWS : MAX_MADE_ROWS);
     ld->sizes.run_rows = MR_MAX(1, MR_MIN(MR_MAX(share, worthwhile), most));
     if (reads && ld->sizes.n_whole == 0 && mr_sampler_is_sequential(ld->sampler) &&
         ld->opts.world == 1) {

@@ -330,8 +330,12 @@ static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
     uint32_t made = 0;
     if (w->ld->gathers && run->n_done == 0 && !tracing)
         made = mr_gather_run(w, run, timed);
-    for (uint32_t i = made;
-         i < run->n && !atomic_load_explicit(&w->ld->ring.stop, memory_order_relaxed); i++) {
+    else if (w->ld->gets_runs && run->n_done == 0 && !tracing)
+        made = mr_get_run(w, run, timed);
+    for (uint32_t i = w->ld->gathers ? made : 0;
+         made < run->n && i < run->n &&
+         !atomic_load_explicit(&w->ld->ring.stop, memory_order_relaxed);
+         i++) {
         struct mr_run_sample *s = &run->sample[i];
         if (s->done || !landed(run, s))
             continue;
