@@ -119,6 +119,22 @@ struct mr_dataset_ops {
                    const struct mr_sample_context context[], void *const (*row)[MR_MAX_FIELDS],
                    uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK], int rc[]);
     /*
+     * get_run in two steps, so that a thread has several runs made at once: for sets with makers,
+     * rows in ds->shared, and samples whose dimensions are the fields' own. post_run begins one;
+     * the arrays stay until it has ended. [in, out] run: NULL, or from an earlier one that has
+     * ended; the caller frees it. Returns 1; 0: not now, or not in this way: get_run can. run_made:
+     * finish_run need not wait. finish_run does what is left of get_run. wait_runs waits until the
+     * first of n runs is made, or a little longer if more are soon. drop_run ends one whose rows
+     * are not needed. Optional, all or none.
+     */
+    int (*post_run)(const struct mr_dataset *ds, uint32_t n,
+                    const struct mr_sample_context context[], void *const (*row)[MR_MAX_FIELDS],
+                    int rc[], void **run);
+    bool (*run_made)(const struct mr_dataset *ds, const void *run);
+    void (*wait_runs)(const struct mr_dataset *ds, uint32_t n, void *const run[]);
+    int (*finish_run)(const struct mr_dataset *ds, void *run);
+    void (*drop_run)(const struct mr_dataset *ds, void *run);
+    /*
      * One field of many samples at once. gather writes rows of a field of one size, row k to `to` +
      * k * stride. find gives where rows of a varying one are, and sets their first dimensions:
      * dim[k][0]. Neither can fail. state: of the worker. Optional, both or neither.

@@ -14,6 +14,7 @@
  *   layout.h   where a row's fields are in a slot           layout.c, device_chain.c
  *   source.h   what feeds runs if the data set is iterable  source.c
  *   run.h      a claimed run: order, extents, reads         run.c, find.c
+ *   get.h      samples that a data set makes itself         get.c, posted.c
  *   worker.h   the threads, and how far they read ahead     worker.c, ahead.c
  *   backends/  how a row gets its bytes: one family         host.c, gds.c, resident.c, jpeg.c
  *   slot.h     the place a batch is made in                 slot.c
@@ -149,6 +150,7 @@ struct mr_loader {
     bool skips_pictures;
     bool gathers;   /* runs are made field by field (gather.h) */
     bool gets_runs; /* runs are made by one call (get.h) */
+    bool posts;     /* ... while the worker does other things */
     struct mr_plan plan;
     struct mr_source *source;   /* of an iterable data set; else NULL */
     struct mr_sandbox *sandbox; /* processes that decode; NULL: workers do */

@@ -20,7 +20,8 @@ uint64_t mr_get_bytes(const struct mr_loader *ld)
     if (!ld->ds->ops->get_run)
         return 0;
     return ld->sizes.run_rows * (row_bytes(ld) + sizeof *get->context + sizeof *get->row +
-                                 sizeof *get->dim + sizeof *get->rc);
+                                 sizeof *get->dim + sizeof *get->rc) +
+           (ld->posts ? mr_posted_bytes(ld) : 0);
 }
 
 int mr_get_create(struct mr_worker *w)
@@ -37,7 +38,7 @@ int mr_get_create(struct mr_worker *w)
     get->memory = aligned_alloc(MR_CACHE_LINE, MR_MAX(n * row_bytes(ld), MR_CACHE_LINE));
     if (!get->context || !get->row || !get->dim || !get->rc || !get->memory)
         return mr_error_nomem("worker", mr_get_bytes(ld));
-    return 0;
+    return ld->posts ? mr_posted_create(w) : 0;
 }
 
 void mr_get_free(struct mr_worker *w)
@@ -47,6 +48,7 @@ void mr_get_free(struct mr_worker *w)
     free(w->get.dim);
     free(w->get.rc);
     free(w->get.memory);
+    mr_posted_free(w);
 }
 
 static void prepare(struct mr_worker *w, const struct mr_row *row, uint32_t i, uint64_t index,
@@ -123,13 +125,16 @@ uint32_t mr_get_run(struct mr_worker *w, struct mr_run *run, bool timed)
     bool measure = timed && w->measure;
     struct mr_blocked begin;
     uint32_t made = 0;
-    if (run->error.code < 0 || run->n < 2)
+    if (run->error.code < 0 || run->n == 0)
         return 0;
     mr_watch_note(&w->watch, run->t, run->row0, MR_TASK_DECODE);
     if (measure)
         mr_blocked_begin(&begin);
     uint64_t start = timed ? mr_time_ns() : 0;
-    make_run(w, &row, run->sample);
+    if (run->posted)
+        mr_posted_finish(w, run);
+    else
+        make_run(w, &row, run->sample);
     if (timed) {
         uint64_t took = mr_time_ns() - start;
         mr_count(&w->timed_decode_ns, took);

@@ -17,6 +17,14 @@ struct mr_run;
 struct mr_run_sample;
 struct mr_worker;
 
+/* A run that the data set makes while the worker does other things: what it reads and writes. */
+struct mr_get_posted {
+    struct mr_sample_context *context;
+    void *(*row)[MR_MAX_FIELDS];
+    int *rc;
+    void *run; /* the data set's; NULL: none yet */
+};
+
 /* A worker's. The arrays have run_rows entries; NULL if the data set has no get_run. */
 struct mr_get {
     struct mr_sample_context *context;
@@ -30,6 +38,8 @@ struct mr_get {
     const struct mr_run_sample *s;
     uint64_t t;
     uint32_t at, n;
+    struct mr_get_posted *posted; /* of each of the worker's runs; NULL: they are not posted */
+    void **waiting;               /* as many */
     uint32_t n_made; /* by the latest mr_get_sample(): how many samples took its time */
 };
 
@@ -38,6 +48,23 @@ bool mr_get_plan(const struct mr_loader *ld);
 /* Makes a run of such a loader by one call. Returns how many samples it made: others are made, or
  * fail, one by one. */
 uint32_t mr_get_run(struct mr_worker *w, struct mr_run *run, bool timed);
+
+/* ---- posted.c: runs that are made while the worker does other things ---- */
+/* Whether they can be; few workers are enough then. */
+bool mr_posted_plan(const struct mr_loader *ld);
+int mr_posted_create(struct mr_worker *w);
+void mr_posted_free(struct mr_worker *w);
+uint64_t mr_posted_bytes(const struct mr_loader *ld);
+/* Begins a run whose slot is open. false: not now. */
+bool mr_posted_begin(struct mr_worker *w, struct mr_run *run);
+bool mr_posted_made(const struct mr_worker *w, const struct mr_run *run);
+/* Waits until the first of the worker's runs is made, or a few are. The first one is posted. */
+void mr_posted_wait(struct mr_worker *w);
+/* Waits for its rows. The run is the worker's latest then. */
+void mr_posted_finish(struct mr_worker *w, struct mr_run *run);
+/* Ends all of a worker that stops. */
+void mr_posted_drop(struct mr_worker *w);
+
 int mr_get_create(struct mr_worker *w);
 void mr_get_free(struct mr_worker *w);
 /* What it takes, beside the struct. */

@@ -278,6 +278,15 @@ static uint32_t count_workers(const struct mr_loader *ld)
     return ld->share.budget ? mr_budget_workers(&ld->share, MR_MAX_WORKERS) : cpus;
 }
 
+/* Threads that only hand out what processes make: each that sleeps has to be woken. */
+#define MAKERS_A_THREAD 8
+static void use_few_workers(struct mr_loader *ld)
+{
+    uint32_t enough = MR_MAX((ld->ds->makers + MAKERS_A_THREAD - 1) / MAKERS_A_THREAD, 2);
+    ld->workers.n = MR_MIN(ld->workers.n, enough);
+    atomic_store(&ld->workers.n_active, ld->workers.n);
+}
+
 /* Each part needs those before it. free_parts() undoes what there is. */
 static int open_parts(struct mr_loader *ld, struct mr_sampler *sampler, struct mr_device *device)
 {
@@ -315,6 +324,9 @@ static int open_parts(struct mr_loader *ld, struct mr_sampler *sampler, struct m
     if (rc < 0)
         return rc;
     ld->gets_runs = mr_get_plan(ld);
+    ld->posts = mr_posted_plan(ld);
+    if (ld->posts)
+        use_few_workers(ld);
     rc = open_storage(ld);
     if (rc < 0)
         return rc;

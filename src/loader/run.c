@@ -325,6 +325,7 @@ void mr_run_fill(struct mr_worker *w, struct mr_run *run, uint64_t number, bool 
     run->n_left = run->n; /* the span: who finds fewer rows lowers n alone */
     run->n_done = run->n_reads = run->n_landed = run->n_submitted = 0;
     run->error.code = 0;
+    run->posted = false;
     mr_watch_since(&w->watch, w->lap_ns);
     mr_watch_note(&w->watch, run->t, run->row0, MR_TASK_LOCATE);
     int rc = w->entered.code < 0 ? mr_error_put(&w->entered) : 0;

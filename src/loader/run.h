@@ -54,7 +54,9 @@ struct mr_run {
     uint64_t t;
     struct mr_plan_batch info;
     uint32_t row0, n, n_done;
-    bool last;       /* of its epoch, if the plan finds its batches */
+    bool last; /* of its epoch, if the plan finds its batches */
+    uint64_t posted_ns;
+    bool posted;     /* the data set makes it (posted.c) */
     uint32_t n_left; /* of its batch's rows_left, this run's part that it has not subtracted */
     uint32_t n_reads, n_landed, n_submitted;
     struct mr_run_sample *sample; /* run_rows of them */

@@ -137,7 +137,10 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     }
     ld->sizes.runs_per_batch = (o->batch_size + ld->sizes.run_rows - 1) / ld->sizes.run_rows;
     ld->sizes.runs_per_worker = ld->sizes.start_runs = ld->sizes.reader_depth = 1;
-    ld->sizes.runs = ld->workers.n;
+    if (ld->posts) /* all that slots are open for */
+        ld->sizes.runs_per_worker = ld->sizes.start_runs =
+            (ld->ring.n_slots * ld->sizes.runs_per_batch + ld->workers.n - 1) / ld->workers.n;
+    ld->sizes.runs = ld->workers.n * ld->sizes.runs_per_worker;
     if (reads)
         plan_ahead(ld, kinds);
     if (ld->backends.writes_device &&

@@ -330,7 +330,7 @@ static uint32_t make_landed(struct mr_worker *w, struct mr_run *run)
     uint32_t made = 0;
     if (w->ld->gathers && run->n_done == 0 && !tracing)
         made = mr_gather_run(w, run, timed);
-    else if (w->ld->gets_runs && run->n_done == 0 && !tracing)
+    else if (w->ld->gets_runs && run->n_done == 0 && (run->posted || !tracing))
         made = mr_get_run(w, run, timed);
     for (uint32_t i = w->ld->gathers ? made : 0;
          made < run->n && i < run->n &&
@@ -413,6 +413,16 @@ static bool is_far(struct mr_worker *w, const struct mr_run *run)
     return run->t >= atomic_load(&ld->opening.next) && run->t < mr_ring_total(&ld->ring);
 }
 
+/* Makes a run, or has it made: then it is made once that is done, and others meanwhile. */
+static bool bring_forward(struct mr_worker *w, struct mr_run *run, bool first)
+{
+    if (!w->ld->posts)
+        return make_run(w, run);
+    if (!run->posted && mr_posted_begin(w, run))
+        return true;
+    return (run->posted ? mr_posted_made(w, run) : first) && make_run(w, run);
+}
+
 /* Goes over the runs in flight, earliest first, for about a round's time, and drops those that are
  * done from the front. */
 static bool make_ready(struct mr_worker *w)
@@ -426,7 +436,9 @@ static bool make_ready(struct mr_worker *w)
         if (run->t >= mr_ring_total(&w->ld->ring)) /* it has no rows, and no slot will be open */
             run->n_left = 0;
         else if (run->n_left > 0 && mr_ring_is_open(&w->ld->ring, run->t))
-            progress |= make_run(w, run);
+            progress |= bring_forward(w, run, i == 0);
+        if (w->ld->posts && run->n_left > 0 && !run->posted)
+            break; /* later ones would hold the jobs that it needs */
     }
     while (w->n_runs > 0 && is_over(nth_run(w, 0))) {
         mr_run_end(w, nth_run(w, 0));
@@ -449,14 +461,14 @@ static void note_wait(struct mr_worker *w, const struct mr_run *run, bool open)
         mr_watch_note(&w->watch, 0, 0, MR_TASK_NONE);
         return;
     }
-    uint64_t since = w->lap_ns;
+    uint64_t since = run->posted ? run->posted_ns : w->lap_ns;
     for (int e = 0; e < run->sample[i].n_extents; e++) {
         const struct mr_read *read = run->sample[i].extent[e].read;
         if (read && !run->landed[read - run->read] && (size_t)(read - run->read) < run->n_submitted)
             since = MR_MIN(since, read->submit_ns);
     }
     mr_watch_since(&w->watch, since);
-    mr_watch_note(&w->watch, run->t, run->row0 + i, MR_TASK_READ);
+    mr_watch_note(&w->watch, run->t, run->row0 + i, run->posted ? MR_TASK_DECODE : MR_TASK_READ);
 }
 
 /* For reads. Meanwhile slots may open for later runs whose bytes are there. */
@@ -510,11 +522,14 @@ static bool wait_for_something(struct mr_worker *w)
     w->ahead.starved |= open;
     note_wait(w, run, open);
     mr_permit_return(&w->permit);
-    if (open && w->reader)
+    if (run->posted)
+        mr_posted_wait(w);
+    else if (open && w->reader)
         reap(w, reap_wait_ns(w));
     else
         go = was_opened(w, run->t, mr_ring_wait_open(&ld->ring, run->t));
-    uint64_t start = lap(w, &w->stage_ns[open ? MR_STAGE_READ : MR_STAGE_SLOT]);
+    uint64_t start =
+        lap(w, run->posted ? &w->made_ns : &w->stage_ns[open ? MR_STAGE_READ : MR_STAGE_SLOT]);
     mr_trace_span(open ? "wait: read" : "wait: slot", start, w->lap_ns, "batch", run->t);
     return go && take_permit(w);
 }
@@ -602,6 +617,7 @@ void *mr_worker_main(void *worker)
     enter_dataset(w);
     if (take_permit(w))
         work(w);
+    mr_posted_drop(w);
     mr_permit_return(&w->permit);
     leave_dataset(w);
     mr_watch_note(&w->watch, 0, 0, MR_TASK_NONE);

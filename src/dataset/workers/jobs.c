@@ -11,8 +11,9 @@
 #define LONG_JOB    3         /* so many times that if all workers have enough to do */
 #define WAIT_NS     100000000 /* then a look whether there are workers left */
 #define SMOOTHING   8
-#define MOST_PIECES 128 /* jobs of a run at once */
-#define KEPT        512 /* errors of a run: samples with more are made again */
+#define MOST_PIECES 128    /* jobs of a run at once */
+#define BURST_NS    200000 /* a thread may wake so much later, for several runs at once */
+#define KEPT        512    /* errors of a run: samples with more are made again */
 
 /* An error that a sample of a thread's latest run had, for when it is asked for alone. */
 struct kept {
@@ -58,6 +59,17 @@ static bool take_job(struct mr_process_pool *p, bool block, uint32_t *out)
     return found;
 }
 
+/* Takes n jobs, or none: false. */
+static bool take_jobs(struct mr_process_pool *p, uint32_t n, struct piece piece[])
+{
+    pthread_mutex_lock(&p->lock);
+    bool found = p->n_free >= n;
+    for (uint32_t i = 0; i < n && found; i++)
+        piece[i].job = p->free[--p->n_free];
+    pthread_mutex_unlock(&p->lock);
+    return found;
+}
+
 static void free_job(struct mr_process_pool *p, uint32_t i)
 {
     struct mr_shared_job *job = mr_process_pool_job(p, i);
@@ -94,7 +106,7 @@ static uint64_t staged(const struct mr_process_pool *p, const struct piece *piec
     return p->rows_at + piece->job * p->job_rows_bytes + i * p->row_bytes + p->field_at[f];
 }
 
-/* Behind all others; in order, so that no place in the queue is empty while one behind it is not. */
+/* Behind all others; in order: no place in the queue is empty while one behind it is not. */
 static void enqueue(struct mr_process_pool *p, uint32_t i)
 {
     struct mr_shared_head *h = p->head;
@@ -420,6 +432,119 @@ int mr_workers_get_run(const struct mr_dataset *ds, uint32_t n,
     w.in_slots = all_in_slots(&w, n);
     make_all(&w, n);
     return 0;
+}
+
+/* ---- runs in two steps ---- */
+
+struct posted {
+    struct wanted w;
+    uint32_t n_rows, n;
+    struct piece piece[MOST_PIECES];
+};
+
+int mr_workers_post_run(const struct mr_dataset *ds, uint32_t n,
+                        const struct mr_sample_context context[], void *const (*row)[MR_MAX_FIELDS],
+                        int rc[], void **run)
+{
+    struct mr_process_pool *p = mr_process_pool_of(ds);
+    struct posted *r = *run ? *run : malloc(sizeof *r);
+    *run = r;
+    if (!r || !mr_process_is(&p->process) || atomic_load(&p->broken))
+        return 0;
+    r->w = (struct wanted){.ds = ds,
+                           .context = context,
+                           .row = row,
+                           .rc = rc,
+                           .thread = context[0].worker_state,
+                           .slots = mr_shared_block_find(p->memory, row[0][0])};
+    r->w.in_slots = all_in_slots(&r->w, n);
+    uint32_t each = even(n, rows_of_a_job(p, r->w.in_slots));
+    r->n = (n + each - 1) / each;
+    r->n_rows = n;
+    if (!r->w.in_slots || r->n > MOST_PIECES || !take_jobs(p, r->n, r->piece))
+        return 0;
+    for (uint32_t i = 0; i < r->n; i++) {
+        r->piece[i].from = i * each;
+        r->piece[i].n = MR_MIN(each, n - i * each);
+        r->piece[i].over = false;
+        post(p, &r->w, &r->piece[i], false);
+    }
+    return 1;
+}
+
+bool mr_workers_run_made(const struct mr_dataset *ds, const void *run)
+{
+    const struct mr_process_pool *p = mr_process_pool_of(ds);
+    const struct posted *r = run;
+    bool made = true;
+    for (uint32_t i = r->n; i-- > 0;) {
+        uint32_t state = atomic_load(&mr_process_pool_job(p, r->piece[i].job)->state);
+        if (state == MR_JOB_LOST)
+            return true;
+        made &= state != MR_JOB_POSTED;
+    }
+    return made || atomic_load(&p->broken);
+}
+
+/* Which of n runs to wait for: a later one if they are made faster than it pays to wake. */
+static uint32_t choose_run(struct mr_process_pool *p, uint32_t n, const struct posted *first)
+{
+    uint64_t row_ns = atomic_load_explicit(&p->row_ns, memory_order_relaxed);
+    uint64_t interval_ns = MR_MAX(row_ns * first->n_rows / p->n, 1);
+    return (uint32_t)MR_MIN(n / 4, BURST_NS / interval_ns);
+}
+
+static bool any_lost(const struct mr_process_pool *p, uint32_t n, void *const run[])
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const struct posted *r = run[i];
+        for (uint32_t k = 0; k < r->n; k++)
+            if (atomic_load(&mr_process_pool_job(p, r->piece[k].job)->state) == MR_JOB_LOST)
+                return true;
+    }
+    return false;
+}
+
+void mr_workers_wait_runs(const struct mr_dataset *ds, uint32_t n, void *const run[])
+{
+    struct mr_process_pool *p = mr_process_pool_of(ds);
+    const struct posted *r = run[choose_run(p, n, run[0])];
+    for (uint32_t k = r->n; k-- > 0;) {
+        struct mr_shared_job *job = mr_process_pool_job(p, r->piece[k].job);
+        while (atomic_load(&job->state) == MR_JOB_POSTED) {
+            atomic_store(&job->waiting, 1);
+            if (any_lost(p, n, run) || atomic_load(&p->broken))
+                return;
+            mr_futex_wait(&job->state, MR_JOB_POSTED, WAIT_NS);
+        }
+    }
+}
+
+int mr_workers_finish_run(const struct mr_dataset *ds, void *run)
+{
+    struct posted *r = run;
+    (void)ds;
+    if (r->w.thread)
+        r->w.thread->n = 0;
+    finish_all(&r->w, r->piece, r->n);
+    return 0;
+}
+
+/* Jobs that no worker has taken are taken back. */
+void mr_workers_drop_run(const struct mr_dataset *ds, void *run)
+{
+    struct mr_process_pool *p = mr_process_pool_of(ds);
+    struct posted *r = run;
+    for (uint32_t i = 0; i < r->n; i++) {
+        uint32_t none = MR_JOB_NO_OWNER;
+        struct mr_shared_job *job = mr_process_pool_job(p, r->piece[i].job);
+        if (atomic_compare_exchange_strong(&job->owner, &none, MR_JOB_IDLE))
+            atomic_store(&job->state, MR_JOB_FREE);
+    }
+    for (uint32_t i = 0; i < r->n; i++) {
+        wait_for(p, r->piece[i].job);
+        free_job(p, r->piece[i].job);
+    }
 }
 
 /* The error of a sample of this thread's latest run. */

@@ -161,6 +161,11 @@ const struct mr_dataset_ops mr_dataset_workers = {
     .close = close_workers,
     .get = mr_workers_get,
     .get_run = mr_workers_get_run,
+    .post_run = mr_workers_post_run,
+    .run_made = mr_workers_run_made,
+    .wait_runs = mr_workers_wait_runs,
+    .finish_run = mr_workers_finish_run,
+    .drop_run = mr_workers_drop_run,
     .enter = mr_workers_enter,
     .leave = mr_workers_leave,
 };

@@ -77,6 +77,13 @@ static inline struct mr_shared_job *mr_process_pool_job(const struct mr_process_
 int mr_workers_get_run(const struct mr_dataset *ds, uint32_t n,
                        const struct mr_sample_context context[], void *const (*row)[MR_MAX_FIELDS],
                        uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK], int rc[]);
+int mr_workers_post_run(const struct mr_dataset *ds, uint32_t n,
+                        const struct mr_sample_context context[], void *const (*row)[MR_MAX_FIELDS],
+                        int rc[], void **run);
+bool mr_workers_run_made(const struct mr_dataset *ds, const void *run);
+void mr_workers_wait_runs(const struct mr_dataset *ds, uint32_t n, void *const run[]);
+int mr_workers_finish_run(const struct mr_dataset *ds, void *run);
+void mr_workers_drop_run(const struct mr_dataset *ds, void *run);
 int mr_workers_get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out);
 /* Begins and ends what a thread keeps of its latest run: the errors' texts. */
 int mr_workers_enter(const struct mr_dataset *ds, uint32_t worker, void **state);
