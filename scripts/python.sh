@@ -109,7 +109,8 @@ sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))'; then
 make_venv() { # folder, python, packages...
     local folder=$1 python=$2
     shift 2
-    "$python" -m venv "$folder" && "$folder/bin/pip" install --disable-pip-version-check --upgrade "$@"
+    # Python compiles what is imported; for torch, all of it takes half a minute.
+    "$python" -m venv "$folder" && "$folder/bin/pip" install --disable-pip-version-check --no-compile --upgrade "$@"
 }
 
 # An environment with packages, made once.

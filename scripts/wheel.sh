@@ -54,7 +54,7 @@ echo "wheel: $log"
 if [ ! -x "$venv/bin/auditwheel" ] || ! cmp -s python/requirements.txt "$venv/requirements.txt"; then
     rm -rf "$venv"
     logged "python3 -m venv (package python3-venv)" "${PYTHON:-python3}" -m venv "$venv"
-    logged "pip install" "$venv/bin/pip" install --disable-pip-version-check -r python/requirements.txt
+    logged "pip install" "$venv/bin/pip" install --disable-pip-version-check --no-compile -r python/requirements.txt
     cp python/requirements.txt "$venv/"
 fi
 PATH=$PWD/$venv/bin:$PATH
