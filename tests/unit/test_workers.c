@@ -252,27 +252,29 @@ struct killer {
     int kills, most;
     int signal;
     uint32_t seed;
+    uint64_t open_ns; /* when the first worker was started */
 };
 
-/* A worker that is killed four times in a row before its first sample is given up, so they need
- * time to start: a process with TSan takes that of many without. */
-#ifdef __SANITIZE_THREAD__
-#define KILL_NS 80000000
-#else
-#define KILL_NS 4000000
-#endif
+/* A worker that is killed four times in a row before its first sample is given up. Under a sanitizer
+ * or an emulator one takes a hundred times as long to start: the pauses follow that. */
+static uint64_t longest_pause(const struct killer *k)
+{
+    while (atomic_load(&k->crew->b->inits) == 0 && !atomic_load(&k->stop))
+        nap(100000);
+    uint64_t ns = 2 * (mr_time_ns() - k->open_ns);
+    return ns < 4000000 ? 4000000 : ns > 150000000 ? 150000000 : ns;
+}
 
 /* Kills a random worker that lives, now and then. */
 static void *kill_some(void *arg)
 {
     struct killer *k = arg;
+    uint64_t pause_ns = longest_pause(k);
     for (uint32_t i = 0; k->kills < k->most && !atomic_load(&k->stop); i++) {
-        int started = atomic_load(&k->crew->b->started);
-        nap(test_u64(k->seed + 2 * i) % KILL_NS);
-        if (started == 0)
-            continue;
-        int64_t pid = atomic_load(
-            &k->crew->b->pid[test_u64(k->seed + 2 * i + 1) % (uint64_t)started % MAX_STARTED]);
+        uint64_t started = (uint64_t)atomic_load(&k->crew->b->started);
+        nap(test_u64(k->seed + 2 * i) % pause_ns);
+        uint64_t newest = test_u64(k->seed + 2 * i + 1) % (started < 16 ? started : 16);
+        int64_t pid = atomic_load(&k->crew->b->pid[(started - 1 - newest) % MAX_STARTED]);
         if (is_gone(pid) || kill((pid_t)pid, k->signal) < 0)
             continue;
         k->kills++;
@@ -297,7 +299,8 @@ static void run_killed(int signal, int kills, uint32_t seed)
     c.opts.seed = seed;
     c.sampler = "random";
     struct run want = run_reference(c, N);
-    struct killer k = {.crew = &crew, .most = kills, .signal = signal, .seed = seed};
+    struct killer k = {
+        .crew = &crew, .most = kills, .signal = signal, .seed = seed, .open_ns = mr_time_ns()};
     struct mr_workers_opts o = crew_opts(&crew, N, 4);
     o.max_deaths = 1000;
     crew.b->work_ns = 20000;
@@ -306,8 +309,11 @@ static void run_killed(int signal, int kills, uint32_t seed)
     assert_int_equal(pthread_create(&thread, NULL, kill_some, &k), 0);
     do {
         struct run got = run_loader(&c);
-        if (got.rc < 0)
+        if (got.rc < 0) {
+            atomic_store(&k.stop, true);
+            pthread_join(thread, NULL);
             fail_msg("%s", got.error);
+        }
         assert_same_rows(&want, &got);
         run_free(&got);
     } while (k.most > 0 && pthread_tryjoin_np(thread, NULL) != 0);
