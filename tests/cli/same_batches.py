@@ -100,6 +100,7 @@ def cases(port):
                                      "cast(f32),scale(1/255),random_crop(24,24),hflip(0.5)"]},
         {"name": "plain", "words": ["digits", *digits, "cast(f32),scale(1/255)"],
          "on_device": True},
+        {"name": "rank", "words": ["digits", *digits, "hflip(0.5)", "--world", "2", "--rank", "1"]},
     ]
     if make("synth", "photos", "photos", "--n", "24") and make("pack", "photos", "shards"):
         photos = [*order, "-e", "2", "-b", "16", "-t", "random_resized_crop(224),cast(f32)"]
