@@ -15,7 +15,7 @@ int mr_grown_add(struct mr_loader *ld, uint64_t host, uint64_t device, uint64_t 
     uint64_t more = atomic_fetch_add(&grown->host_bytes, host) + host;
     more += atomic_fetch_add(&grown->device_bytes, device) + device;
     more += atomic_fetch_add(&grown->rows_bytes, rows) + rows;
-    uint64_t n = atomic_load(&ld->ring.n_all) - ld->ring.n_slots;
+    uint64_t n = atomic_load(&ld->ring.n_all) - ld->ring.n_first;
     uint64_t total = grown->planned_bytes + n * grown->slot_bytes + more;
     bool fits = !ld->opts.max_memory || total <= ld->opts.max_memory;
     if (fits && mr_budget_grow(&ld->share, host + device + rows))

@@ -202,14 +202,17 @@ static bool detach(struct mr_slot *slot)
     return false;
 }
 
-/* Takes the slots of held batches out of the ring. */
-static void vacate(struct mr_loader *ld, uint64_t from, uint64_t to)
+/* Takes the slots of held batches from `from` on and before `end` out of the ring. A place that no
+ * later batch needs is not vacant, but its slot may serve in another one. */
+static void vacate(struct mr_loader *ld, uint64_t from, uint64_t end)
 {
     struct mr_hold *hold = &ld->hold;
     uint64_t n = ld->ring.n_slots;
-    for (uint64_t t = from; t <= to && t + n < mr_ring_total(&ld->ring); t++) {
+    for (uint64_t t = from; t < end; t++) {
         struct mr_slot *slot = mr_ring_slot(&ld->ring, t);
         if (hold->vacant[t % n] || !mr_slot_holds(slot, t) || !detach(slot))
+            continue;
+        if (t + n >= mr_ring_total(&ld->ring))
             continue;
         hold->vacant[t % n] = true;
         hold->n_vacant++;
@@ -224,7 +227,7 @@ void mr_hold_begin(struct mr_loader *ld, struct mr_slot *slot)
     atomic_store_explicit(&slot->host_read, false, memory_order_relaxed);
     atomic_store_explicit(&slot->hold, MR_HELD, memory_order_release);
     if (ld->hold.n_vacant > 0)
-        vacate(ld, t, t);
+        vacate(ld, t, t + 1);
 }
 
 /* Puts a slot in the vacant place of batch t. */
@@ -236,15 +239,16 @@ static void put(struct mr_loader *ld, struct mr_slot *slot, uint64_t t)
     open_again(ld, slot, t);
 }
 
-/* Fills vacant places, that of batch t first. If no slot can be made, one for a later batch is not
- * tried again: t's own is. */
+/* Fills vacant places of batches that may be prepared, that of batch t first. If no slot can be
+ * made, one for a later batch is not tried again: t's own is. */
 static int fill(struct mr_loader *ld, uint64_t t)
 {
     struct mr_hold *hold = &ld->hold;
     uint64_t n = ld->ring.n_slots;
+    uint64_t end = t + MR_MIN(n, atomic_load(&ld->ring.ahead) + 1ull);
     bool may_make = !hold->no_memory;
     hold->no_memory = false;
-    for (uint64_t i = t; i < t + n && hold->n_vacant > 0; i++) {
+    for (uint64_t i = t; i < end && hold->n_vacant > 0; i++) {
         if (!hold->vacant[i % n])
             continue;
         struct mr_slot *slot = take_spare(ld);
@@ -279,15 +283,15 @@ static int refuse(const struct mr_loader *ld, int rc)
 
 /* Without memory all held slots leave the ring, also those of young batches: whichever the program
  * releases then serves the batch that is needed first. */
-static int rearrange(struct mr_loader *ld, uint64_t last, uint64_t t)
+static int rearrange(struct mr_loader *ld, uint64_t old, uint64_t t)
 {
     struct mr_hold *hold = &ld->hold;
     uint64_t n = ld->ring.n_slots;
-    vacate(ld, t > n ? t - n : 0, last);
+    vacate(ld, t > n ? t - n : 0, old);
     int rc = fill(ld, t);
     if (rc == 0)
         return 0;
-    vacate(ld, last + 1, t - 1);
+    vacate(ld, old, t);
     struct mr_slot *slot = hold->vacant[t % n] ? take_spare(ld) : NULL;
     if (slot)
         put(ld, slot, t);
@@ -316,19 +320,29 @@ int mr_hold_make_room(struct mr_loader *ld, uint64_t t)
 {
     if (!ld->opts.in_order)
         return activate(ld);
-    uint64_t young = ld->ring.n_slots / 2;
-    if (t <= young)
+    uint64_t young = ld->ring.n_slots / 2, old = t > young ? t - young : 0;
+    if (ld->hold.n_vacant == 0 &&
+        (old == 0 || !mr_slot_holds(mr_ring_slot(&ld->ring, old - 1), old - 1)))
         return 0;
-    uint64_t last = t - 1 - young;
-    if (ld->hold.n_vacant == 0 && !mr_slot_holds(mr_ring_slot(&ld->ring, last), last))
-        return 0;
-    return rearrange(ld, last, t);
+    return rearrange(ld, old, t);
+}
+
+void mr_hold_add_slots(struct mr_loader *ld)
+{
+    uint64_t t = ld->handout.next_batch;
+    if (ld->opts.in_order && ld->hold.n_vacant > 0 && t < mr_ring_total(&ld->ring))
+        (void)fill(ld, t); /* without memory there are as many as before */
 }
 
 int mr_hold_create(struct mr_loader *ld)
 {
     ld->hold.vacant = calloc(ld->ring.n_slots, sizeof *ld->hold.vacant);
-    return ld->hold.vacant ? 0 : mr_error_nomem("batch slots", ld->ring.n_slots);
+    if (!ld->hold.vacant)
+        return mr_error_nomem("batch slots", ld->ring.n_slots);
+    for (uint32_t i = ld->ring.n_first; i < ld->ring.n_slots; i++)
+        ld->hold.vacant[i] = true;
+    ld->hold.n_vacant = ld->ring.n_slots - ld->ring.n_first;
+    return 0;
 }
 
 void mr_hold_destroy(struct mr_loader *ld)

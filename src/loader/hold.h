@@ -9,6 +9,10 @@
  * n_slots / 2 batches old: holding fewer takes no memory. Without memory for a new slot the place
  * stays vacant until some batch is released.
  *
+ * Places for more batches ahead than a loader begins with (knobs.h) are vacant from the start. They
+ * are filled in the same way, once so many batches are prepared; while there are vacant places,
+ * each batch that is handed out leaves one more, and its slot, once released, fills the next.
+ *
  * With in_order = 0 no place waits for a certain slot: the consumer only sees to it that half of
  * n_slots slots are active (open.h), and a released slot is opened unless n_slots are.
  *
@@ -54,6 +58,9 @@ void mr_hold_destroy(struct mr_loader *ld);
  * t. Returns 0, MR_ELIMIT: batch t needs a slot that is held, and no other one can be made; or the
  * device's error. */
 int mr_hold_make_room(struct mr_loader *ld, uint64_t t);
+/* More batches may be prepared than before: makes slots for them, if there is memory.
+ * [consumers.lock] */
+void mr_hold_add_slots(struct mr_loader *ld);
 /* The batch in this slot is handed out. */
 void mr_hold_begin(struct mr_loader *ld, struct mr_slot *slot);
 /* More is open than before: workers are woken, for several changes at once. */

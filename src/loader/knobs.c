@@ -64,6 +64,13 @@ uint32_t mr_knobs_most_prefetch(struct mr_loader *ld, uint32_t first)
     return most;
 }
 
+/* One more than are prepared: the one that the program has. */
+uint32_t mr_knobs_first_slots(const struct mr_loader *ld)
+{
+    uint32_t n = ld->ring.n_slots;
+    return ld->opts.in_order ? MR_MIN(ld->knobs.first_prefetch + 1, n) : n;
+}
+
 void mr_knobs_start(struct mr_loader *ld)
 {
     atomic_store(&ld->ring.ahead, MR_MIN(ld->knobs.first_prefetch, ld->ring.n_slots));
@@ -160,6 +167,7 @@ static int set(struct mr_loader *ld, const struct mr_loader_knobs *k)
     ld->knobs.grows = ld->knobs.grows && !k->prefetch;
     mr_knobs_set(ld, k->workers ? k->workers : mr_knobs_workers(ld),
                  k->prefetch ? k->prefetch : atomic_load(&ld->ring.ahead));
+    mr_hold_add_slots(ld);
     mr_consumers_unlock(ld);
     return 0;
 }

@@ -2,7 +2,8 @@
  * Knobs: how many workers make samples and how many batches are prepared ahead, which may change
  * while a loader runs.
  *
- * All threads are started and all slots made when it opens. Worker i claims runs while i is below
+ * All threads are started when it opens. Slots for more batches ahead than it begins with are made
+ * when that many are prepared (hold.h). Worker i claims runs while i is below
  * n_active; others finish what they have claimed and sleep here. Batches are open up to `ahead`
  * behind those that were handed out (ring.h); with as many slots as that, slots alone decide.
  * Neither changes which samples a batch has.
@@ -32,6 +33,8 @@ void mr_knobs_destroy(struct mr_knobs *knobs);
  * are kept. */
 uint32_t mr_knobs_most_workers(struct mr_loader *ld, uint32_t first);
 uint32_t mr_knobs_most_prefetch(struct mr_loader *ld, uint32_t first);
+/* How many of ring.n_slots slots to make at the start. */
+uint32_t mr_knobs_first_slots(const struct mr_loader *ld);
 /* One worker less to begin with, of at least two: another thread needs its processor. Before
  * workers start. */
 void mr_knobs_spare_one(struct mr_loader *ld);

@@ -118,7 +118,7 @@ static int open_order(struct mr_loader *ld, struct mr_sampler *sampler)
     return mr_source_create(ld);
 }
 
-/* Slots and the events of their copies. All slots open. */
+/* Slots and the events of their copies. All that are made now open. */
 static int create_ring(struct mr_loader *ld)
 {
     bool unified = ld->device_info.unified;
@@ -145,7 +145,7 @@ static int create_ring(struct mr_loader *ld)
     if (rc < 0)
         return rc;
     mr_knobs_start(ld);
-    for (uint32_t i = 0; i < ld->ring.n_slots; i++)
+    for (uint32_t i = 0; i < ld->ring.n_first; i++)
         if (ld->opts.in_order)
             mr_open_batch(ld, mr_ring_slot(&ld->ring, i), i);
         else

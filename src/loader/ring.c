@@ -30,11 +30,11 @@ int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_
     bool pinned = ring->host_kind == MR_PINNED, large = layout->host_bytes >= LARGE_SLOT;
     /* Slots in one piece of memory. */
     bool later = pinned && large;
-    uint32_t n = layout->collates || later ? 1 : ring->n_slots;
+    uint32_t n = layout->collates || later ? 1 : ring->n_first;
     ring->slot = calloc(ring->n_places, sizeof *ring->slot);
     if (!ring->slot)
         return mr_error_nomem("slots", ring->n_places * sizeof *ring->slot);
-    for (uint32_t i = 0; i < ring->n_slots; i++) {
+    for (uint32_t i = 0; i < ring->n_first; i++) {
         struct mr_slot *slot;
         int rc = i % n ? 0
                        : mr_slot_memory_create(ring->device, ring->shared, ring->host_kind, layout,
@@ -50,7 +50,7 @@ int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_
         mr_ring_add(ring, slot);
         atomic_store(&ring->slot[i], slot);
     }
-    for (uint32_t i = ring->n_slots; i < ring->n_places;
+    for (uint32_t i = ring->n_first; i < ring->n_places;
          i++) /* a slot that is open for none here */
         atomic_store(&ring->slot[i], ring->slot[0]);
     return 0;

@@ -44,6 +44,7 @@ struct mr_ring {
     bool awaits_release;           /* workers write where the consumer's work reads */
     struct mr_slot *_Atomic *slot; /* where batch t is made: [t % n_places] */
     uint32_t n_slots, n_places;    /* as many places as slots, if batches come in order (open.h) */
+    uint32_t n_first;              /* slots made at the start; the others when needed (hold.h) */
     _Atomic uint32_t ahead;        /* batches prepared ahead; n_slots: as many as there are slots */
     struct mr_arrivals arrivals;   /* if not */
     struct mr_slot *_Atomic all;   /* all slots there are, the latest first */
@@ -103,7 +104,7 @@ static inline struct mr_slot *mr_ring_get_ready(const struct mr_ring *ring, uint
 
 /* Locks; of a zeroed ring. Before anything else, mr_ring_destroy() included. */
 int mr_ring_init(struct mr_ring *ring);
-/* n_slots slots of `rows` rows; two_halves: on the device as well. device and host_kind are set. On
+/* n_first slots of `rows` rows; two_halves: on the device as well. device and host_kind are set. On
  * failure the ring is still to be destroyed. */
 int mr_ring_create(struct mr_ring *ring, const struct mr_layout *layout, uint64_t rows,
                    bool two_halves);

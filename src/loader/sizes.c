@@ -211,13 +211,20 @@ static int over_ceiling(struct mr_loader *ld, const struct memory_sum *m, uint64
                         parts, help);
 }
 
+/* In the budget; slots that are made later are reserved then. */
+static bool reserve_first(struct mr_loader *ld, const struct mr_files_kinds *kinds)
+{
+    struct memory_sum m = sum_memory(ld, kinds, mr_knobs_first_slots(ld));
+    return mr_budget_reserve(&ld->share, claimed(ld, kinds, &m));
+}
+
 /* The sum against the ceilings, its own and the budget's: refused now, not half-way through an
  * epoch. Numbers that were chosen here give way first. */
 static int check_memory(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
     struct memory_sum m = sum_memory(ld, kinds, ld->ring.n_slots);
     uint64_t most = ld->opts.max_memory;
-    while ((most && m.total > most) || !mr_budget_reserve(&ld->share, claimed(ld, kinds, &m))) {
+    while ((most && m.total > most) || !reserve_first(ld, kinds)) {
         if (ld->knobs.grows && ld->opts.max_prefetch == 0 &&
             ld->ring.n_slots > ld->knobs.first_prefetch)
             ld->ring.n_slots = ld->knobs.first_prefetch;
@@ -243,7 +250,7 @@ int mr_sizes_plan(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     plan_runs(ld, kinds);
     mr_merge_plan(ld, kinds);
     rc = check_memory(ld, kinds);
-    uint64_t n = ld->ring.n_slots;
+    uint64_t n = ld->ring.n_first = mr_knobs_first_slots(ld);
     ld->grown.planned_bytes = sum_memory(ld, kinds, n).total;
     ld->grown.slot_bytes = sum_memory(ld, kinds, n + 1).total - ld->grown.planned_bytes;
     ld->sizes.start_runs = MR_MIN(ld->sizes.start_runs, ld->sizes.runs_per_worker);

@@ -235,6 +235,51 @@ static void batches_ahead_are_not_exceeded(void **state)
     mr_dataset_close(ds);
 }
 
+static uint64_t slots_bytes(struct mr_loader *ld)
+{
+    struct mr_loader_stats st = {.size = sizeof st};
+    must(mr_loader_stats(ld, &st));
+    return st.pageable_bytes + st.pinned_bytes + st.device_bytes;
+}
+
+/* A loader that may prepare more batches takes no memory for them until it does. */
+static void slots_are_made_when_needed(void **state)
+{
+    (void)state;
+    struct set s = {0};
+    struct mr_dataset *ds = open_set(&s);
+    struct mr_device *sim;
+    struct mr_loader_opts o;
+    struct mr_loader *few, *ld;
+    must(mr_device_open("sim:latency=1us", &sim));
+    mr_loader_opts_init(&o);
+    o.epochs = 0;
+    o.batch_size = 4;
+    o.workers = 2;
+    o.prefetch = 3; /* as many slots as 2 ahead, and one that the program has */
+    must(mr_loader_open(ds, NULL, NULL, sim, &o, &few));
+    uint64_t want = slots_bytes(few);
+    mr_loader_close(few);
+    o.prefetch = 2;
+    o.max_prefetch = 12;
+    must(mr_loader_open(ds, NULL, NULL, sim, &o, &ld));
+    assert_int_equal(slots_bytes(ld), want);
+    take(ld, 50);
+    assert_int_equal(slots_bytes(ld), want);
+    set_knobs(ld, 0, 12);
+    assert_true(slots_bytes(ld) > want);
+    take(ld, 50);
+    uint64_t most = slots_bytes(ld);
+    set_knobs(ld, 0, 1);
+    take(ld, 50);
+    set_knobs(ld, 0, 12);
+    take(ld, 50);
+    assert_int_equal(slots_bytes(ld), most); /* they are used again */
+    mr_loader_close(ld);
+    mr_device_close(sim);
+    mr_dataset_close(ds);
+}
+
 static void wrong_knobs_change_nothing(void **state)
 {
     (void)state;
@@ -406,6 +451,7 @@ int main(void)
         cmocka_unit_test(unordered_batches_are_complete),
         cmocka_unit_test(workers_are_not_exceeded),
         cmocka_unit_test(batches_ahead_are_not_exceeded),
+        cmocka_unit_test(slots_are_made_when_needed),
         cmocka_unit_test(wrong_knobs_change_nothing),
         cmocka_unit_test(waits_need_more_workers),
         cmocka_unit_test(slow_consumers_need_few),
