@@ -65,7 +65,7 @@ struct mr_cluster_step {
     double step_ns;    /* from sum to sum */
     double compute_ns; /* opts.step_ns */
     double data_ns;    /* longer by batches that the slowest rank waits for */
-    double spread_ns;  /* longer by ranks that do not compute equally fast; about 0 of one rank */
+    double spread_ns;  /* longer by ranks that do not compute equally fast; never below 0 */
     double sum_ns;     /* sums that the backward pass does not hide */
     double whole_sum_ns;
     double alone_ns;          /* the step of one rank with a store of its own */

@@ -60,6 +60,23 @@ static void test_no_spread_no_loss(void **state)
     }
 }
 
+/* What one rank draws may have a mean below what it is drawn around. */
+static void test_spread_of_one(void **state)
+{
+    (void)state;
+    bool any = false;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct mr_cluster_opts o = some(1);
+        o.step_sigma = 0.1;
+        o.seed = seed;
+        struct mr_cluster_step s = predict(&o);
+        assert_true(s.spread_ns >= 0 && s.step_ns >= s.compute_ns);
+        any |= s.spread_ns > 0;
+        near(s.efficiency, 1, 1e-9);
+    }
+    assert_true(any);
+}
+
 /* The slowest of more ranks is slower; more slots help; never faster than one rank. */
 static void test_spread(void **state)
 {
@@ -158,9 +175,10 @@ static void test_misuse(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_rank), cmocka_unit_test(test_no_spread_no_loss),
-        cmocka_unit_test(test_spread),   cmocka_unit_test(test_store_is_a_cap),
-        cmocka_unit_test(test_sums),     cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_one_rank),       cmocka_unit_test(test_no_spread_no_loss),
+        cmocka_unit_test(test_spread),         cmocka_unit_test(test_spread_of_one),
+        cmocka_unit_test(test_store_is_a_cap), cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_misuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
