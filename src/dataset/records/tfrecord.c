@@ -127,33 +127,10 @@ static bool still_there(const struct opening *o, const struct mr_record_file *fi
             mr_record_begins(front, &bytes) && bytes == mr_record_bytes(x, x->n - 1));
 }
 
-static int read_memory(void *user, uint64_t offset, void *buf, uint64_t bytes)
-{
-    memcpy(buf, (const char *)user + offset, bytes);
-    return 0;
-}
-
-static int read_fd(void *user, uint64_t offset, void *buf, uint64_t bytes)
-{
-    const struct mr_record_file *file = user;
-    for (uint64_t done = 0; done < bytes;) {
-        ssize_t got =
-            pread(file->inflated.fd, (char *)buf + done, bytes - done, (off_t)(offset + done));
-        if (got == 0)
-            return mr_error_set(MR_ETRUNCATED, "%s: its temporary file was cut off", file->name);
-        if (got < 0 && errno != EINTR)
-            return mr_error_errno(errno, "%s: reading its unpacked copy", file->name);
-        done += got > 0 ? (uint64_t)got : 0;
-    }
-    return 0;
-}
-
 static int scan_inflated(struct mr_record_file *file)
 {
-    struct mr_tar_source source = {
-        .name = file->name, .bytes = file->inflated.bytes, .chunk = LOCAL_CHUNK};
-    source.user = file->inflated.data ? (void *)file->inflated.data : file;
-    source.read = file->inflated.data ? read_memory : read_fd;
+    struct mr_tar_unpacked unpacked = {&file->inflated, file->name};
+    struct mr_tar_source source = mr_tar_unpacked_source(&unpacked);
     return mr_record_scan(&source, &file->index);
 }
 

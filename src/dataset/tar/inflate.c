@@ -8,8 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define IN_BYTES  (1u << 20)
-#define OUT_BYTES (1u << 20)
+#define IN_BYTES       (1u << 20)
+#define OUT_BYTES      (1u << 20)
+#define UNPACKED_CHUNK 4096u /* of a scan's reads */
 
 struct work {
     const struct mr_tar_source *source;
@@ -36,6 +37,33 @@ void mr_tar_inflated_free(struct mr_tar_inflated *in)
     if (in->fd >= 0)
         close(in->fd);
     *in = (struct mr_tar_inflated){.fd = -1};
+}
+
+static int read_unpacked(void *user, uint64_t offset, void *buf, uint64_t bytes)
+{
+    const struct mr_tar_unpacked *from = user;
+    if (from->in->data) {
+        memcpy(buf, from->in->data + offset, bytes);
+        return 0;
+    }
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t got = pread(from->in->fd, (char *)buf + done, bytes - done, (off_t)(offset + done));
+        if (got == 0)
+            return mr_error_set(MR_ETRUNCATED, "%s: its temporary file was cut off", from->name);
+        if (got < 0 && errno != EINTR)
+            return mr_error_errno(errno, "%s: reading its unpacked copy", from->name);
+        done += got > 0 ? (uint64_t)got : 0;
+    }
+    return 0;
+}
+
+struct mr_tar_source mr_tar_unpacked_source(struct mr_tar_unpacked *from)
+{
+    return (struct mr_tar_source){.name = from->name,
+                                  .bytes = from->in->bytes,
+                                  .chunk = UNPACKED_CHUNK,
+                                  .read = read_unpacked,
+                                  .user = from};
 }
 
 static int put_file(struct work *w, const unsigned char *from, uint64_t n)

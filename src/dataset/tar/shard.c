@@ -35,37 +35,10 @@ static int read_shard(void *user, uint64_t offset, void *buf, uint64_t bytes)
     return mr_files_read(r->files, r->file, offset, buf, bytes);
 }
 
-static int read_memory(void *user, uint64_t offset, void *buf, uint64_t bytes)
-{
-    memcpy(buf, (const char *)user + offset, bytes);
-    return 0;
-}
-
-static int read_fd(void *user, uint64_t offset, void *buf, uint64_t bytes)
-{
-    const struct mr_tar_shard *s = user;
-    for (uint64_t done = 0; done < bytes;) {
-        ssize_t got =
-            pread(s->inflated.fd, (char *)buf + done, bytes - done, (off_t)(offset + done));
-        if (got == 0)
-            return mr_error_set(MR_ETRUNCATED, "%s: its temporary file was cut off", s->name);
-        if (got < 0 && errno != EINTR)
-            return mr_error_errno(errno, "%s: reading its unpacked copy", s->name);
-        done += got > 0 ? (uint64_t)got : 0;
-    }
-    return 0;
-}
-
 static int scan_inflated(struct mr_tar_shard *s)
 {
-    struct mr_tar_source source = {
-        .name = s->name, .bytes = s->inflated.bytes, .chunk = LOCAL_CHUNK};
-    source.user = s->inflated.data;
-    source.read = read_memory;
-    if (!s->inflated.data) {
-        source.user = s;
-        source.read = read_fd;
-    }
+    struct mr_tar_unpacked unpacked = {&s->inflated, s->name};
+    struct mr_tar_source source = mr_tar_unpacked_source(&unpacked);
     return mr_tar_scan(&source, &s->index);
 }
 

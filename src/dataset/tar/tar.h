@@ -190,6 +190,13 @@ struct mr_tar_budget {
 int mr_tar_inflate(const struct mr_tar_source *source, enum mr_tar_packing packing,
                    struct mr_tar_budget *budget, struct mr_tar_inflated *out);
 void mr_tar_inflated_free(struct mr_tar_inflated *in);
+/* Reads unpacked content, as a source of scans. name: of the archive, for errors. Both stay while
+ * it is used. */
+struct mr_tar_unpacked {
+    const struct mr_tar_inflated *in;
+    const char *name;
+};
+struct mr_tar_source mr_tar_unpacked_source(struct mr_tar_unpacked *from);
 /* Creates an unnamed temporary file for reading and writing. archive: for errors. Returns its
  * descriptor or -errno. */
 int mr_tar_spill_open(const char *archive);
