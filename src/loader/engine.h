@@ -15,7 +15,7 @@
  *   source.h   what feeds runs if the data set is iterable  source.c
  *   run.h      a claimed run: order, extents, reads         run.c, find.c
  *   get.h      samples that a data set makes itself         get.c, posted.c
- *   worker.h   the threads, and how far they read ahead     worker.c, ahead.c
+ *   worker.h   the threads, and how far they read ahead     worker.c, worker_parts.c, ahead.c
  *   backends/  how a row gets its bytes: one family         host.c, gds.c, resident.c, jpeg.c
  *   slot.h     the place a batch is made in                 slot.c
  *   rows.h     rows that wait for their batch               rows.c
