@@ -31,7 +31,10 @@ struct state {
     bool opened;
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a group is no longer LOADING */
-    struct group *group;    /* the list, under the lock */
+    /* Under the lock: shuffled rows come here for each of them, so nothing is looked for. */
+    struct group *group; /* the list of those that are loaded */
+    struct group **at;   /* by number; NULL: not in the list */
+    uint64_t n_idle;     /* groups without users */
     uint64_t clock;
 };
 
@@ -48,31 +51,23 @@ struct opts {
 
 /* ---- the list; its functions are called with the lock, but for free_groups() ---- */
 
-static struct group *find(const struct state *st, uint64_t number)
-{
-    struct group *g = st->group;
-    while (g && g->number != number)
-        g = g->next;
-    return g;
-}
-
 /* The group to free next, among those not in use. With `failed`: one that could not be loaded, so
  * that a later read tries again. Else, if there are too many, the one used longest ago. NULL: none.
  */
 static struct group **next_old(struct state *st, bool failed)
 {
     struct group **oldest = NULL;
-    uint64_t idle = 0;
+    if (!failed && st->n_idle <= st->from.keep)
+        return NULL;
     for (struct group **at = &st->group; *at; at = &(*at)->next) {
         if ((*at)->users > 0)
             continue;
         if (failed && (*at)->stage == FAILED)
             return at;
-        idle++;
         if (!oldest || (*at)->used < (*oldest)->used)
             oldest = at;
     }
-    return idle > st->from.keep ? oldest : NULL;
+    return st->n_idle > st->from.keep ? oldest : NULL;
 }
 
 /* Takes the groups out of the list that are too many. Returns them as a list. */
@@ -82,6 +77,8 @@ static struct group *take_old(struct state *st, bool failed)
     for (struct group **at; (at = next_old(st, failed));) {
         struct group *g = *at;
         *at = g->next;
+        st->at[g->number] = NULL;
+        st->n_idle--;
         g->next = out;
         out = g;
     }
@@ -140,7 +137,7 @@ static int take(const struct mr_dataset *ds, uint64_t number, struct group **out
 {
     struct state *st = ds->state;
     pthread_mutex_lock(&st->lock);
-    struct group *g = find(st, number);
+    struct group *g = st->at[number];
     bool mine = !g;
     if (mine) {
         g = calloc(1, sizeof *g);
@@ -150,7 +147,9 @@ static int take(const struct mr_dataset *ds, uint64_t number, struct group **out
         }
         g->number = number;
         g->next = st->group;
-        st->group = g;
+        st->group = st->at[number] = g;
+    } else if (g->users == 0) {
+        st->n_idle--;
     }
     g->users++;
     g->used = ++st->clock;
@@ -168,7 +167,7 @@ static void give(struct state *st, struct group *g)
     if (!g)
         return;
     pthread_mutex_lock(&st->lock);
-    g->users--;
+    st->n_idle += --g->users == 0;
     struct group *old = take_old(st, false);
     pthread_mutex_unlock(&st->lock);
     free_groups(old);
@@ -270,8 +269,9 @@ static int take_rows(struct mr_dataset *ds, const uint64_t *rows)
                             "%s: %llu groups: expected 1 to %u, their rows and a load function",
                             name, (unsigned long long)n, UINT32_MAX);
     st->end = calloc(n, sizeof *st->end);
-    if (!st->end)
-        return mr_error_nomem(name, n * sizeof *st->end);
+    st->at = calloc(n, sizeof *st->at);
+    if (!st->end || !st->at)
+        return mr_error_nomem(name, n * (sizeof *st->end + sizeof *st->at));
     for (uint64_t k = 0; k < n; k++) {
         if (!mr_add(ds->n, rows[k], &ds->n) || ds->n > INT64_MAX)
             return mr_error_set(MR_ELIMIT, "%s: more rows than an address space holds", name);
@@ -350,6 +350,7 @@ static void close_groups(struct mr_dataset *ds)
     if (st->opened && st->from.close)
         st->from.close(st->from.user);
     free(st->end);
+    free((void *)st->at);
     mr_arrow_fields_close(&st->fields);
     pthread_cond_destroy(&st->changed);
     pthread_mutex_destroy(&st->lock);
