@@ -51,6 +51,7 @@ struct crew {
     int fail_starts;      /* so often; 0: always */
     int start_error;      /* with this; 0: with one after the other that may pass */
     _Atomic int starts, closed;
+    uint64_t close_ns; /* what closing took */
 };
 
 #define X_BYTES 500
