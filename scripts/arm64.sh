@@ -104,7 +104,8 @@ build_all() {
     local targets=()
     in_tree cmake -S . -B "$build" -G Ninja "${options[@]}" || return
     if [ "$what" = all ]; then
-        mapfile -t targets < <(in_tree ctest --test-dir "$build" -N -L unit | sed -n 's/.*: unit\.//p')
+        mapfile -t targets < <(in_tree ctest --test-dir "$build" -N -L unit |
+            sed -nE 's/.*: (unit|pages|fake)\.//p' | sort -u)
         targets+=(no_threads big_pages)
     fi
     in_tree ninja -C "$build" -j "$jobs" "${targets[@]}"
