@@ -259,8 +259,8 @@ struct killer {
     uint64_t open_ns; /* when the first worker was started */
 };
 
-/* A worker that is killed four times in a row before its first sample is given up. Under a sanitizer
- * or an emulator one takes a hundred times as long to start: the pauses follow that. */
+/* A worker that is killed four times in a row before its first sample is given up. Under a
+ * sanitizer or an emulator one takes a hundred times as long to start: the pauses follow that. */
 static uint64_t longest_pause(const struct killer *k)
 {
     while (atomic_load(&k->crew->b->inits) == 0 && !atomic_load(&k->stop))
