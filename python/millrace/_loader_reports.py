@@ -17,6 +17,7 @@ class LoaderReports(LoaderPath):
     _runs: list[Run]
     _old_bad: list[BadSample]
     _old_stats: dict[str, Any]
+    num_workers: int
 
     def __len__(self) -> int:
         """Batches of a `for` loop on this rank. TypeError where it is not known, as torch."""
@@ -42,7 +43,11 @@ class LoaderReports(LoaderPath):
     def stats(self) -> Stats:
         """Counters and rates of the latest run; see Stats."""
         counters = self._runs[-1].stats() if self._runs else self._old_stats
-        return Stats(counters, self.path if self._source_ is not None else "")
+        path = self.path if self._source_ is not None else ""
+        if counters and path.endswith("processes"):
+            # The engine counts its threads: a few hand out what all the processes make.
+            counters = {**counters, "workers": self.num_workers}
+        return Stats(counters, path)
 
     def bad(self) -> list[BadSample]:
         """The samples that could not be made, so far."""

@@ -138,6 +138,36 @@ def test_state_with_other_workers():
         assert labels(other) == rest
 
 
+def test_stats_count_processes():
+    """The engine's threads are fewer: one hands out what several processes make."""
+    with millrace.DataLoader(Squares(), 8, num_workers=3, multiprocessing_context="fork") as loader:
+        list(loader)
+        assert loader.stats()["workers"] == 3
+
+
+class OneLate(Squares):
+    """A sample that is not made before the batches in front of it were handed out."""
+
+    def __init__(self, handed_out):
+        super().__init__()
+        self.handed_out = handed_out
+
+    def __getitem__(self, index):
+        until = time.monotonic() + 20
+        while index == 60 and not self.handed_out.exists():
+            assert time.monotonic() < until, "the batches before this one were held back"
+            time.sleep(0.001)
+        return super().__getitem__(index)
+
+
+def test_a_late_sample_holds_no_earlier_batch(tmp_path):
+    late = OneLate(tmp_path / "handed_out")
+    with millrace.DataLoader(late, 8, **FORK) as loader:
+        for i, _ in enumerate(loader):
+            if i == 6:
+                late.handed_out.touch()
+
+
 def pids_of(loader):
     return loader._source.maker.pool.pids
 

@@ -508,14 +508,17 @@ static bool any_lost(const struct mr_process_pool *p, uint32_t n, void *const ru
 void mr_workers_wait_runs(const struct mr_dataset *ds, uint32_t n, void *const run[])
 {
     struct mr_process_pool *p = mr_process_pool_of(ds);
-    const struct posted *r = run[choose_run(p, n, run[0])];
+    uint32_t chosen = choose_run(p, n, run[0]);
+    const struct posted *r = run[chosen];
     for (uint32_t k = r->n; k-- > 0;) {
         struct mr_shared_job *job = mr_process_pool_job(p, r->piece[k].job);
         while (atomic_load(&job->state) == MR_JOB_POSTED) {
             atomic_store(&job->waiting, 1);
             if (any_lost(p, n, run) || atomic_load(&p->broken))
                 return;
-            mr_futex_wait(&job->state, MR_JOB_POSTED, WAIT_NS);
+            mr_futex_wait(&job->state, MR_JOB_POSTED, chosen > 0 ? BURST_NS : WAIT_NS);
+            if (chosen > 0 && mr_workers_run_made(ds, run[0]))
+                return; /* a later run may hold a slow sample */
         }
     }
 }
