@@ -47,15 +47,12 @@ lint_lines() {
 
 # The tests without the analyzer, which takes 85% of the time, unless LINT_DEEP=1 (scripts/long.sh): what it looks for in
 # them, leaks and bad accesses, AddressSanitizer finds when they run.
-# LINT_DEEP=1 also looks twice as far into each function.
 lint_tidy() {
     local shallow='--checks=-clang-analyzer-* --extra-arg=-Wno-error' tidy='nice clang-tidy --quiet -p build/dev' files
     local known="--extra-arg=-include$PWD/scripts/analyzer.h --extra-arg=-I$PWD/src --extra-arg=-I$PWD/include"
-    # The analyzer gives a function up after so many states. The whole takes half as long again
-    # by 60000 as by 30000, and three times that by its own choice (225000).
-    local states=30000
-    if [ "${LINT_DEEP:-0}" = 1 ]; then shallow='' states=60000; fi
-    known+=" --extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=$states"
+    # The analyzer gives a function up after so many states; by its own choice (225000) the whole takes three times as long.
+    known+=' --extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=60000'
+    if [ "${LINT_DEEP:-0}" = 1 ]; then shallow=; fi
     # shellcheck disable=SC2086  # both are several words
     { # what defines the error functions can't have them as macros
         files=$(compiled)

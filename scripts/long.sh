@@ -6,7 +6,7 @@
 #                                                        counters say, as rows of the table in docs/reliability.md
 #   core                    the core build with musl and glibc, and its tests (scripts/core.sh)
 #   arm64                   the core and all of it for arm64, and their tests under qemu-user (scripts/arm64.sh; needs root)
-#   tidy                    clang-tidy with its analyzer on the tests, too, and twice as far into a function
+#   tidy                    clang-tidy with its analyzer on the tests, too (.ci/run: on all but the tests)
 #   slow.tsan               the tests labelled slow under ThreadSanitizer (.ci/run: not at all)
 #   arrow                   Arrow tables, Parquet and datasets by pyarrow, Polars, DuckDB and nanoarrow (.ci/run: not at all)
 #   frameworks              Lightning, Accelerate, the HF Trainer, datasets, webdataset, jax (.ci/run: not at all)
