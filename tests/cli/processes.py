@@ -139,7 +139,8 @@ def test_interrupt():
         below = descendants(child.pid)
     os.killpg(child.pid, signal.SIGINT)
     out, err = child.communicate()
-    equal((child.returncode, out), (1, ""))
+    # What it measured until then, if that was anything.
+    assert child.returncode == 1 and (out == "" or out.endswith("255 measurements were made.\n")), (child.returncode, out)
     assert err.count("interrupted") >= 1 and "Traceback" not in err, err
     while any(is_running(pid) for pid in below):  # the test's time limit ends this
         time.sleep(0.05)

@@ -269,9 +269,9 @@ static int take_rows(struct mr_dataset *ds, const uint64_t *rows)
                             "%s: %llu groups: expected 1 to %u, their rows and a load function",
                             name, (unsigned long long)n, UINT32_MAX);
     st->end = calloc(n, sizeof *st->end);
-    st->at = calloc(n, sizeof *st->at);
+    st->at = calloc(n, sizeof(void *));
     if (!st->end || !st->at)
-        return mr_error_nomem(name, n * (sizeof *st->end + sizeof *st->at));
+        return mr_error_nomem(name, n * (sizeof *st->end + sizeof(void *)));
     for (uint64_t k = 0; k < n; k++) {
         if (!mr_add(ds->n, rows[k], &ds->n) || ds->n > INT64_MAX)
             return mr_error_set(MR_ELIMIT, "%s: more rows than an address space holds", name);

@@ -449,7 +449,7 @@ int mr_workers_post_run(const struct mr_dataset *ds, uint32_t n,
     struct mr_process_pool *p = mr_process_pool_of(ds);
     struct posted *r = *run ? *run : malloc(sizeof *r);
     *run = r;
-    if (!r || !mr_process_is(&p->process) || atomic_load(&p->broken))
+    if (!r || n == 0 || !mr_process_is(&p->process) || atomic_load(&p->broken))
         return 0;
     r->w = (struct wanted){.ds = ds,
                            .context = context,
