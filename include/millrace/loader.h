@@ -313,8 +313,9 @@ struct mr_batch {
  * the bytes have arrived.
  * [out] out: on 1, all but size; valid until mr_loader_release(). Any number of batches may be
  * held. If you hold a batch while more than prefetch / 2 later ones are returned, the loader
- * allocates an extra slot, within max_memory. It is reused once a held batch is released. The
- * struct may be copied; release one of the copies.
+ * allocates an extra slot, within max_memory. It is reused once a held batch is released. With
+ * tune, max_prefetch or several ranks, which begin with fewer slots than they may use, a batch that
+ * is held during the next call takes one. The struct may be copied; release one of the copies.
  * Returns 1, or 0 after the last epoch, or the error that ended the run, again on later calls: the
  * error of a sample or a callback, MR_EBADSAMPLES, MR_ECANCELLED, MR_EDEVICE, MR_ESTATE (a source
  * gave other samples than before the resume), -ENOMEM or MR_ELIMIT (a slot got no memory, or may

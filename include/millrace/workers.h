@@ -83,8 +83,9 @@ static inline void mr_workers_opts_init(struct mr_workers_opts *opts)
 
 /*
  * Opens a data set and starts its workers; does not wait until they run.
- * mr_loader_opts.workers = 0 means two threads for each process then: threads only hand out work
- * and wait.
+ * Threads of a loader only hand out work then and wait. Rows of one size in shared slots need few:
+ * one for eight processes and at least two, or as many as mr_loader_opts.workers if that is fewer.
+ * Else mr_loader_opts.workers = 0 means two for each process.
  * Errors as mr_dataset_open(); MR_EMISUSE: no start; MR_EOPTION: too many workers; -errno: no
  * memfd, no pidfd, no thread; what start returned.
  * A worker that ends four times in a row before it has made a sample, and not because of one (see

@@ -9,6 +9,8 @@ static void complete(struct mr_worker *w, struct mr_slot *slot, uint64_t t)
     mr_watch_since(&w->watch, start);
     mr_watch_note(&w->watch, t, 0, MR_TASK_COMPLETE);
     mr_backends_complete(w, slot, t);
+    if (ld->past_caches) /* it may have made rows that another backend refused */
+        mr_copy_fence();
     int rc = mr_collate(w, slot);
     if (rc < 0)
         mr_bad_add(ld, slot, 0, NULL, rc, true);

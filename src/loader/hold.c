@@ -245,7 +245,8 @@ static int fill(struct mr_loader *ld, uint64_t t)
 {
     struct mr_hold *hold = &ld->hold;
     uint64_t n = ld->ring.n_slots;
-    uint64_t end = t + MR_MIN(n, atomic_load(&ld->ring.ahead) + 1ull);
+    uint64_t end =
+        MR_MIN(t + MR_MIN(n, atomic_load(&ld->ring.ahead) + 1ull), mr_ring_total(&ld->ring));
     bool may_make = !hold->no_memory;
     hold->no_memory = false;
     for (uint64_t i = t; i < end && hold->n_vacant > 0; i++) {

@@ -6,8 +6,8 @@
  * it. If it is held for so long that workers would run out of slots, the consumer takes it out of
  * the ring: it sets MR_DETACHED in the slot's `hold` and puts another slot in its place, one that
  * was released after it had left the ring, or a new one. That happens when a batch is more than
- * n_slots / 2 batches old: holding fewer takes no memory. Without memory for a new slot the place
- * stays vacant until some batch is released.
+ * n_slots / 2 batches old: holding fewer takes no memory, if all slots were made. Without memory
+ * for a new slot the place stays vacant until some batch is released.
  *
  * Places for more batches ahead than a loader begins with (knobs.h) are vacant from the start. They
  * are filled in the same way, once so many batches are prepared; while there are vacant places,

@@ -5,7 +5,7 @@
 
 static int check(const struct mr_loader *ld, const struct mr_loader_knobs *k)
 {
-    if (k->workers > ld->workers.n)
+    if (k->workers > ld->workers.n && !ld->posts) /* its threads are as many as help */
         return mr_error_set(MR_EOPTION,
                             "mr_loader_set: %u workers: expected 1..%u, as the loader was opened "
                             "with: set max_workers",
@@ -33,7 +33,7 @@ static int set(struct mr_loader *ld, const struct mr_loader_knobs *k)
         return rc;
     mr_consumers_lock(ld);
     ld->knobs.grows = ld->knobs.grows && !k->prefetch;
-    mr_knobs_set(ld, k->workers ? k->workers : mr_knobs_workers(ld),
+    mr_knobs_set(ld, k->workers ? MR_MIN(k->workers, ld->workers.n) : mr_knobs_workers(ld),
                  k->prefetch ? k->prefetch : atomic_load(&ld->ring.ahead));
     mr_hold_add_slots(ld);
     mr_consumers_unlock(ld);

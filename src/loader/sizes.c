@@ -127,7 +127,7 @@ static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
     uint64_t worthwhile = RUN_BYTES * o->batch_size / ld->layout.bound_bytes;
     uint64_t most = MR_MIN((o->batch_size + ld->workers.n - 1) / ld->workers.n, MAX_RUN_ROWS);
     if (ld->ds->makers > 0) /* the data set divides a run among them */
-        share = most = MR_MIN(o->batch_size, ld->gets_runs ? MAX_PLACED_ROWS : MAX_MADE_ROWS);
+        share = most = MR_MIN(o->batch_size, ld->posts ? MAX_PLACED_ROWS : MAX_MADE_ROWS);
     ld->sizes.run_rows = MR_MAX(1, MR_MIN(MR_MAX(share, worthwhile), most));
     if (reads && ld->sizes.n_whole == 0 && mr_sampler_is_sequential(ld->sampler) &&
         ld->opts.world == 1) {
@@ -286,8 +286,9 @@ void mr_sizes_drop_slot(struct mr_loader *ld)
 /* Without a ceiling of its own, a loader in a budget caches what it has reserved. */
 uint64_t mr_sizes_cache_limit(const struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
-    uint64_t others = sum_memory(ld, kinds, ld->ring.n_slots).total -
+    uint64_t n = ld->opts.max_memory ? ld->ring.n_slots : ld->ring.n_first;
+    uint64_t others = sum_memory(ld, kinds, n).total -
                       kinds->path_bytes; /* what is cached already counts in neither */
     uint64_t most = ld->opts.max_memory ? ld->opts.max_memory : mr_budget_reserved(&ld->share);
-    return most ? MR_MAX(most - others, 1) : 0;
+    return most ? MR_MAX(most - MR_MIN(others, most), 1) : 0;
 }

@@ -1,8 +1,8 @@
 /*
  * The workers. Each claims short runs of samples from one shared counter, starts their reads, and
  * makes samples into rows as bytes arrive and slots open. It keeps several runs in flight when
- * something has to be read, one when all is in memory. The worker with the earliest unfinished run
- * can always go on, since its slot is the next to be open: no deadlock.
+ * something has to be read or processes make samples, one when all is in memory. The worker with
+ * the earliest unfinished run can always go on, since its slot is the next to be open: no deadlock.
  */
 #include "loader/engine.h"
 #include "loader/gather.h"
@@ -352,7 +352,7 @@ static bool make_ready(struct mr_worker *w)
             break;
         if (run->t >= mr_ring_total(&w->ld->ring)) /* it has no rows, and no slot will be open */
             run->n_left = 0;
-        else if (run->n_left > 0 && mr_ring_is_open(&w->ld->ring, run->t))
+        else if (run->n_left > 0 && (run->posted || mr_ring_is_open(&w->ld->ring, run->t)))
             progress |= bring_forward(w, run, i == 0);
         if (w->ld->posts && run->n_left > 0 && !run->posted)
             break; /* later ones would hold the jobs that it needs */

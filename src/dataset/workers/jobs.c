@@ -514,7 +514,7 @@ void mr_workers_wait_runs(const struct mr_dataset *ds, uint32_t n, void *const r
         struct mr_shared_job *job = mr_process_pool_job(p, r->piece[k].job);
         while (atomic_load(&job->state) == MR_JOB_POSTED) {
             atomic_store(&job->waiting, 1);
-            if (any_lost(p, n, run) || atomic_load(&p->broken))
+            if (any_lost(p, n, run) || atomic_load(&p->broken) || mr_interrupted())
                 return;
             mr_futex_wait(&job->state, MR_JOB_POSTED, chosen > 0 ? BURST_NS : WAIT_NS);
             if (chosen > 0 && mr_workers_run_made(ds, run[0]))

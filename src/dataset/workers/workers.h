@@ -7,7 +7,7 @@
  * - child.c     the other side
  *
  * A loader's thread that needs a run of samples posts it as one job, or as several if samples take
- * long, so that one thread keeps many processes busy; then it waits for them in order.
+ * long, so that one thread keeps many processes busy, and posts others meanwhile.
  */
 #ifndef MR_DATASET_WORKERS_WORKERS_H
 #define MR_DATASET_WORKERS_WORKERS_H
