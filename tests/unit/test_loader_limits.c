@@ -157,6 +157,47 @@ static void one_cache_for_two_loaders(void **state)
     unlink(path);
 }
 
+/* A budget reserves the cache and the slots that a loader begins with: those that further batches
+ * ahead may need leave the cache alone. */
+static void a_cache_in_a_budget(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/millrace-test-XXXXXX", uri[96];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, 4 << 20), 0);
+    close(fd);
+    snprintf(uri, sizeof uri, "raw:%s,shape=1024,dtype=u8", path);
+    struct mr_dataset *ds = open_set(uri);
+    struct mr_budget_opts budget_opts;
+    struct mr_budget *budget;
+    mr_budget_opts_init(&budget_opts);
+    budget_opts.workers = 2;
+    budget_opts.max_memory = 64 << 20;
+    must(mr_budget_create(&budget_opts, &budget));
+    for (uint32_t world = 1; world <= 2; world++) {
+        struct mr_loader_opts opts;
+        struct mr_loader *ld;
+        struct mr_batch b = {.size = sizeof b};
+        mr_loader_opts_init(&opts);
+        opts.cache = MR_CACHE_HOST;
+        opts.budget = budget;
+        opts.world = world;
+        opts.prefetch = 4;
+        opts.max_prefetch = 64;
+        opts.batch_size = 128;
+        must(mr_loader_open(ds, NULL, NULL, NULL, &opts, &ld));
+        int rc;
+        while ((rc = mr_loader_next(ld, NULL, &b)) > 0)
+            must(mr_loader_release(ld, &b, NULL));
+        must(rc);
+        mr_loader_close(ld);
+    }
+    mr_budget_destroy(budget);
+    mr_dataset_close(ds);
+    unlink(path);
+}
+
 /* What the sum of a refused ceiling has for the indexes of a data set. */
 static uint64_t refused_indexes(const char *uri, uint32_t workers)
 {
@@ -343,6 +384,7 @@ int main(void)
         cmocka_unit_test(skip_in_a_large_batch),
         cmocka_unit_test(limits_after_a_resume),
         cmocka_unit_test(one_cache_for_two_loaders),
+        cmocka_unit_test(a_cache_in_a_budget),
         cmocka_unit_test(ceiling_counts_indexes),
         cmocka_unit_test(what_is_touched_is_what_is_said),
         cmocka_unit_test(large_slots_get_memory_when_used),
