@@ -266,6 +266,12 @@ def _raise(answer: dict[str, Any]) -> None:
     if answer["errno"]:
         raise OSError(answer["errno"], answer["error"])
     _client.close()  # it has imported half of a module
+    if "freeze_support" in answer["error"] or "freeze_support" in answer["traceback"]:
+        raise RuntimeError(
+            "worker processes could not be started: the process that starts them imports the "
+            "script, and the script starts workers while it is imported. Put what it does behind "
+            "`if __name__ == '__main__':`, or install cloudpickle, or pass "
+            "multiprocessing_context=\"fork\".")
     raise RuntimeError("worker processes could not be started: %s\nIn the process that starts "
                        "them:\n%s" % (answer["error"], answer["traceback"]))
 
