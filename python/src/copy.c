@@ -4,7 +4,8 @@
  * The memory of a row was usually written last by another worker, on another core. An ordinary
  * store first fetches the cache line from there. A streaming store does not, and leaves the
  * worker's cache to its samples. This pays off for rows that a copy engine reads. A program that
- * reads them itself loses: they come from memory instead of another core's cache.
+ * reads them itself loses: they come from memory instead of another core's cache. src/base/copy.c
+ * does the same for the loader's own rows; this module sees public headers only.
  */
 #include "view.h"
 

@@ -221,9 +221,18 @@ static inline int mr_backends_choose(const struct mr_loader *ld, int first, uint
     return first;
 }
 
+/* The worker's i-th run in flight, in the order they were claimed. */
+static inline struct mr_run *mr_nth_run(const struct mr_worker *w, uint32_t i)
+{
+    return w->in_flight[(w->first + i) % w->ld->sizes.runs_per_worker];
+}
+
+/* Of a loader's threads, which nap for microseconds; the kernel's usual timer slack is 50 us. */
+#define MR_NAP_SLACK_NS 1000
+
 /* ---- options.c ---- */
-#define MR_MAX_WORKERS 512
-#define MR_MAX_DEPTH   65536
+#define MR_MAX_WORKERS  512
+#define MR_MAX_DEPTH    65536
 /* The caller's struct may be of an older, shorter version: what it lacks takes the defaults.
  * Returns 0, MR_EMISUSE, MR_EOPTION. */
 int mr_loader_opts_read(const struct mr_loader_opts *opts, struct mr_loader_opts *out);

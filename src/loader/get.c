@@ -51,19 +51,25 @@ void mr_get_free(struct mr_worker *w)
     mr_posted_free(w);
 }
 
+struct mr_sample_context mr_get_context(const struct mr_worker *w, uint64_t epoch, uint64_t index,
+                                        uint64_t position)
+{
+    return (struct mr_sample_context){.size = sizeof(struct mr_sample_context),
+                                      .index = index,
+                                      .epoch = epoch,
+                                      .seed = w->ld->opts.seed,
+                                      .position = position,
+                                      .worker = w->id,
+                                      .worker_state = w->state};
+}
+
 static void prepare(struct mr_worker *w, const struct mr_row *row, uint32_t i, uint64_t index,
                     uint64_t position)
 {
     const struct mr_loader *ld = w->ld;
     struct mr_get *get = &w->get;
     unsigned char *own = get->memory + i * row_bytes(ld);
-    get->context[i] = (struct mr_sample_context){.size = sizeof *get->context,
-                                                 .index = index,
-                                                 .epoch = row->epoch,
-                                                 .seed = ld->opts.seed,
-                                                 .position = position,
-                                                 .worker = w->id,
-                                                 .worker_state = w->state};
+    get->context[i] = mr_get_context(w, row->epoch, index, position);
     for (int f = 0; f < ld->layout.n_decoded; f++) {
         const struct mr_decoded_field *df = &ld->layout.decoded[f];
         if (df->row_of >= 0) {

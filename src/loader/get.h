@@ -65,6 +65,9 @@ void mr_posted_finish(struct mr_worker *w, struct mr_run *run);
 /* Ends all of a worker that stops. */
 void mr_posted_drop(struct mr_worker *w);
 
+/* What the data set is told of a sample. */
+struct mr_sample_context mr_get_context(const struct mr_worker *w, uint64_t epoch, uint64_t index,
+                                        uint64_t position);
 int mr_get_create(struct mr_worker *w);
 void mr_get_free(struct mr_worker *w);
 /* What it takes, beside the struct. */

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define MOST_SLOT_BYTES (4u << 20) /* memory for larger slots takes long: many workers get it */
+#define MOST_SLOT_BYTES (4u << 20) /* larger slots take long to allocate: several workers do it */
 
 bool mr_posted_plan(const struct mr_loader *ld)
 {
@@ -59,13 +59,8 @@ static void prepare(struct mr_worker *w, const struct mr_run *run, struct mr_get
     const struct mr_loader *ld = w->ld;
     struct mr_slot *slot = mr_ring_slot(&ld->ring, run->t);
     for (uint32_t i = 0; i < run->n; i++) {
-        p->context[i] = (struct mr_sample_context){.size = sizeof *p->context,
-                                                   .index = run->sample[i].index,
-                                                   .epoch = run->info.epoch,
-                                                   .seed = ld->opts.seed,
-                                                   .position = run->sample[i].position,
-                                                   .worker = w->id,
-                                                   .worker_state = w->state};
+        p->context[i] =
+            mr_get_context(w, run->info.epoch, run->sample[i].index, run->sample[i].position);
         for (int f = 0; f < ld->layout.n_fields; f++)
             p->row[i][f] = mr_field_row(&ld->layout.field[f], slot, run->row0 + i);
     }
@@ -93,8 +88,7 @@ void mr_posted_wait(struct mr_worker *w)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < w->n_runs; i++) {
-        const struct mr_run *run =
-            w->in_flight[(w->first + i) % (uint32_t)w->ld->sizes.runs_per_worker];
+        const struct mr_run *run = mr_nth_run(w, i);
         if (run->posted)
             w->get.waiting[n++] = posted_of(w, run)->run;
     }
@@ -120,7 +114,7 @@ void mr_posted_finish(struct mr_worker *w, struct mr_run *run)
 void mr_posted_drop(struct mr_worker *w)
 {
     for (uint32_t i = 0; i < w->n_runs && w->get.posted; i++) {
-        struct mr_run *run = w->in_flight[(w->first + i) % (uint32_t)w->ld->sizes.runs_per_worker];
+        struct mr_run *run = mr_nth_run(w, i);
         if (run->posted)
             w->ld->ds->ops->drop_run(w->ld->ds, posted_of(w, run)->run);
         run->posted = false;

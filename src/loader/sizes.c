@@ -6,7 +6,7 @@
 
 #define MAX_RUN_ROWS       32
 #define MAX_MADE_ROWS      128 /* by processes: each run wakes a thread and a process */
-#define MAX_PLACED_ROWS    512 /* where they write into the slots, so that no thread has copies */
+#define MAX_PLACED_ROWS    512 /* if they write into the slots themselves: no thread copies */
 #define RUN_BYTES          (32u << 10)  /* a run writes at least this: claiming it costs little */
 #define JOINED_READ_BYTES  (256u << 10) /* neighbours in sequential order are read together */
 #define READ_AHEAD_SAMPLES 1024

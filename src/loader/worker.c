@@ -18,14 +18,8 @@
 #define OPEN_WAIT_NS   2000000ull /* for a slot */
 #define CLAIMS_A_ROUND 4
 #define ROUND_NS       1000000u /* of making samples; then it turns to its reads again */
-#define NAP_SLACK_NS   1000     /* devices nap for microseconds; the kernel's usual slack is 50 */
 #define SLOW_SAMPLE_NS 100000u  /* a look at the clock for each is nothing then */
 #define TRACE_READ_NS  5000     /* shorter spans of reading are left out of the trace */
-
-static struct mr_run *nth_run(struct mr_worker *w, uint32_t i)
-{
-    return w->in_flight[(w->first + i) % w->ld->sizes.runs_per_worker];
-}
 
 static void note_claim(struct mr_loader *ld, const struct mr_run *run, uint64_t now)
 {
@@ -159,7 +153,7 @@ static void submit(struct mr_worker *w)
     struct mr_read *batch[64];
     uint32_t n = 0, n_free = free_reads(w);
     for (uint32_t i = w->n_sent; i < w->n_runs && n_free > 0 && !holds_enough(w, i); i++) {
-        struct mr_run *run = nth_run(w, i);
+        struct mr_run *run = mr_nth_run(w, i);
         while (run->n_submitted < run->n_reads && n_free > 0) {
             batch[n++] = &run->read[run->n_submitted++];
             n_free--;
@@ -326,7 +320,7 @@ static bool is_far(struct mr_worker *w, const struct mr_run *run)
 {
     const struct mr_loader *ld = w->ld;
     if (ld->opts.in_order)
-        return run->t - nth_run(w, 0)->t >= ld->ring.n_slots;
+        return run->t - mr_nth_run(w, 0)->t >= ld->ring.n_slots;
     return run->t >= atomic_load(&ld->opening.next) && run->t < mr_ring_total(&ld->ring);
 }
 
@@ -347,7 +341,7 @@ static bool make_ready(struct mr_worker *w)
     bool progress = false;
     uint64_t start_ns = w->lap_ns;
     for (uint32_t i = 0; i < w->n_runs && w->lap_ns - start_ns < ROUND_NS; i++) {
-        struct mr_run *run = nth_run(w, i);
+        struct mr_run *run = mr_nth_run(w, i);
         if (is_far(w, run))
             break;
         if (run->t >= mr_ring_total(&w->ld->ring)) /* it has no rows, and no slot will be open */
@@ -357,9 +351,9 @@ static bool make_ready(struct mr_worker *w)
         if (w->ld->posts && run->n_left > 0 && !run->posted)
             break; /* later ones would hold the jobs that it needs */
     }
-    while (w->n_runs > 0 && is_over(nth_run(w, 0))) {
-        mr_run_end(w, nth_run(w, 0));
-        w->spare[w->n_spare++] = nth_run(w, 0);
+    while (w->n_runs > 0 && is_over(mr_nth_run(w, 0))) {
+        mr_run_end(w, mr_nth_run(w, 0));
+        w->spare[w->n_spare++] = mr_nth_run(w, 0);
         w->first = (w->first + 1) % (uint32_t)w->ld->sizes.runs_per_worker;
         w->n_runs--;
         w->n_sent -= w->n_sent > 0;
@@ -393,8 +387,8 @@ static uint64_t reap_wait_ns(struct mr_worker *w)
 {
     if (w->held_back)
         return FAIR_WAIT_NS;
-    return !w->ld->opts.in_order && is_far(w, nth_run(w, w->n_runs - 1)) ? OPEN_WAIT_NS
-                                                                         : REAP_WAIT_NS;
+    return !w->ld->opts.in_order && is_far(w, mr_nth_run(w, w->n_runs - 1)) ? OPEN_WAIT_NS
+                                                                            : REAP_WAIT_NS;
 }
 
 /* Lets another worker go first, if one has waited long enough. */
@@ -429,25 +423,30 @@ static bool acquire_slot(struct mr_worker *w)
     return go && take_permit(w);
 }
 
-/* Nothing could be done: waits for a slot, or for reads. false: stop. */
+/* Nothing could be done: waits for a slot, for reads, or for rows that the data set makes. false:
+ * stop. */
 static bool wait_for_something(struct mr_worker *w)
 {
     struct mr_loader *ld = w->ld;
-    struct mr_run *run = nth_run(w, 0);
+    struct mr_run *run = mr_nth_run(w, 0);
     bool open = run->n_left == 0 || mr_ring_is_open(&ld->ring, run->t);
     bool go = true;
     w->ahead.starved |= open;
     note_wait(w, run, open);
     mr_permit_return(&w->permit);
-    if (run->posted)
+    const char *what = open ? "wait: read" : "wait: slot";
+    _Atomic uint64_t *stage_ns = &w->stage_ns[open ? MR_STAGE_READ : MR_STAGE_SLOT];
+    if (run->posted) {
         mr_posted_wait(w);
-    else if (open && w->reader)
+        what = "wait: samples";
+        stage_ns = &w->made_ns;
+    } else if (open && w->reader) {
         reap(w, reap_wait_ns(w));
-    else
+    } else {
         go = was_opened(w, run->t, mr_ring_wait_open(&ld->ring, run->t));
-    uint64_t start =
-        lap(w, run->posted ? &w->made_ns : &w->stage_ns[open ? MR_STAGE_READ : MR_STAGE_SLOT]);
-    mr_trace_span(open ? "wait: read" : "wait: slot", start, w->lap_ns, "batch", run->t);
+    }
+    uint64_t start = lap(w, stage_ns);
+    mr_trace_span(what, start, w->lap_ns, "batch", run->t);
     return go && take_permit(w);
 }
 
@@ -527,7 +526,7 @@ void *mr_worker_main(void *worker)
     mr_gate_worker(w->ld);
     mr_interruptible_by(&w->ld->ring.stop); /* what the data set reads by itself */
     uint64_t start = w->lap_ns = mr_time_ns();
-    prctl(PR_SET_TIMERSLACK, NAP_SLACK_NS, 0, 0, 0);
+    prctl(PR_SET_TIMERSLACK, MR_NAP_SLACK_NS, 0, 0, 0);
     if (w->id < w->ld->workers.n_near)
         sched_setaffinity(0, sizeof w->ld->workers.near, &w->ld->workers.near); /* best effort */
     bool entered = mr_device_enter(w->ld->device) == 0; /* else each call says so */

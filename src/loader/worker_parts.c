@@ -70,7 +70,7 @@ int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id)
 void mr_worker_free(struct mr_worker *w)
 {
     for (uint32_t i = 0; i < w->n_runs; i++)
-        mr_run_end(w, w->in_flight[(w->first + i) % w->ld->sizes.runs_per_worker]);
+        mr_run_end(w, mr_nth_run(w, i));
     if (w->reader)
         mr_reader_close(w->reader);
     mr_runs_free(w);

@@ -31,7 +31,7 @@ struct state {
     bool opened;
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a group is no longer LOADING */
-    /* Under the lock: shuffled rows come here for each of them, so nothing is looked for. */
+    /* Under the lock. It is taken for each shuffled row, so nothing is searched under it. */
     struct group *group; /* the list of those that are loaded */
     struct group **at;   /* by number; NULL: not in the list */
     uint64_t n_idle;     /* groups without users */

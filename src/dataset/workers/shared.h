@@ -19,8 +19,8 @@
  * - once it owns a job, the monitor, when it sees that the process has ended, sets the state of
  *   every POSTED job of that owner to LOST, and wakes those who wait for its jobs whatever their
  *   state. Who waited posts the samples again.
- * Workers own no counter. The queue's front and the urgent bits are hints where to look: it is
- * right to find jobs with an owner there, and only who saw all before it taken moves the front on.
+ * Workers own no counter. The queue's front and the urgent bits are hints where to look: jobs found
+ * there may have an owner already, and a worker advances the front only past jobs that it saw taken.
  * Sleepers have a bit each, which the monitor clears when they die.
  *
  * The parent trusts nothing in here that a worker can write: lengths, codes and texts are checked,

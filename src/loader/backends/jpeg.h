@@ -88,8 +88,8 @@ void mr_jpeg_slot_close(struct mr_backend *b, void *own);
 void mr_jpeg_bytes(const struct mr_backend *b, uint64_t n_slots, uint64_t *device, uint64_t *host);
 void mr_jpeg_close_all(struct mr_backend *b);
 
-/* The calling thread's nice value shall be so much higher; lower mostly needs CAP_SYS_NICE. Returns
- * whether it is so now. */
+/* Adds to the calling thread's nice value; lowering it mostly needs CAP_SYS_NICE. Returns whether
+ * it could. */
 bool mr_jpeg_nice(int more);
 /* Starts the thread, which opens the decoder. Returns 0, -errno, -ENOMEM. */
 int mr_jpeg_engine_start(struct mr_backend *b);

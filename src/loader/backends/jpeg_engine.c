@@ -21,7 +21,6 @@
 #include <unistd.h>
 
 #define ENGINE_NICE   -10
-#define NAP_SLACK_NS  1000
 #define ROWS_OF(half) ((half)*MR_JPEG_CHUNK)
 
 bool mr_jpeg_nice(int more)
@@ -101,8 +100,8 @@ static unsigned char *scratch_of(const struct mr_jpeg_state *g, const struct mr_
     return e->scratch + e->half * g->scratch_bytes;
 }
 
-/* As many as a half of the scratch holds, and a call takes. */
-static uint32_t choose(const struct mr_jpeg_state *g, struct mr_jpeg_engine *e)
+/* Takes a chunk off its list, for the other half: as many as that holds, and a call takes. */
+static uint32_t take_chunk(const struct mr_jpeg_state *g, struct mr_jpeg_engine *e)
 {
     uint64_t at = 0;
     uint32_t n = 0;
@@ -209,7 +208,7 @@ static void decode_chunk(const struct mr_jpeg_state *g, struct mr_jpeg_engine *e
 {
     pthread_mutex_unlock(&e->lock);
     uint64_t start = mr_time_ns();
-    uint32_t n = choose(g, e);
+    uint32_t n = take_chunk(g, e);
     int rc = atomic_load(&e->state) == MR_JPEG_WORKS ? decode(g, e, n) : 0;
     uint64_t end = mr_time_ns();
     mr_trace_span("decode: device", start, end, "pictures", n);
@@ -229,7 +228,7 @@ static void *engine_main(void *backend)
     struct mr_jpeg_state *g = b->state;
     struct mr_jpeg_engine *e = &g->engine;
     mr_trace_thread("jpeg");
-    prctl(PR_SET_TIMERSLACK, NAP_SLACK_NS, 0, 0, 0);
+    prctl(PR_SET_TIMERSLACK, MR_NAP_SLACK_NS, 0, 0, 0);
     atomic_store(&e->crowded, !mr_jpeg_nice(ENGINE_NICE));
     bool entered = mr_device_enter(device) == 0; /* else each call says so */
     uint64_t start = mr_time_ns(), end;
