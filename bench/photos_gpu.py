@@ -29,7 +29,9 @@ LOADS = (0.65, 0.75)
 def class_folders(photos, into):
     found = sorted(os.path.join(at, name) for at, _, names in os.walk(photos) for name in names
                    if name.lower().endswith((".jpg", ".jpeg")))
-    found = found[:len(found) // 16 * 16]
+    found = found[:len(found) // CLASSES * CLASSES]
+    if not found:
+        sys.exit(f"photos_gpu: {photos}: expected {CLASSES} or more files that end in .jpg or .jpeg")
     for i in range(CLASSES):
         os.makedirs(os.path.join(into, f"class{i:02}"))
         for path in found:
@@ -49,9 +51,9 @@ def run(command, limit, **more):
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False,
                               **more)
-    except subprocess.TimeoutExpired as late:
+    except subprocess.TimeoutExpired:
         print(f"photos_gpu: over {limit} s: {' '.join(command)}", file=sys.stderr)
-        return (late.stdout or b"").decode() if isinstance(late.stdout, bytes) else late.stdout
+        return None
     if done.returncode:
         print(f"photos_gpu: exit {done.returncode}: {' '.join(command)}\n{done.stderr[-600:]}",
               file=sys.stderr)
@@ -148,8 +150,9 @@ def dali(python, folder, seconds, *more):
 
 
 def torch(python, folder, seconds, workers):
-    command = [python, "-W", "ignore", os.path.join(HERE, "peers", "loader_gpu.py"), folder,
-               "--seconds", str(seconds), "--workers", str(workers)]
+    command = [python, "-W", "ignore", os.path.join(HERE, "peers", "photos.py"), "dataloader",
+               folder, "--device", "cuda", "--batch-size", "256", "--seconds", str(seconds),
+               "--workers", str(workers)]
     return row_of(run(command, seconds + 40))
 
 
@@ -203,8 +206,10 @@ def table(rows, order):
         return statistics.median(found) if found else 0
 
     off = [name for name in order if "decode off" in name]
-    bound = median("the chip alone, whole pictures") + (median(off[0]) if off else 0)
-    print(f"\nbound: {bound:,.0f}/s: the chip alone and, on all processors, the cores alone\n")
+    bound = median("the chip alone, whole pictures") + median(off[0]) if off else 0
+    if bound:
+        print(f"\nbound: {bound:,.0f}/s: the chip alone and, on all processors, the cores alone")
+    print()
     print("| | photos/s, from the first batch on | median | of the bound | first batch ms | |\n"
           "| --- | ---: | ---: | ---: | ---: | --- |")
     for name in order:
@@ -215,7 +220,7 @@ def table(rows, order):
         rates = ", ".join(f"{r['per_s']:,.0f}" for r in found)
         firsts = sorted(r["first_batch_ms"] for r in found if "first_batch_ms" in r)
         first = f"{firsts[0]:,.0f} to {firsts[-1]:,.0f}" if firsts else ""
-        more = "; ".join(f"{k} {found[-1][k]}" for k in ("workers", "prefetch", "version", "ours")
+        more = "; ".join(f"{k} {found[-1][k]}" for k in ("workers", "prefetch", "versions", "ours")
                          if k in found[-1])
         gpu = found[-1].get("gpu")
         if gpu:

@@ -58,11 +58,15 @@ def main():
                 grid[workers, share] = cell(workers, ahead, share, a.time)
                 print(f"{workers} workers, share {share}: {grid[workers, share]:,.0f}/s",
                       flush=True)
+        if not grid:
+            sys.exit(f"tune_photos: no time for a cell: --limit {a.limit:g} s is too short")
         top = max(grid, key=grid.get)
         turns = []
         while len(turns) < 3 and time.time() - start < a.limit - 10:
             turns.append((cell(found["workers"], ahead, "auto", 1.5 * a.time),
                           cell(top[0], ahead, top[1], 1.5 * a.time)))
+    if not turns:
+        sys.exit(f"tune_photos: no time for a turn: --limit {a.limit:g} s is too short")
     tuned, best = (sorted(t[i] for t in turns)[len(turns) // 2] for i in (0, 1))
     ratio = tuned / best if best else 0
     print("\n| best cell: workers, share | photos/s | tune: workers, ahead | photos/s | of it "

@@ -2,9 +2,7 @@
 """Photos the way DALI's users feed them: readers.file, decoders.image_random_crop, resize,
 crop_mirror_normalize. Prints one JSON line: milliseconds to the first batch from the building of
 the pipeline (what importing takes is beside it), photos a second from there on, and the settings.
-
-  default  DALI's own hw_decoder_load and reader queue
-  tuned    --load, --read-ahead, --preallocate as given
+Without --load, --read-ahead and --preallocate they are DALI's own.
 Exits 77 with a line that says so where there is no DALI.
 """
 import argparse
@@ -18,17 +16,13 @@ MEAN, STD = [0.485 * 255, 0.456 * 255, 0.406 * 255], [0.229 * 255, 0.224 * 255, 
 
 def decode(fn, jpegs, args):
     """Crops of 224. Whole pictures are decoded either way: the chip's decoder knows no region."""
-    options = {"device": args.device}
-    if args.device == "mixed" and args.load is not None:
+    options = {}
+    if args.load is not None:
         options["hw_decoder_load"] = args.load
-    if args.device == "mixed" and args.preallocate:
+    if args.preallocate:
         options.update(preallocate_width_hint=1024, preallocate_height_hint=1024)
-    on = "gpu" if args.device == "mixed" else "cpu"
-    if args.whole:
-        pictures = fn.decoders.image(jpegs, **options)
-        return fn.random_resized_crop(pictures.gpu(), size=224, device="gpu")
-    pictures = fn.decoders.image_random_crop(jpegs, **options)
-    return fn.resize(pictures, size=(224, 224), device=on).gpu()
+    pictures = fn.decoders.image_random_crop(jpegs, device="mixed", **options)
+    return fn.resize(pictures, size=(224, 224), device="gpu")
 
 
 def main():
@@ -39,9 +33,7 @@ def main():
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--threads", type=int, default=16)
     parser.add_argument("--prefetch", type=int, default=2)
-    parser.add_argument("--device", choices=("mixed", "cpu"), default="mixed")
     parser.add_argument("--load", type=float, help="the chip's share, 0 to 1; without: DALI's")
-    parser.add_argument("--whole", action="store_true", help="decode whole pictures, then crop")
     parser.add_argument("--read-ahead", action="store_true")
     parser.add_argument("--preallocate", action="store_true")
     args = parser.parse_args()
@@ -79,7 +71,7 @@ def main():
     row = {"case": "dali", "per_s": n / seconds, "first_batch_ms": (begin - imported) * 1e3,
            "import_ms": (imported - start) * 1e3, "seconds": seconds,
            "load": "default" if args.load is None else args.load, "threads": args.threads,
-           "whole": args.whole, "read_ahead": args.read_ahead, "version": dali.__version__}
+           "read_ahead": args.read_ahead, "versions": f"DALI {dali.__version__}"}
     print(json.dumps(row), flush=True)
 
 

@@ -4,7 +4,8 @@
 Prints one JSON line a case: pictures a second of CPU time (per core; where all is done by this process) and of the clock, from
 the first batch on, and the milliseconds to the first batch from the call that makes the loader. Cases:
   pillow      decode, random crop, resize to 224 x 224 by Pillow, of files in memory, one thread
-  dataloader  ImageFolder, RandomResizedCrop(224), RandomHorizontalFlip, ToTensor, Normalize, batches, --workers processes
+  dataloader  ImageFolder, RandomResizedCrop(224), RandomHorizontalFlip, ToTensor, Normalize, batches, --workers processes; with
+              --device cuda page-locked batches, copied to the GPU, of an order without end: no epoch's end leaves workers idle
 Exits 77 with a line that says so when what a case needs is not installed.
 """
 import argparse
@@ -66,12 +67,22 @@ def dataloader(args):
     torch.set_num_threads(1)
     chain = transforms.Compose([transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(),
                                 transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
+    on_gpu = args.device == "cuda"
+    if on_gpu and not torch.cuda.is_available():
+        missing("--device cuda", "no GPU")
     begin = time.perf_counter()
-    loader = torch.utils.data.DataLoader(datasets.ImageFolder(args.folder, chain), batch_size=args.batch_size,
-                                         shuffle=True, num_workers=args.workers, persistent_workers=args.workers > 0)
+    photos = datasets.ImageFolder(args.folder, chain)
+    order = {"shuffle": True}
+    if on_gpu:
+        order = {"sampler": torch.utils.data.RandomSampler(photos, replacement=True, num_samples=10**7)}
+    loader = torch.utils.data.DataLoader(photos, batch_size=args.batch_size, num_workers=args.workers, pin_memory=on_gpu,
+                                         persistent_workers=args.workers > 0, **order)
     n, first, start, cpu = 0, None, None, None
     while start is None or time.perf_counter() - start < args.seconds:
-        for images, _ in loader:
+        for images, labels in loader:
+            if on_gpu:
+                images, labels = images.to("cuda", non_blocking=True), labels.to("cuda", non_blocking=True)
+                torch.cuda.synchronize()
             if start is None:
                 start, cpu = time.perf_counter(), time.process_time()
                 first = (start - begin) * 1e3
@@ -100,6 +111,7 @@ def main():
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of dataloader")
     args = parser.parse_args()
     globals()[args.case](args)
 
