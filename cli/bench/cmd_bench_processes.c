@@ -287,7 +287,9 @@ static void conclude(struct bench *b)
         v[SPEED_UP] = base / v[US];
     }
     processes_say(p, b);
-    b->findings = p->findings;
+    b->n_findings = p->n_findings;
+    for (int i = 0; i < p->n_findings; i++)
+        b->finding[i] = p->finding[i];
 }
 
 /* ---- showing ---- */

@@ -59,6 +59,8 @@ struct bench_panel {
     int bound;                 /* column that is a line of its own over x; 0: none */
 };
 
+#define BENCH_MAX_FINDINGS 12
+
 struct bench {
     /* Given by the experiment. */
     const struct cli_command *command;
@@ -78,7 +80,8 @@ struct bench {
     char subtitle[320];        /* of the chart; "": the device */
     const char *explain;       /* of the page: what is measured, for a newcomer */
     const char *learn;         /* its page in docs/learn: "workers"; NULL: none */
-    const char *findings; /* of the page: sentences, one a line, above the tables; NULL: none */
+    const char *finding[BENCH_MAX_FINDINGS]; /* of the page: sentences above the tables */
+    int n_findings;
     struct bench_panel *panels;
     int n_panels;
     void *user;

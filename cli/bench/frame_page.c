@@ -47,17 +47,13 @@ static void put_table(FILE *out, const struct bench *b, int part)
     fputs("</table></div>\n", out);
 }
 
-static void put_findings(FILE *out, const char *lines)
+static void put_findings(FILE *out, const struct bench *b)
 {
     fputs("<ul>\n", out);
-    while (*lines) {
-        size_t n = strcspn(lines, "\n");
-        char *line = strndup(lines, n);
+    for (int i = 0; i < b->n_findings; i++) {
         fputs("<li>", out);
-        mr_text_write_xml(line ? line : "", out);
+        mr_text_write_xml(b->finding[i], out);
         fputs("</li>\n", out);
-        free(line);
-        lines += n + (lines[n] == '\n');
     }
     fputs("</ul>\n", out);
 }
@@ -70,8 +66,8 @@ static char *make_tables(const struct bench *b)
     FILE *out = open_memstream(&text, &bytes);
     if (!out)
         return NULL;
-    if (b->findings)
-        put_findings(out, b->findings);
+    if (b->n_findings > 0)
+        put_findings(out, b);
     for (int part = 0; b->parts ? b->parts[part] != NULL : part == 0; part++)
         put_table(out, b, part);
     for (int i = 0; i < b->n_rows; i++)

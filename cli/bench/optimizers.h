@@ -47,6 +47,9 @@ struct optim_spread {
     double mean, sd; /* sd: sample standard deviation; NaN with fewer than two */
 };
 
+/* Of a net's optimizers, by the spread of the seeds. HIGHEST: others are as good. */
+enum optim_mark { OPTIM_UNMARKED, OPTIM_AS_GOOD, OPTIM_HIGHEST, OPTIM_BEST };
+
 /* One optimizer on one net. */
 struct optim_curve {
     char *text;                 /* as given: "sgd:lr=0.1@step:0.7" */
@@ -62,7 +65,7 @@ struct optim_curve {
     struct optim_spread loss, test_loss, accuracy;
     double ms_a_step;
     double steps_to_target, seconds_to_target; /* medians; infinite: at least half missed */
-    const char *mark;                          /* "<- best", "<- as good"; "" */
+    enum optim_mark mark;
     double mean_step[OPTIM_POINTS], mean_loss[OPTIM_POINTS], mean_move[OPTIM_POINTS];
     double mean_test_step[OPTIM_MAX_TESTS], mean_accuracy[OPTIM_MAX_TESTS];
     int n_points, n_tests;
@@ -103,6 +106,7 @@ const char *optim_text(const struct optim_spread *s, double scale, int digits, c
                        char buf[64]);
 /* Why it has no figures: the first failed run's reason; "": it has. */
 const char *optim_why(const struct optim_curve *c);
+const char *optim_mark_text(enum optim_mark mark);
 
 void optim_print(const struct optim_bench *b);
 int optim_print_json(const struct optim_bench *b, const struct mr_option *options);

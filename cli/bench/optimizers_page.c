@@ -19,20 +19,18 @@ static const char how_to_read[] =
 static void put_row(FILE *out, const struct optim_curve *c, bool tests)
 {
     char loss[64], accuracy[64], steps[CLI_HUMAN], seconds[CLI_HUMAN], ms[CLI_HUMAN];
-    const char *why = optim_why(c), *mark = why[0] ? why : c->mark;
-    bool best = strcmp(c->mark, "<- best") == 0;
-    if (strncmp(mark, "<- ", 3) == 0)
-        mark += 3;
+    const char *why = optim_why(c);
     fputs("<tr><td class=\"text\">", out);
     mr_text_write_xml(c->text, out);
     fprintf(out, "</td><td>%.3g</td><td>%s</td><td%s>%s</td><td>%s</td><td>%s</td><td>%s</td>",
-            c->lr, optim_text(&c->loss, 1, 4, "", loss), best ? " class=\"best\"" : "",
+            c->lr, optim_text(&c->loss, 1, 4, "", loss),
+            c->mark == OPTIM_BEST ? " class=\"best\"" : "",
             tests ? optim_text(&c->accuracy, 100, 2, "%", accuracy) : "-",
             bench_fixed(isinf(c->steps_to_target) ? NAN : c->steps_to_target, 0, "", steps),
             bench_fixed(isinf(c->seconds_to_target) ? NAN : c->seconds_to_target, 2, "", seconds),
             bench_fixed(c->ms_a_step, 3, "", ms));
     fputs("<td class=\"text\">", out);
-    mr_text_write_xml(mark, out);
+    mr_text_write_xml(why[0] ? why : optim_mark_text(c->mark), out);
     fputs("</td></tr>\n", out);
 }
 
@@ -178,8 +176,8 @@ static void say(const struct optim_bench *b, char *out, size_t cap)
         const struct optim_net *net = &b->net[i];
         int top = -1, near = 0;
         for (int k = 0; k < net->n; k++) {
-            near += strcmp(net->curve[k].mark, "<- as good") == 0;
-            if (net->curve[k].mark[0] && strcmp(net->curve[k].mark, "<- as good") != 0)
+            near += net->curve[k].mark == OPTIM_AS_GOOD;
+            if (net->curve[k].mark >= OPTIM_HIGHEST)
                 top = k;
         }
         if (top < 0 || b->opts->seeds < OPTIM_MARK_SEEDS || used >= cap)

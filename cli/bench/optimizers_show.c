@@ -37,13 +37,13 @@ static void print_net(const struct optim_bench *b, const struct optim_net *net)
         const struct optim_curve *c = &net->curve[k];
         char loss[64], test[64], accuracy[64], steps[CLI_HUMAN], seconds[CLI_HUMAN], ms[CLI_HUMAN];
         const char *why = optim_why(c);
-        cli_table_row(table, "%s\t%.3g%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", c->text, c->lr,
-                      c->n_rates && c->at_end ? "!" : "", optim_text(&c->loss, 1, 4, "", loss),
-                      tests ? optim_text(&c->test_loss, 1, 4, "", test) : "-",
-                      optim_text(&c->accuracy, 100, 2, "%", accuracy),
-                      reached(c->steps_to_target, 0, steps),
-                      reached(c->seconds_to_target, 2, seconds),
-                      bench_fixed(c->ms_a_step, 3, "", ms), why[0] ? why : c->mark);
+        cli_table_row(
+            table, "%s\t%.3g%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s", c->text, c->lr,
+            c->n_rates && c->at_end ? "!" : "", optim_text(&c->loss, 1, 4, "", loss),
+            tests ? optim_text(&c->test_loss, 1, 4, "", test) : "-",
+            optim_text(&c->accuracy, 100, 2, "%", accuracy), reached(c->steps_to_target, 0, steps),
+            reached(c->seconds_to_target, 2, seconds), bench_fixed(c->ms_a_step, 3, "", ms),
+            c->mark && !why[0] ? "<- " : "", why[0] ? why : optim_mark_text(c->mark));
     }
     cli_table_print(table, stdout, 2);
 }
@@ -152,7 +152,7 @@ static void put_result(struct mr_json *json, const struct optim_net *net,
     put_finite(json, "accuracy_sd", c->accuracy.sd);
     put_finite(json, "steps_to_target", c->steps_to_target);
     put_finite(json, "seconds_to_target", c->seconds_to_target);
-    mr_json_bool(json, "best", strcmp(c->mark, "<- best") == 0);
+    mr_json_bool(json, "best", c->mark == OPTIM_BEST);
     put_array(json, "sweep_lr", c->rate, c->n_rates);
     mr_json_array(json, "sweep_score");
     for (int i = 0; i < c->n_rates; i++)

@@ -19,6 +19,13 @@ double optim_score(const struct optim_run *run)
     return run->n_tests ? run->accuracy[run->n_tests - 1] : -loss;
 }
 
+const char *optim_mark_text(enum optim_mark mark)
+{
+    static const char *const text[] = {"", "as good", "highest, not by more than the spread",
+                                       "best"};
+    return text[mark];
+}
+
 const char *optim_why(const struct optim_curve *c)
 {
     for (int r = 0; r < c->n_runs; r++)
@@ -134,7 +141,7 @@ static void mark_best(struct optim_net *net)
     struct optim_spread score[OPTIM_MAX];
     int best = -1, n = 0, near = 0;
     for (int k = 0; k < net->n; k++) {
-        net->curve[k].mark = "";
+        net->curve[k].mark = OPTIM_UNMARKED;
         score[k] = score_of(&net->curve[k]);
         if (isnan(score[k].sd))
             continue;
@@ -147,10 +154,10 @@ static void mark_best(struct optim_net *net)
     for (int k = 0; k < net->n; k++) {
         bool within = k != best && !isnan(score[k].sd) &&
                       score[best].mean - score[k].mean <= score[best].sd + score[k].sd;
-        net->curve[k].mark = within ? "<- as good" : "";
+        net->curve[k].mark = within ? OPTIM_AS_GOOD : OPTIM_UNMARKED;
         near += within;
     }
-    net->curve[best].mark = near ? "<- highest, not by more than the spread" : "<- best";
+    net->curve[best].mark = near ? OPTIM_HIGHEST : OPTIM_BEST;
 }
 
 void optim_sum_up(struct optim_bench *b)

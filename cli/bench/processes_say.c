@@ -11,7 +11,7 @@ static void say(struct processes *p, const char *fmt, ...) __attribute__((format
 static void say(struct processes *p, const char *fmt, ...)
 {
     va_list args;
-    if (p->n_findings == PROCESSES_MAX_FINDINGS)
+    if (p->n_findings == BENCH_MAX_FINDINGS)
         return;
     va_start(args, fmt);
     vsnprintf(p->finding[p->n_findings++], PROCESSES_FINDING, fmt, args);
@@ -241,7 +241,4 @@ void processes_say(struct processes *p, const struct bench *b)
     say_python_threads(p, b);
     snprintf(who, sizeof who, "%s, processes", p->python.version);
     say_map(p, b, true, MAP_PROCESSES, who);
-    for (int i = 0, used = 0; i < p->n_findings; i++)
-        used += snprintf(p->findings + used, sizeof p->findings - (size_t)used, "%s%s",
-                         used ? "\n" : "", p->finding[i]);
 }

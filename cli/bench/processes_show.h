@@ -36,8 +36,7 @@ struct processes_way {
     const char *key, *name, *what;
 };
 
-#define PROCESSES_MAX_FINDINGS 12
-#define PROCESSES_FINDING      480
+#define PROCESSES_FINDING 480
 
 struct processes {
     struct processes_opts *opts;
@@ -47,9 +46,8 @@ struct processes {
     struct processes_server server;
     struct processes_python python;
     struct processes_way *way; /* of each row */
-    char finding[PROCESSES_MAX_FINDINGS][PROCESSES_FINDING];
+    char finding[BENCH_MAX_FINDINGS][PROCESSES_FINDING];
     int n_findings;
-    char findings[PROCESSES_MAX_FINDINGS * PROCESSES_FINDING]; /* all of them, one a line */
 };
 
 /* processes_say.c: from the medians, in words. */

@@ -254,7 +254,7 @@ static int n_best(uint64_t n_seeds, double ahead, int trials, int *wrong)
         }
         optim_sum_up(b);
         for (int k = 0; k < 2; k++)
-            if (strcmp(b->net[0].curve[k].mark, "<- best") == 0) {
+            if (b->net[0].curve[k].mark == OPTIM_BEST) {
                 n++;
                 *wrong += k == 0;
             }
