@@ -129,18 +129,25 @@ static void limits_after_a_resume(void **state)
     mr_dataset_close(c.ds);
 }
 
-/* Two loaders of one cached data set need its memory once; chosen numbers give way to the
- * ceiling. */
-static void one_cache_for_two_loaders(void **state)
+/* 4 MiB in a file of its own, in samples of 1 KiB. [out] path: a template for mkstemp(). */
+static struct mr_dataset *open_zeros(char *path)
 {
-    (void)state;
-    char path[] = "/tmp/millrace-test-XXXXXX", uri[96];
+    char uri[96];
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, 4 << 20), 0);
     close(fd);
     snprintf(uri, sizeof uri, "raw:%s,shape=1024,dtype=u8", path);
-    struct mr_dataset *ds = open_set(uri);
+    return open_set(uri);
+}
+
+/* Two loaders of one cached data set need its memory once; chosen numbers give way to the
+ * ceiling. */
+static void one_cache_for_two_loaders(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/millrace-test-XXXXXX";
+    struct mr_dataset *ds = open_zeros(path);
     struct mr_loader_opts opts;
     mr_loader_opts_init(&opts);
     opts.cache = MR_CACHE_HOST;
@@ -162,13 +169,8 @@ static void one_cache_for_two_loaders(void **state)
 static void a_cache_in_a_budget(void **state)
 {
     (void)state;
-    char path[] = "/tmp/millrace-test-XXXXXX", uri[96];
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    assert_int_equal(ftruncate(fd, 4 << 20), 0);
-    close(fd);
-    snprintf(uri, sizeof uri, "raw:%s,shape=1024,dtype=u8", path);
-    struct mr_dataset *ds = open_set(uri);
+    char path[] = "/tmp/millrace-test-XXXXXX";
+    struct mr_dataset *ds = open_zeros(path);
     struct mr_budget_opts budget_opts;
     struct mr_budget *budget;
     mr_budget_opts_init(&budget_opts);
