@@ -250,7 +250,7 @@ static void conclude(struct bench *b)
         b->rows[k].v[EACH] = 1e6 / b->rows[k].v[RATE];
     for (int k = 0; k < b->n_rows; k++)
         b->rows[k].v[TIMES] = b->rows[k].v[RATE] / first_of(b, b->rows[k].part)->v[RATE];
-    panels[0].limit = (struct plot_limit){"as it is", as_is->v[RATE]};
+    panels[0].limit = (struct plot_limit){"NHWC as it is", as_is->v[RATE]};
     snprintf(b->verdict, sizeof b->verdict,
              "Reordering on the host: %.2f us a picture, %.2f us without", as_is[1].v[EACH],
              as_is->v[EACH]);

@@ -44,8 +44,8 @@ class LoaderState(LoaderPath):
 
     def state_dict(self) -> dict[str, Any]:
         """The place behind the last batch of the latest iterator, as JSON can hold it: for a loader
-        of the same data set and order; other numbers of workers, ranks and batch sizes are fine,
-        but of workers of an IterableDataset, each of which has its own place."""
+        of the same data set and order; other numbers of workers, ranks and batch sizes are fine.
+        An IterableDataset needs as many workers as before: each has its own place."""
         iterator = self._last() if self._last is not None else None
         at = self._resume or self._place or Place(self.epoch, 0)
         if self._resume is None and iterator is not None:
