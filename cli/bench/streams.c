@@ -211,7 +211,7 @@ int streams_measure(struct streams *s, enum streams_way way, struct streams_way_
     return rc;
 }
 
-/* All n of one kind, back to back behind the latch: the shortest repeat, since it serves as a bound. */
+/* All n of one kind, back to back behind the latch. The shortest repeat: it serves as a bound. */
 static int measure_alone(struct streams *s, enum streams_engine engine, double *out)
 {
     double least = INFINITY;

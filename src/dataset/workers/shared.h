@@ -20,7 +20,7 @@
  *   every POSTED job of that owner to LOST, and wakes those who wait for its jobs whatever their
  *   state. Who waited posts the samples again.
  * Workers own no counter. The queue's front and the urgent bits are hints where to look: jobs found
- * there may have an owner already, and a worker advances the front only past jobs that it saw taken.
+ * there may have an owner already, and a worker moves the front only past jobs that it saw taken.
  * Sleepers have a bit each, which the monitor clears when they die.
  *
  * The parent trusts nothing in here that a worker can write: lengths, codes and texts are checked,
