@@ -74,6 +74,13 @@ struct mr_sample {
 
 struct mr_iterable_ops;
 
+/* Where a run stands among those of its loader, and the newest that was posted: of several threads
+ * one may come late. */
+struct mr_due {
+    uint64_t number;
+    _Atomic uint64_t *newest; /* NULL: no order */
+};
+
 struct mr_dataset_ops {
     const char *name;
     const char *summary;
@@ -122,14 +129,14 @@ struct mr_dataset_ops {
      * get_run in two steps, so that a thread has several runs made at once: for sets with makers,
      * rows in ds->shared, and samples whose dimensions are the fields' own. post_run begins one;
      * the arrays stay until it has ended. [in, out] run: NULL, or from an earlier one that has
-     * ended; the caller frees it. Returns 1; 0: call get_run instead. run_made: finish_run would
-     * not wait. finish_run does the rest of get_run. wait_runs waits until the first of n runs is
-     * made, or a little longer if more soon will be. drop_run ends one whose rows are not needed.
-     * Optional, all or none.
+     * ended; the caller frees it. One that was due before the newest comes before all that wait.
+     * Returns 1; 0: call get_run instead. run_made: finish_run would not wait. finish_run does the
+     * rest of get_run. wait_runs waits until the first of n runs is made, or a little longer if
+     * more soon will be. drop_run ends one whose rows are not needed. Optional, all or none.
      */
     int (*post_run)(const struct mr_dataset *ds, uint32_t n,
                     const struct mr_sample_context context[], void *const (*row)[MR_MAX_FIELDS],
-                    int rc[], void **run);
+                    const struct mr_due *due, int rc[], void **run);
     bool (*run_made)(const struct mr_dataset *ds, const void *run);
     void (*wait_runs)(const struct mr_dataset *ds, uint32_t n, void *const run[]);
     int (*finish_run)(const struct mr_dataset *ds, void *run);

@@ -74,8 +74,11 @@ bool mr_posted_begin(struct mr_worker *w, struct mr_run *run)
     if (run->error.code < 0 || run->n == 0 || run->n_done > 0 || mr_trace_on())
         return false;
     prepare(w, run, p);
+    struct mr_due due = {.number = run->t * w->ld->sizes.runs_per_batch +
+                                   run->row0 / w->ld->sizes.run_rows,
+                         .newest = &w->ld->workers.newest_posted};
     run->posted = ds->ops->post_run(ds, run->n, p->context, (void *const(*)[MR_MAX_FIELDS])p->row,
-                                    p->rc, &p->run) == 1;
+                                    &due, p->rc, &p->run) == 1;
     return run->posted;
 }
 

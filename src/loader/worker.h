@@ -122,6 +122,7 @@ struct mr_workers {
     _Atomic uint32_t n_active;                         /* the first so many claim runs (knobs.h) */
     _Atomic uint64_t n_landed;                         /* reads of remote files */
     _Alignas(MR_CACHE_LINE) _Atomic uint64_t next_run; /* the claims: all workers write it */
+    _Atomic uint64_t newest_posted;                    /* see mr_due */
 };
 
 int mr_worker_init(struct mr_worker *w, struct mr_loader *ld, uint32_t id);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <millrace/random.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -24,6 +25,7 @@ enum deed {
     EXIT_STATUS,
     HANG,
     HANG_ONCE,
+    WAIT, /* until go is set */
     FAIL,
     LEAVE_UNSET,
     SHAPE
@@ -37,10 +39,12 @@ struct behaviour {
     uint64_t uneven_ns; /* and for 0 to 7 eighths of this, by its index */
     int fail_init, no_run, closes_fd;
     int code; /* of FAIL; 0: -EIO */
-    _Atomic int deeds, inits, exits, started;
+    _Atomic int deeds, inits, exits, started, go;
     _Atomic int64_t pid[MAX_STARTED];      /* of all that were started, in order */
     _Atomic uint64_t blocked[MAX_STARTED]; /* signals that they block in init, as bits */
     _Atomic uint32_t made[1 << 16];        /* how often, by index */
+    _Atomic uint32_t turn[1 << 16];        /* which of all was made so, the last time; from 1 */
+    _Atomic uint32_t n_turns;
 };
 
 struct crew {
@@ -80,6 +84,8 @@ static inline int do_deed(struct behaviour *b, uint64_t index, uint64_t n)
     if (b->deed == HANG || (b->deed == HANG_ONCE && before == 0))
         for (;;)
             pause();
+    while (b->deed == WAIT && atomic_load(&b->go) == 0)
+        sched_yield();
     return b->deed == FAIL
                ? mr_error_set(b->code ? b->code : -EIO, "disk %d is on fire", (int)(index % 7))
                : 0;
@@ -119,6 +125,7 @@ static inline int make_samples(void *user, uint64_t n, const struct mr_sample_co
             dim[i][1][0] = X_BYTES + 1;
         be_busy(b->work_ns + b->uneven_ns * (c[i].index / 32 % 8) / 8);
         atomic_fetch_add(&b->made[c[i].index % (1 << 16)], 1);
+        atomic_store(&b->turn[c[i].index % (1 << 16)], atomic_fetch_add(&b->n_turns, 1) + 1);
     }
     return 0;
 }

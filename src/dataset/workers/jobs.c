@@ -12,6 +12,7 @@
 #define WAIT_NS     100000000 /* then a look whether there are workers left */
 #define SMOOTHING   8
 #define MOST_PIECES 128    /* jobs of a run at once */
+#define LATE_PART   4      /* of the jobs, one of so many is for runs that were due earlier */
 #define BURST_NS    200000 /* a thread may wake so much later, for several runs at once */
 #define KEPT        512    /* errors of a run: samples with more are made again */
 
@@ -36,6 +37,7 @@ struct wanted {
     struct thread *thread;        /* NULL: none */
     struct mr_shared_block slots; /* rows in it are written by the workers; data NULL: none */
     bool in_slots;                /* all rows are */
+    struct mr_due due;
 };
 
 /* A job of it: samples [from, from + n). */
@@ -59,15 +61,21 @@ static bool take_job(struct mr_process_pool *p, bool block, uint32_t *out)
     return found;
 }
 
-/* Takes n jobs, or none: false. */
-static bool take_jobs(struct mr_process_pool *p, uint32_t n, struct piece piece[])
+/* Takes n jobs, of which some stay free for late runs; for such a run, as many as there are, but at
+ * least n_least. Returns how many: 0: too few. */
+static uint32_t take_jobs(struct mr_process_pool *p, uint32_t n, uint32_t n_least, bool late,
+                          struct piece piece[])
 {
     pthread_mutex_lock(&p->lock);
-    bool found = p->n_free >= n;
-    for (uint32_t i = 0; i < n && found; i++)
+    uint32_t n_kept = late ? 0 : p->n_jobs / LATE_PART;
+    uint32_t n_free = p->n_free - MR_MIN(p->n_free, n_kept);
+    uint32_t n_taken = MR_MIN(n, n_free);
+    if (n_taken < (late ? n_least : n))
+        n_taken = 0;
+    for (uint32_t i = 0; i < n_taken; i++)
         piece[i].job = p->free[--p->n_free];
     pthread_mutex_unlock(&p->lock);
-    return found;
+    return n_taken;
 }
 
 static void free_job(struct mr_process_pool *p, uint32_t i)
@@ -106,18 +114,30 @@ static uint64_t staged(const struct mr_process_pool *p, const struct piece *piec
     return p->rows_at + piece->job * p->job_rows_bytes + i * p->row_bytes + p->field_at[f];
 }
 
-/* Behind all others; in order: no place in the queue is empty while one behind it is not. */
-static void enqueue(struct mr_process_pool *p, uint32_t i)
+static bool is_late(const struct mr_due *due)
+{
+    return due->newest && due->number < atomic_load_explicit(due->newest, memory_order_relaxed);
+}
+
+/* Behind all others; in order: no place in the queue is empty while one behind it is not. false:
+ * it was due before one of them. */
+static bool enqueue(struct mr_process_pool *p, const struct mr_due *due, uint32_t i)
 {
     struct mr_shared_head *h = p->head;
     struct mr_shared_job *job = mr_process_pool_job(p, i);
     pthread_mutex_lock(&p->lock);
-    uint64_t at = p->n_queued++;
-    atomic_store(&job->order, at);
-    atomic_store(&h->queue[at % MR_JOB_QUEUE], (uint16_t)i);
-    atomic_store(&job->owner, MR_JOB_NO_OWNER);
-    atomic_store(&h->n_queued, at + 1);
+    bool late = is_late(due);
+    if (due->newest && !late)
+        atomic_store_explicit(due->newest, due->number, memory_order_relaxed);
+    if (!late) {
+        uint64_t at = p->n_queued++;
+        atomic_store(&job->order, at);
+        atomic_store(&h->queue[at % MR_JOB_QUEUE], (uint16_t)i);
+        atomic_store(&job->owner, MR_JOB_NO_OWNER);
+        atomic_store(&h->n_queued, at + 1);
+    }
     pthread_mutex_unlock(&p->lock);
+    return !late;
 }
 
 /* urgent: workers take it before all that wait. */
@@ -140,12 +160,10 @@ static void post(struct mr_process_pool *p, const struct wanted *w, const struct
     atomic_store(&job->start_ns, 0);
     atomic_store(&job->waiting, 0);
     atomic_store(&job->state, MR_JOB_POSTED);
-    if (urgent) {
+    if (urgent || !enqueue(p, &w->due, piece->job)) {
         atomic_store(&job->order, MR_URGENT);
         atomic_store(&job->owner, MR_JOB_NO_OWNER);
         atomic_fetch_or(&p->head->urgent[piece->job / 64], 1ull << piece->job % 64);
-    } else {
-        enqueue(p, piece->job);
     }
     wake_worker(p);
 }
@@ -442,9 +460,24 @@ struct posted {
     struct piece piece[MOST_PIECES];
 };
 
+/* Into jobs of up to `each` samples, or a few more if it is late. Returns whether there were
+ * enough. */
+static bool split(struct mr_process_pool *p, struct posted *r, uint32_t each)
+{
+    uint32_t n = (r->n_rows + each - 1) / each, least = (r->n_rows + MR_JOB_ROWS - 1) / MR_JOB_ROWS;
+    r->n = n <= MOST_PIECES ? take_jobs(p, n, least, is_late(&r->w.due), r->piece) : 0;
+    for (uint32_t i = 0, from = 0; i < r->n; i++) {
+        r->piece[i].from = from;
+        r->piece[i].n = (r->n_rows - from + r->n - i - 1) / (r->n - i);
+        r->piece[i].over = false;
+        from += r->piece[i].n;
+    }
+    return r->n > 0;
+}
+
 int mr_workers_post_run(const struct mr_dataset *ds, uint32_t n,
                         const struct mr_sample_context context[], void *const (*row)[MR_MAX_FIELDS],
-                        int rc[], void **run)
+                        const struct mr_due *due, int rc[], void **run)
 {
     struct mr_process_pool *p = mr_process_pool_of(ds);
     struct posted *r = *run ? *run : malloc(sizeof *r);
@@ -456,19 +489,14 @@ int mr_workers_post_run(const struct mr_dataset *ds, uint32_t n,
                            .row = row,
                            .rc = rc,
                            .thread = context[0].worker_state,
+                           .due = *due,
                            .slots = mr_shared_block_find(p->memory, row[0][0])};
     r->w.in_slots = all_in_slots(&r->w, n);
-    uint32_t each = even(n, rows_of_a_job(p, r->w.in_slots));
-    r->n = (n + each - 1) / each;
     r->n_rows = n;
-    if (!r->w.in_slots || r->n > MOST_PIECES || !take_jobs(p, r->n, r->piece))
+    if (!r->w.in_slots || !split(p, r, rows_of_a_job(p, true)))
         return 0;
-    for (uint32_t i = 0; i < r->n; i++) {
-        r->piece[i].from = i * each;
-        r->piece[i].n = MR_MIN(each, n - i * each);
-        r->piece[i].over = false;
+    for (uint32_t i = 0; i < r->n; i++)
         post(p, &r->w, &r->piece[i], false);
-    }
     return 1;
 }
 

@@ -79,7 +79,7 @@ int mr_workers_get_run(const struct mr_dataset *ds, uint32_t n,
                        uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK], int rc[]);
 int mr_workers_post_run(const struct mr_dataset *ds, uint32_t n,
                         const struct mr_sample_context context[], void *const (*row)[MR_MAX_FIELDS],
-                        int rc[], void **run);
+                        const struct mr_due *due, int rc[], void **run);
 bool mr_workers_run_made(const struct mr_dataset *ds, const void *run);
 void mr_workers_wait_runs(const struct mr_dataset *ds, uint32_t n, void *const run[]);
 int mr_workers_finish_run(const struct mr_dataset *ds, void *run);
