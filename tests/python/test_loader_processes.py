@@ -239,15 +239,14 @@ import numpy as np, millrace
 class Slow:
     def __len__(self): return 100
     def __getitem__(self, i):
-        time.sleep(0.05 if i < 20 or i in (50, 99) else 30); return np.zeros(3)
+        time.sleep(0.01 if i < 10 or i in (50, 99) else 30); return np.zeros(3)
 loader = millrace.DataLoader(Slow(), 10, as_="numpy", seed_samples=False, num_workers=2,
                              multiprocessing_context="fork", timeout=0)
 try:
-    for i, batch in enumerate(loader):
-        if i == 0:
-            pids = loader._source.maker.pool.pids
-        if i == 1:
-            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    batches = iter(loader)
+    pids = loader._source.maker.pool.pids
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    list(batches)
 except KeyboardInterrupt:
     start = time.monotonic()
     while any(os.path.exists(f"/proc/{p}/stat") for p in pids) and time.monotonic() - start < 10:
