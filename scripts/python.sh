@@ -128,14 +128,28 @@ the_wheel() {
     return 1
 }
 
+# MILLRACE_TRIES=2: tests that fail are run again, and count as their second run does, as in scripts/test.sh.
 run_pytest() { # log, python, tests...
-    local log=$1 python=$2 rc
+    local log=$1 python=$2 cache=${1%.log}.cache rc
     shift 2
-    # shellcheck disable=SC2086  # several words
-    (unset PYTHONPATH && MILLRACE_WHEEL=1 logged "$log" "$python" -m pytest -q -p no:cacheprovider ${PYTEST_ARGS:-} "$@")
+    rm -rf "$cache"
+    try_pytest "$log" "$python" "$cache" "$@"
     rc=$?
+    if [ $rc != 0 ] && [ "${MILLRACE_TRIES:-1}" -gt 1 ] && grep -q '^FAILED ' "$log" && ! grep -q '^ERROR ' "$log"; then
+        sed -nE 's/^FAILED ([^ ]+).*/AGAIN \1/p' "$log"
+        mv "$log" "${log%.log}.first.log"
+        try_pytest "$log" "$python" "$cache" --last-failed --last-failed-no-failures none "$@"
+        rc=$?
+    fi
     tail -1 "$log"
     return $rc
+}
+
+try_pytest() { # log, python, where it notes what failed, arguments...
+    local log=$1 python=$2 cache=$3
+    shift 3
+    # shellcheck disable=SC2086  # several words
+    (unset PYTHONPATH && MILLRACE_WHEEL=1 logged "$log" "$python" -m pytest -q -o cache_dir="$PWD/$cache" ${PYTEST_ARGS:-} "$@")
 }
 
 test_wheel_in() { # folder of an environment
