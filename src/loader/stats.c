@@ -1,6 +1,8 @@
 /* The figures of a run and what they say: where the time goes. */
 #include "loader/engine.h"
 
+#include <millrace/system.h>
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -127,9 +129,37 @@ struct steady {
 };
 
 /* Below this share of the workers' time no stage is the cause. */
-#define NO_STAGE 10
+#define NO_STAGE   10
 
-static const char *advice_for(const struct mr_loader *ld, enum mr_stage stage)
+/* A set that takes a small part of the free memory is read once if a host cache keeps it; else each
+ * epoch asks the kernel for each sample. Not of simulated latency. */
+#define SMALL_PART 4
+static bool cache_would_hold(const struct mr_loader *ld, uint64_t *bytes)
+{
+    struct mr_files_kinds kinds;
+    struct mr_host_memory_info memory = {.size = sizeof memory};
+    mr_files_count(ld->ds->files, &kinds);
+    *bytes = kinds.path_bytes;
+    bool only_paths = kinds.n_path > 0 && kinds.n_lazy + kinds.n_remote + kinds.n_null == 0;
+    return only_paths && ld->opts.cache == MR_CACHE_NONE && ld->opts.epochs != 1 &&
+           ld->opts.max_memory == 0 && mr_host_memory_query(&memory) == 0 &&
+           *bytes <= memory.available_bytes / SMALL_PART;
+}
+
+static const char *read_advice(const struct mr_loader *ld, char *buf, size_t cap)
+{
+    uint64_t bytes;
+    if (!ld->storage)
+        return "files are inflated once; a longer run, or unpacked files, show the rest";
+    if (!cache_would_hold(ld, &bytes))
+        return "raise read-ahead and queue depth, cache, or use faster storage";
+    snprintf(buf, cap, "a host cache would keep its files, %.0f MB, in memory",
+             ceil((double)bytes * 1e-6));
+    return buf;
+}
+
+static const char *advice_for(const struct mr_loader *ld, enum mr_stage stage, char *buf,
+                              size_t cap)
 {
     const char *of_backend = ld->backends.used[0]->ops->read_advice;
     if (stage == MR_STAGE_READ && of_backend)
@@ -138,9 +168,7 @@ static const char *advice_for(const struct mr_loader *ld, enum mr_stage stage)
         return ld->ds->unordered ? "a faster source, or more workers"
                                  : "a faster source; it is read by one worker at a time";
     if (stage == MR_STAGE_READ)
-        return ld->storage
-                   ? "raise read-ahead and queue depth, cache, or use faster storage"
-                   : "files are inflated once; a longer run, or unpacked files, show the rest";
+        return read_advice(ld, buf, cap);
     if (stage == MR_STAGE_TRANSFORM && !ld->chain)
         return "copying samples into batches; more workers where processors are free";
     if (stage == MR_STAGE_COLLATE)
@@ -210,6 +238,7 @@ static void name_worker_stage(const struct mr_loader *ld, struct mr_loader_stats
         worst = steady->stage_ns[s] > steady->stage_ns[worst] ? s : worst;
     double share = percent(steady->stage_ns[worst], steady->worker_ns);
     struct decoding d = decoding_of(ld);
+    char advice[80];
     if (share < NO_STAGE)
         set_cause(
             st, "none",
@@ -226,7 +255,7 @@ static void name_worker_stage(const struct mr_loader *ld, struct mr_loader_stats
                   worst == MR_STAGE_READ
                       ? ld->source ? "waiting for the source's samples" : "waiting for reads"
                       : mr_stage_name((enum mr_stage)worst),
-                  advice_for(ld, (enum mr_stage)worst));
+                  advice_for(ld, (enum mr_stage)worst, advice, sizeof advice));
 }
 
 /* From which share of the consumer's time on waiting counts as starving, and a copy engine as full.
