@@ -12,7 +12,7 @@
 #define WAIT_NS     100000000 /* then a look whether there are workers left */
 #define SMOOTHING   8
 #define MOST_PIECES 128    /* jobs of a run at once */
-#define LATE_PART   4      /* of the jobs, one of so many is for runs that were due earlier */
+#define LATE_PART   8      /* of the jobs, one of so many is for runs that were due earlier */
 #define BURST_NS    200000 /* a thread may wake so much later, for several runs at once */
 #define KEPT        512    /* errors of a run: samples with more are made again */
 
