@@ -19,7 +19,7 @@
 
 struct bench_opts {
     struct cli_common common;
-    char *mnist, *cases, *dataset;
+    char *mnist, *cases, *dataset, *plot;
     struct mr_loader_opts loader;
     uint64_t rounds, samples, time_ns;
 };
@@ -43,6 +43,7 @@ enum bench_loader_column {
     LOADER_CASE,
     LOADER_WORKERS,
     LOADER_RATE,
+    LOADER_VARIATION,
     LOADER_OURS,
     LOADER_MEMCPY,
     LOADER_OF_MEMCPY,

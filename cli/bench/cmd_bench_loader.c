@@ -1,6 +1,7 @@
 /* millrace bench loader: the loader's rate beside the limit that memcpy sets, on the same cores in
  * the same run. */
 #include "bench/frame.h"
+#include "bench/stats.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -33,6 +34,7 @@ static const struct mr_option options[] = {
         .unit = "samples", .help = "Samples of the set in memory, 4 KiB each"),
     OPT("time", MR_OPT_DURATION, time_ns, .initial = "1s", .min = 1e6, .max = 3600e9, .unit = "s",
         .help = "Duration of each measurement"),
+    BENCH_PLOT_OPTION(struct bench_opts),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
@@ -134,6 +136,8 @@ static int measure(const struct bench_set *set, const struct bench_opts *o, cons
     }
     if (rc < 0)
         return rc;
+    if (o->rounds > 1) /* one alone has no spread */
+        out[LOADER_VARIATION] = stats_variation(v[0], (int)o->rounds);
     out[LOADER_RATE] = bench_median(v[0], o->rounds);
     out[LOADER_OURS] = bench_median(v[1], o->rounds);
     out[LOADER_CPU] = bench_median(v[2], o->rounds);
@@ -225,12 +229,29 @@ static const struct {
     {"dataset", case_dataset, false},
 };
 
-enum { RATES, STARTS }; /* parts: the table, and what is below it */
+enum { RATES, STARTS }; /* parts: the table, and sentences */
+
+static const char *const parts[] = {"The loader, and plain loops that move as many bytes", NULL};
+
+static struct bench_panel panel = {
+    .title = "Bytes a second",
+    .x_label = "",
+    .y_label = "GB/s",
+    .x = -1,
+    .y = {LOADER_OURS, LOADER_GATHER, LOADER_MEMCPY, LOADER_TO_MEMORY},
+    .n = 4,
+    .unit = 1e9};
+
+struct loader_bench {
+    int of_row[CLI_COUNT(cases)]; /* which case */
+    char finding[CLI_COUNT(cases)][320];
+};
 
 static const struct bench_column columns[LOADER_N_COLUMNS] = {
     [LOADER_CASE] = {"case", "case", BENCH_TEXT},
     [LOADER_WORKERS] = {">workers", "workers", BENCH_COUNT},
     [LOADER_RATE] = {">samples/s", "samples_per_s", BENCH_COUNT},
+    [LOADER_VARIATION] = {">variation", "variation", BENCH_SHARE},
     [LOADER_OURS] = {">ours", "bytes_per_s", BENCH_RATE},
     [LOADER_MEMCPY] = {">memcpy", "memcpy_bytes_per_s", BENCH_RATE},
     [LOADER_OF_MEMCPY] = {">of memcpy", .format = BENCH_SHARE},
@@ -280,8 +301,8 @@ static int check_cases(const struct bench_opts *o)
 static int open_all(struct bench *b)
 {
     const struct bench_opts *o = b->values;
-    int *of_row = b->user, n = 0;
-    int rc = check_cases(o);
+    struct loader_bench *l = b->user;
+    int n = 0, rc = check_cases(o);
     if (rc < 0)
         return rc;
     for (int i = 0; i < (int)CLI_COUNT(cases); i++) {
@@ -290,13 +311,13 @@ static int open_all(struct bench *b)
         if (cases[i].needs_mnist && !o->mnist)
             cli_warn("%s: left out: --mnist DIR is not given", cases[i].name);
         else
-            of_row[n++] = i;
+            l->of_row[n++] = i;
     }
     if (n == 0)
         return mr_error_set(MR_EOPTION, "--cases %s: needs --mnist DIR", o->cases);
     rc = bench_rows(b, n);
     for (int i = 0; i < b->n_rows; i++) {
-        const char *name = cases[of_row[i]].name;
+        const char *name = cases[l->of_row[i]].name;
         b->rows[i].name = b->rows[i].text[LOADER_CASE] = name;
         b->rows[i].part =
             strncmp(name, "first_", 6) == 0 || strcmp(name, "billion") == 0 ? STARTS : RATES;
@@ -306,8 +327,8 @@ static int open_all(struct bench *b)
 
 static int measure_case(struct bench *b, struct bench_row *row, double *v)
 {
-    const int *of_row = b->user;
-    return cases[of_row[row - b->rows]].run(b->values, v);
+    const struct loader_bench *l = b->user;
+    return cases[l->of_row[row - b->rows]].run(b->values, v);
 }
 
 static void above(const struct bench *b)
@@ -320,49 +341,120 @@ static void above(const struct bench *b)
         o->rounds, cli_s(o->rounds));
 }
 
-static void below(const struct bench *b)
+/* What a start took. text: "": it was none. */
+static void say_start(const double *v, char *text, size_t room)
 {
     char bytes[CLI_HUMAN];
+    text[0] = 0;
+    if (!isnan(v[LOADER_FIRST_CPU]))
+        snprintf(text, room,
+                 "First batch of 256 samples of 600 KB, simulated device, from opening the "
+                 "loader: %.1f ms, CPU %.1f ms, %.0f page faults, memory grew by %s",
+                 v[LOADER_FIRST_BATCH], v[LOADER_FIRST_CPU], v[LOADER_FIRST_FAULTS],
+                 cli_bytes((uint64_t)fmax(v[LOADER_FIRST_RESIDENT], 0), bytes));
+    else if (!isnan(v[LOADER_SAVE]))
+        snprintf(text, room,
+                 "10^9 samples, shuffled: state saved in %.4f ms, loaded (a loader opened) in "
+                 "%.2f ms, memory grew by %s",
+                 v[LOADER_SAVE], v[LOADER_LOAD],
+                 cli_bytes((uint64_t)fmax(v[LOADER_GROWTH], 0), bytes));
+    else if (!isnan(v[LOADER_INFLATE]))
+        snprintf(text, room,
+                 "First batch of MNIST, from opening the files: plain %.1f ms; .gz %.1f ms, of "
+                 "which inflating alone %.1f ms",
+                 v[LOADER_FIRST_BATCH], v[LOADER_GZ_FIRST_BATCH], v[LOADER_INFLATE]);
+    else if (isnan(v[LOADER_RATE]))
+        snprintf(text, room, "First batch of MNIST, from opening the files: %.1f ms",
+                 v[LOADER_FIRST_BATCH]);
+}
+
+/* The stricter limit, where there is one: rows in random order cost more than a copy in order. */
+static void say_limit(struct bench *b, const struct bench_row *row)
+{
+    size_t used = strlen(b->verdict), room = sizeof b->verdict - used;
+    bool gathers = !isnan(row->v[LOADER_OF_GATHER]);
+    double share = row->v[gathers ? LOADER_OF_GATHER : LOADER_OF_MEMCPY];
+    if (!isnan(share))
+        snprintf(b->verdict + used, room, "%s%.0f%% of %s for %s",
+                 used ? ", " : "The loader reaches ", 100 * share,
+                 gathers ? "the best gather" : "memcpy", row->name);
+}
+
+/* What other programs do to the rates they do not do to the CPU time. */
+static void say_variation(struct bench *b)
+{
+    size_t used = strlen(b->verdict);
+    double most = 0;
+    for (int i = 0; i < b->n_rows; i++)
+        most = fmax(most, b->rows[i].v[LOADER_VARIATION]); /* of NaN: the other */
+    if (used > 0 && most > 0.25)
+        snprintf(b->verdict + used, sizeof b->verdict - used,
+                 ". The rounds vary by %.0f%%, as on a busy machine: compare the CPU time",
+                 100 * most);
+}
+
+static void conclude(struct bench *b)
+{
+    struct loader_bench *l = b->user;
+    b->n_panels = 0;
     for (int i = 0; i < b->n_rows; i++) {
-        const double *v = b->rows[i].v;
-        if (!isnan(v[LOADER_INFLATE]))
-            printf("first batch, from opening the files: plain %.1f ms; .gz %.1f ms, of which "
-                   "inflating alone "
-                   "%.1f ms\n",
-                   v[LOADER_FIRST_BATCH], v[LOADER_GZ_FIRST_BATCH], v[LOADER_INFLATE]);
-        if (!isnan(v[LOADER_FIRST_CPU]))
-            printf("first batch of 256 samples of 600 KB, simulated device, from opening the "
-                   "loader: %.1f ms, CPU %.1f ms, %.0f page faults, memory grew by %s\n",
-                   v[LOADER_FIRST_BATCH], v[LOADER_FIRST_CPU], v[LOADER_FIRST_FAULTS],
-                   cli_bytes((uint64_t)fmax(v[LOADER_FIRST_RESIDENT], 0), bytes));
-        if (!isnan(v[LOADER_SAVE]))
-            printf("10^9 samples, shuffled: state saved in %.4f ms, loaded (a loader opened) in "
-                   "%.2f ms, memory grew "
-                   "by %s\n",
-                   v[LOADER_SAVE], v[LOADER_LOAD],
-                   cli_bytes(v[LOADER_GROWTH] > 0 ? (uint64_t)v[LOADER_GROWTH] : 0, bytes));
+        const struct bench_row *row = &b->rows[i];
+        char *text = l->finding[b->n_findings];
+        say_start(row->v, text, sizeof l->finding[0]);
+        if (text[0])
+            b->finding[b->n_findings++] = text;
+        if (row->part != RATES || row->left_out[0])
+            continue;
+        b->n_panels = 1;
+        say_limit(b, row);
     }
+    say_variation(b);
+}
+
+static void below(const struct bench *b)
+{
+    for (int i = 0; i < b->n_findings; i++)
+        printf("%s\n", b->finding[i]);
 }
 
 static int run(void *values, int n_args, char **args)
 {
     (void)n_args, (void)args;
-    int of_row[CLI_COUNT(cases)];
-    return bench_run(&(struct bench){.command = &cli_bench_loader,
-                                     .values = values,
-                                     .columns = columns,
-                                     .n_columns = LOADER_N_COLUMNS,
-                                     .rows_key = "cases",
-                                     .user = of_row,
-                                     .open = open_all,
-                                     .measure = measure_case,
-                                     .above = above,
-                                     .below = below});
+    const struct bench_opts *o = values;
+    struct loader_bench l = {0};
+    return bench_run(
+        &(struct bench){.command = &cli_bench_loader,
+                        .values = values,
+                        .plot = o->plot,
+                        .columns = columns,
+                        .n_columns = LOADER_N_COLUMNS,
+                        .rows_key = "cases",
+                        .parts = parts,
+                        .explain = "A loader of samples in memory copies rows in random order. "
+                                   "Two limits are measured beside it, in as many threads: a plain "
+                                   "loop that does nothing else (best gather), and memcpy of as "
+                                   "many bytes in order, into a ring as small as the loader's, or "
+                                   "to memory as large as the data. mnist is computed, too, and "
+                                   "delay_2ms waits 2 ms for each sample: for them memory is not "
+                                   "what limits.",
+                        .chart = "The loader and its limits",
+                        .subtitle = "samples that nothing uses, in host memory",
+                        .panels = &panel,
+                        .n_panels = 1,
+                        .user = &l,
+                        .open = open_all,
+                        .measure = measure_case,
+                        .conclude = conclude,
+                        .above = above,
+                        .below = below,
+                        .learn = "loader"});
 }
 
 static const struct cli_note json_notes[] = {
     {"cases", "for each: case, and what it measured, medians over the rounds"},
-    {"samples_per_s, bytes_per_s", "delivered by the loader, shuffled, after warming up"},
+    {"samples_per_s, variation, bytes_per_s",
+     "delivered by the loader, shuffled, after warming up; variation: standard deviation over mean "
+     "of the rounds"},
     {"workers", "worker threads, and threads of memcpy"},
     {"memcpy_bytes_per_s", "plain memcpy in as many threads, of as many bytes as an epoch delivers "
                            "(at most a quarter of the memory that is "
@@ -384,7 +476,7 @@ static const struct cli_note json_notes[] = {
 };
 
 static const struct cli_note examples[] = {
-    {"millrace bench loader --mnist mnist/", "all cases"},
+    {"millrace bench loader --mnist mnist/ --plot loader.html", "all cases, and a page"},
     {"millrace bench loader --cases delay_2ms --workers 2 --json", "one case, for a script"},
     {NULL, NULL},
 };

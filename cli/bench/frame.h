@@ -119,6 +119,7 @@ int bench_show(const struct bench *b);
 /* "-": unknown. */
 const char *bench_cell(const struct bench_column *c, double v, char buf[CLI_HUMAN]);
 bool bench_is_shown(const struct bench_column *c, int part); /* in that table */
+bool bench_is_empty(const struct bench *b, int part);        /* all its rows are left out */
 #define BENCH_LEFT_OUT 512
 /* Whether row i is the first that was left out for its reason. [out] names: of all such rows. */
 bool bench_left_out(const struct bench *b, int i, char *names, size_t bytes);

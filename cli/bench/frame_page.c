@@ -69,7 +69,8 @@ static char *make_tables(const struct bench *b)
     if (b->n_findings > 0)
         put_findings(out, b);
     for (int part = 0; b->parts ? b->parts[part] != NULL : part == 0; part++)
-        put_table(out, b, part);
+        if (!bench_is_empty(b, part))
+            put_table(out, b, part);
     for (int i = 0; i < b->n_rows; i++)
         if (bench_left_out(b, i, names, sizeof names)) {
             fputs("<p class=\"note\">Left out: ", out);

@@ -61,7 +61,7 @@ static void add_row(const struct bench *b, struct cli_table *table, const struct
     cli_table_row(table, "%s", line);
 }
 
-static bool is_empty(const struct bench *b, int part)
+bool bench_is_empty(const struct bench *b, int part)
 {
     for (int i = 0; i < b->n_rows; i++)
         if (b->rows[i].part == part && !b->rows[i].left_out[0])
@@ -71,7 +71,7 @@ static bool is_empty(const struct bench *b, int part)
 
 static void print_part(const struct bench *b, int part)
 {
-    if (b->interrupted && is_empty(b, part))
+    if (bench_is_empty(b, part))
         return;
     struct cli_table *table = create_table(b, part);
     if (b->parts)

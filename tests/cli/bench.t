@@ -190,6 +190,12 @@ case workers
 memory_f32 3
 delay_2ms 3
 dataset 3
+# Its page has the limits beside the rates, and a start is a sentence.
+$ millrace bench loader --cases memory_f32,billion --samples 512 --rounds 2 --time 10ms -q --plot ld.html | tail -n 1; grep -o 'docs/learn/[a-z_]*.md' ld.html | head -n 1; grep -c '<rect [^>]*fill="#' ld.html; grep -c '<li>10^9 samples, shuffled: state saved in\|class="verdict"><b>The loader reaches\|<code>millrace bench loader' ld.html
+The loader reaches [0-9]+% of the best gather for memory_f32.* (re)
+docs/learn/loader.md
+4
+3
 $ millrace bench loader --cases delay_2ms --rounds 1 --time 20ms --json | grep '"workers": 2,'
       "workers": 2,
 # Optimizers on J = 100 x^2 + y^2: above 2/200 plain descent diverges, which is said, and just below it arrives.
