@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SIZES = 24, FIRST_SIZE = 16, MOST_SIZE = 1 << 20, WARM_STEPS = 5 };
+enum { MAX_SIZES = 24, FIRST_SIZE = 16, MOST_SIZE = 1 << 20 };
 enum scale { SCALE_NONE, SCALE_SQRT, SCALE_LINEAR };
 
 struct opts {
     struct cli_common common;
     char *sizes, *model, *optimizer, *device, *plot;
-    uint64_t epochs, seed, threads, tests;
+    uint64_t epochs, seed, threads, tests, repeats, time_ns;
     double lr, target;
     int scale, amp;
 };
@@ -52,17 +52,22 @@ static const struct mr_option options[] = {
     OPT("seed", MR_OPT_UINT, seed, .initial = "0", .help = "Seed of parameters and order"),
     OPT("threads", MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",
         .help = "Compute threads on cpu; 0: one per processor that this process may use"),
+    OPT("repeats", MR_OPT_UINT, repeats, .initial = "3", .min = 1, .max = 100, .unit = "repeats",
+        .help = "Measurements of each size's rate, in turn, of which medians are taken: the first "
+                "trains to the end, the others for --time"),
+    OPT("time", MR_OPT_DURATION, time_ns, .initial = "1s", .min = 1e6, .max = 3600e9, .unit = "s",
+        .help = "Duration of each measurement after the first, at most"),
     BENCH_PLOT_OPTION(struct opts),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
 
-enum { BATCH, LR, RATE, NET, LOADER, ACCURACY, TO_TARGET, MARK, N_COLUMNS };
+enum { BATCH, LR, RATE, VARIATION, NET, LOADER, ACCURACY, TO_TARGET, MARK, N_COLUMNS };
 
 struct sizes {
     const char *dataset;
     uint64_t size[MAX_SIZES], n_samples;
-    int n, knee;
+    int n, knee, round;
     bool grows;                               /* no sizes were given */
     const char *ended;                        /* why it stopped growing; NULL: the list's end */
     double rates[MAX_SIZES], need[MAX_SIZES]; /* need: bytes of the memory that batches fill */
@@ -122,53 +127,18 @@ static int check_sizes(struct sizes *b, const struct opts *o)
                             o->sizes, b->dataset, n, cli_s(n));
 }
 
-static uint64_t net_bytes(const struct train *t)
-{
-    const struct mr_net *net = mr_trainer_get_net(t->trainer);
-    const struct mr_optim *optim = mr_trainer_get_optim(t->trainer);
-    uint64_t bytes = mr_net_memory(net) + 2 * mr_net_n_params(net) * sizeof(float);
-    for (uint32_t i = 0; i < mr_optim_state_count(optim); i++) {
-        enum mr_dtype dtype;
-        uint64_t n = 0;
-        mr_optim_state_data(optim, i, &dtype, &n);
-        bytes += n * mr_dtype_size(dtype);
-    }
-    return bytes;
-}
-
-/* Trains between two tests. [out] seconds: until the device is done. Returns 1, 0 at the end, or an
- * error. */
-static int part(struct train *t, uint64_t steps, double *seconds, uint64_t *samples)
-{
-    struct mr_train_window window = {.size = sizeof window};
-    int last, rc = mr_trainer_window_begin(t->trainer);
-    if (rc < 0)
-        return rc;
-    rc = 1;
-    for (uint64_t i = 0; i < steps && rc > 0 && !cli_interrupted(); i++)
-        rc = mr_trainer_step(t->trainer, &last);
-    if (rc < 0)
-        return rc;
-    int ended = mr_trainer_window_end(t->trainer, &window);
-    if (ended < 0)
-        return ended;
-    *seconds = window.seconds;
-    *samples = window.n_samples;
-    return rc;
-}
-
 static int run_size(struct train *t, const struct opts *o, double *v)
 {
     uint64_t batches = mr_loader_batches(mr_trainer_get_loader(t->trainer));
     uint64_t most = (batches + o->tests - 1) / o->tests, samples = 0, done = 0;
     struct mr_train_sums sums = {.size = sizeof sums};
     double seconds = 0, trained = 0;
-    int rc = part(t, WARM_STEPS, &seconds, &samples);
+    int rc = bench_train_part(t, BENCH_WARM_STEPS, 0, &seconds, &samples);
     double warm = seconds;
     for (uint64_t left = o->epochs * batches, steps; left > 0 && rc > 0 && !cli_interrupted();
          left -= steps) {
         steps = left < most ? left : most;
-        rc = part(t, steps, &seconds, &samples);
+        rc = bench_train_part(t, steps, 0, &seconds, &samples);
         trained += seconds;
         done += samples;
         if (rc < 0 || !t->data->test)
@@ -186,12 +156,23 @@ static int run_size(struct train *t, const struct opts *o, double *v)
     return rc < 0 ? rc : 0;
 }
 
-static int set_options(struct train_opts *train, const struct opts *o, double batch, double *lr)
+struct training {
+    struct train_opts opts;
+    struct train_data data;
+    struct train t;
+};
+
+/* of: the batch that the learning rate is for. training_close() after errors, too. */
+static int training_open(struct training *g, const struct bench *b, double of, uint64_t batch,
+                         const char *optimizer, double *lr)
 {
+    const struct opts *o = b->values;
+    const struct sizes *s = b->user;
+    struct train_opts *train = &g->opts;
     int rc = bench_train_init(train);
-    double by = batch / 64;
+    double by = of / 64;
     *lr = o->lr * (o->scale == SCALE_LINEAR ? by : o->scale == SCALE_SQRT ? sqrt(by) : 1);
-    train->loader.batch_size = (uint64_t)batch;
+    train->loader.batch_size = batch;
     train->epochs = 1000000000; /* steps are counted: warm ones, too, take batches */
     train->seed = o->seed;
     train->threads = o->threads;
@@ -200,8 +181,19 @@ static int set_options(struct train_opts *train, const struct opts *o, double ba
     if (rc == 0)
         rc = bench_train_set(train, "model", o->model);
     if (rc == 0)
-        rc = bench_train_set(train, "optimizer", o->optimizer);
-    return rc == 0 ? bench_train_set(train, "device", o->device) : rc;
+        rc = bench_train_set(train, "optimizer", optimizer);
+    if (rc == 0)
+        rc = bench_train_set(train, "device", o->device);
+    if (rc == 0)
+        rc = train_data_open(&g->data, s->dataset, train, NULL);
+    return rc < 0 ? rc : train_open(&g->t, &g->data, train, NULL);
+}
+
+static void training_close(struct training *g)
+{
+    train_close(&g->t);
+    train_data_close(&g->data);
+    bench_train_free(&g->opts);
 }
 
 /* What the memory that batches fill has to hold: the device's, or the host's if it is the same. */
@@ -218,87 +210,80 @@ static void note_memory(struct bench *b, struct sizes *s, int i, const struct mr
         s->free_bytes = (double)host.available_bytes;
 }
 
+/* The first round trains to the end, later ones add a rate. */
 static int measure_size(struct bench *b, double batch, int i, double *v)
 {
+    const struct opts *o = b->values;
     struct sizes *s = b->user;
-    struct train_opts opts;
-    struct train_data data = {0};
-    struct train t = {0};
+    struct training g = {0};
     struct mr_loader_stats st = {.size = sizeof st};
-    int rc = set_options(&opts, b->values, batch, &v[LR]);
+    int rc = training_open(&g, b, batch, (uint64_t)batch, o->optimizer, &v[LR]);
     if (rc == 0)
-        rc = train_data_open(&data, s->dataset, &opts, NULL);
-    if (rc == 0)
-        rc = train_open(&t, &data, &opts, NULL);
-    if (rc == 0) {
-        rc = run_size(&t, b->values, v);
-        mr_loader_stats(mr_trainer_get_loader(t.trainer), &st);
-        v[NET] = (double)net_bytes(&t);
+        rc = s->round == 0 ? run_size(&g.t, o, v) : bench_train_for(&g.t, o->time_ns, &v[RATE]);
+    if (rc == 0 && s->round == 0) {
+        mr_loader_stats(mr_trainer_get_loader(g.t.trainer), &st);
+        v[NET] = (double)bench_train_bytes(&g.t);
         v[LOADER] = (double)(st.pageable_bytes + st.pinned_bytes + st.device_bytes);
-        b->info = data.pipe.info;
+        b->info = g.data.pipe.info;
         note_memory(b, s, i, &st, v[NET]);
-        snprintf(s->data, sizeof s->data, "%s", mr_dataset_text(data.pipe.ds));
+        snprintf(s->data, sizeof s->data, "%s", mr_dataset_text(g.data.pipe.ds));
     }
-    train_close(&t);
-    train_data_close(&data);
-    bench_train_free(&opts);
+    training_close(&g);
     return rc;
 }
 
 /* An update by as many samples as the largest batch has, from batches of the knee's size, at their
  * memory. */
-static int measure_substitute(struct bench *b)
+static int measure_substitute(struct bench *b, struct batch_substitute *sub)
 {
     const struct opts *o = b->values;
-    struct sizes *s = b->user;
-    struct batch_substitute *sub = &s->sub;
-    struct train_opts opts;
-    struct train_data data = {0};
-    struct train t = {0};
-    double lr, seconds;
+    double lr, rates[100];
     char text[256];
-    uint64_t samples = 0;
     int n = snprintf(text, sizeof text, "%s%saccumulate=%" PRIu64, o->optimizer,
                      strchr(o->optimizer, ':') ? "," : ":", sub->steps);
     if (n >= (int)sizeof text)
         return mr_error_set(MR_ELIMIT, "--optimizer: longer than %zu characters",
                             sizeof text - sizeof ",accumulate=1000000");
-    int rc = set_options(&opts, o, (double)sub->of, &lr);
-    opts.loader.batch_size = sub->batch;
-    if (rc == 0)
-        rc = bench_train_set(&opts, "optimizer", text);
-    if (rc == 0)
-        rc = train_data_open(&data, s->dataset, &opts, NULL);
-    if (rc == 0)
-        rc = train_open(&t, &data, &opts, NULL);
-    if (rc == 0)
-        rc = part(&t, WARM_STEPS, &seconds, &samples);
-    if (rc >= 0)
-        rc = part(&t, mr_loader_batches(mr_trainer_get_loader(t.trainer)), &seconds, &samples);
-    if (rc >= 0) {
-        sub->rate = seconds > 0 ? (double)samples / seconds : 0;
-        sub->bytes = (double)net_bytes(&t);
+    int rc = 0;
+    for (uint64_t k = 0; k < o->repeats && rc == 0; k++) {
+        struct training g = {0};
+        rc = training_open(&g, b, (double)sub->of, sub->batch, text, &lr);
+        if (rc == 0)
+            rc = bench_train_for(&g.t, o->time_ns, &rates[k]);
+        if (rc == 0)
+            sub->bytes = (double)bench_train_bytes(&g.t);
+        training_close(&g);
+        rc = rc < 0 ? rc : bench_go_on();
     }
-    train_close(&t);
-    train_data_close(&data);
-    bench_train_free(&opts);
-    return rc < 0 ? rc : 0;
+    if (rc == 0)
+        sub->rate = bench_median(rates, o->repeats);
+    return rc;
 }
 
-/* The last row stands for the substitute, and is no size's. What was measured stays if it fails. */
-static int measure_rest(struct bench *b, int n)
+/* Once the knee is known. What was measured stays if it fails. */
+static void try_substitute(struct bench *b)
 {
     const struct opts *o = b->values;
     struct sizes *s = b->user;
-    b->n_rows = s->n = n;
-    int knee = bench_knee(s->rates, n);
-    if (n < 2 || knee == n - 1 || s->size[n - 1] % s->size[knee] ||
-        strstr(o->optimizer, "accumulate"))
-        return 0;
+    uint64_t most = s->size[s->n - 1];
+    if (s->knee < 0 || most % s->size[s->knee] || strstr(o->optimizer, "accumulate"))
+        return;
     s->sub = (struct batch_substitute){
-        .of = s->size[n - 1], .batch = s->size[knee], .steps = s->size[n - 1] / s->size[knee]};
-    if (measure_substitute(b) < 0)
+        .of = most, .batch = s->size[s->knee], .steps = most / s->size[s->knee]};
+    int rc = measure_substitute(b, &s->sub);
+    if (rc == MR_ECANCELLED && cli_interrupted()) {
+        b->interrupted = true;
+        b->n_measured = b->repeats * (uint64_t)b->n_rows;
+    } else if (rc < 0) {
         snprintf(s->no_sub, sizeof s->no_sub, "%s", mr_last_error());
+    }
+}
+
+/* The row behind the last size ends the first round; the others have as many rows as it measured. */
+static int end_round(struct bench *b, int n)
+{
+    struct sizes *s = b->user;
+    b->n_rows = s->n = n;
     return 0;
 }
 
@@ -306,23 +291,26 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
 {
     struct sizes *s = b->user;
     int i = (int)(row - b->rows);
+    if (i == 0)
+        s->round++;
     bool last = i == s->n;
-    if (s->grows && !last && batch_is_flat(s->rates, i)) {
+    if (s->round == 0 && s->grows && !last && batch_is_flat(s->rates, i)) {
         s->ended = "two sizes in a row were less than 5% faster than the best before";
         last = true;
     }
-    if (s->grows && !last && !batch_fits(s->size, s->need, i, s->free_bytes)) {
+    if (s->round == 0 && s->grows && !last && !batch_fits(s->size, s->need, i, s->free_bytes)) {
         s->ended = "the next size needs more memory than is free";
         last = true;
     }
     if (last)
-        return measure_rest(b, i);
+        return end_round(b, i);
     int rc = measure_size(b, row->v[BATCH], i, v);
-    if (s->grows && i > 0 && rc == -ENOMEM) {
+    if (s->round == 0 && s->grows && i > 0 && rc == -ENOMEM) {
         s->ended = "there was no memory for the next size";
-        return measure_rest(b, i);
+        return end_round(b, i);
     }
-    s->rates[i] = v[RATE];
+    if (s->round == 0)
+        s->rates[i] = v[RATE];
     return rc;
 }
 
@@ -363,12 +351,23 @@ static void add_text(struct bench *b, const char *fmt, ...)
     va_end(args);
 }
 
+/* A knee that stands on rates which vary by more than what it is about may be another next time. */
+static void say_spread(struct bench *b, const struct sizes *s)
+{
+    double most = 0;
+    for (int i = 0; i < s->n; i++)
+        most = fmax(most, b->rows[i].v[VARIATION]); /* of NaN: the other */
+    if (most > 0.05)
+        add_text(b, " (rates vary by up to %.0f%%: a neighboring size may do as well)", 100 * most);
+}
+
 static void say_knee(struct bench *b, const struct sizes *s)
 {
     if (s->knee >= 0) {
         snprintf(rate_title, sizeof rate_title, "Throughput; knee: %" PRIu64, s->size[s->knee]);
         add_text(b, "knee: %" PRIu64 ", the smallest batch with 90%% of the highest throughput",
                  s->size[s->knee]);
+        say_spread(b, s);
         return;
     }
     snprintf(rate_title, sizeof rate_title, "Throughput; no knee in this list");
@@ -409,21 +408,25 @@ static void conclude(struct bench *b)
     const struct opts *o = b->values;
     struct sizes *s = b->user;
     int fastest = find_fastest(b);
+    double most = 0;
+    for (int i = 0; i < s->n; i++) {
+        s->rates[i] = isnan(b->rows[i].v[RATE]) ? 0 : b->rows[i].v[RATE];
+        most = fmax(most, s->rates[i]);
+    }
     s->knee = bench_knee(s->rates, s->n);
     if (s->knee == s->n - 1)
         s->knee = -1;
+    if (!b->interrupted)
+        try_substitute(b);
     if (s->knee >= 0)
         b->rows[s->knee].text[MARK] = "<- knee";
     snprintf(b->subtitle, sizeof b->subtitle, "%.100s: %.40s by %.40s, device %s", s->data,
              o->model, o->optimizer, b->info.name);
     snprintf(time_title, sizeof time_title, "Time to a test accuracy of %.4g%%", 100 * o->target);
-    double most = 0;
-    for (int i = 0; i < s->n; i++)
-        most = fmax(most, s->rates[i]);
     panels[0].limit = (struct plot_limit){"90% of the highest", 0.9 * most};
     say_knee(b, s);
     if (s->ended)
-        add_text(b, "; stopped there: %s", s->ended);
+        add_text(b, "; no size above %" PRIu64 ": %s", s->size[s->n - 1], s->ended);
     if (fastest < 0)
         b->n_panels = CLI_COUNT(panels) - 1; /* the last one would be empty */
     else
@@ -439,7 +442,7 @@ static void above(const struct bench *b)
     printf("%s: %s by %s, learning rate %g at 64, scaled: %s; device ", cli_clean(s->data, text),
            o->model, o->optimizer, o->lr, scales[o->scale]);
     bench_print_device(b);
-    printf("\n");
+    printf("; rates are medians of %" PRIu64 "\n", o->repeats);
 }
 
 static void below(const struct bench *b)
@@ -483,6 +486,7 @@ static void make_columns(struct sizes *s, double target)
         [BATCH] = {">batch", "batch_size"},
         [LR] = {">lr", "lr", .digits = 6},
         [RATE] = {">samples/s", "samples_per_s", BENCH_COUNT},
+        [VARIATION] = {">variation", "variation", BENCH_SHARE},
         [NET] = {">net", "net_bytes", BENCH_BYTES},
         [LOADER] = {">loader", "loader_bytes", BENCH_BYTES},
         [ACCURACY] = {">accuracy", "test_accuracy", BENCH_SHARE, 2, .null = true},
@@ -497,7 +501,7 @@ static int run(void *values, int n_args, char **args)
 {
     (void)n_args;
     const struct opts *o = values;
-    struct sizes s = {.dataset = args[0]};
+    struct sizes s = {.dataset = args[0], .round = -1};
     int code = read_sizes(&s, o);
     if (code == CLI_OK)
         code = plot_check(o->plot);
@@ -513,6 +517,9 @@ static int run(void *values, int n_args, char **args)
                         .columns = s.columns,
                         .n_columns = N_COLUMNS,
                         .rows_key = "sizes",
+                        .repeats = o->repeats,
+                        .varies = RATE,
+                        .variation = VARIATION,
                         .explain = "Each batch size trains for the same number of epochs, and "
                                    "the learning rate follows the size. The knee is the smallest "
                                    "batch with 90% of the highest rate: larger ones cost memory "
@@ -534,7 +541,8 @@ static int run(void *values, int n_args, char **args)
 
 static const struct cli_note json_notes[] = {
     {"device, dataset", "what was measured"},
-    {"sizes", "of each: batch_size, lr, samples_per_s (tests left out), net_bytes, loader_bytes, "
+    {"sizes", "of each: batch_size, lr, samples_per_s (median, tests left out), variation, "
+              "net_bytes, loader_bytes, "
               "test_accuracy, "
               "seconds_to_target (null: not reached)"},
     {"knee", "the smallest batch with 90% of the highest throughput; null: only the largest size "
@@ -564,7 +572,8 @@ const struct cli_command cli_bench_batch_size = {
     .synopsis = "DATASET [options]",
     .text =
         "Trains the net once for each batch size, until it reaches the test accuracy or the "
-        "last epoch. Reports samples per second, memory, and seconds of training. The knee is "
+        "last epoch, then, in turn, for --time once more for each of the other repeats, which add "
+        "rates. Reports samples per second, memory, and seconds of training. The knee is "
         "the smallest batch with 90% of the highest throughput: larger batches gain little. Sizes "
         "double until two in a row bring less than 5%, until the next one does not fit into "
         "memory or the data set is smaller, unless --sizes gives them. Says how large a batch "

@@ -85,23 +85,6 @@ static int set_options(struct train_opts *train, const struct opts *o, const cha
     return rc == 0 ? bench_train_set(train, "device", device) : rc;
 }
 
-static int train_for(struct train *t, uint64_t time_ns, double *rate)
-{
-    struct mr_train_window window = {.size = sizeof window};
-    int last, rc = 1;
-    for (int i = 0; i < 3 && rc > 0; i++) /* warms up */
-        rc = mr_trainer_step(t->trainer, &last);
-    int begun = rc >= 0 ? mr_trainer_window_begin(t->trainer) : rc;
-    uint64_t start = mr_time_ns();
-    while (begun >= 0 && rc > 0 && mr_time_ns() - start < time_ns && !cli_interrupted())
-        rc = mr_trainer_step(t->trainer, &last);
-    if (begun < 0 || rc < 0)
-        return begun < 0 ? begun : rc;
-    rc = mr_trainer_window_end(t->trainer, &window);
-    *rate = (double)window.n_samples / window.seconds;
-    return rc;
-}
-
 /* Whole passes over the test set. */
 static int run_for(struct train *t, uint64_t time_ns, double *rate)
 {
@@ -137,7 +120,7 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
     if (rc == 0 && data.pipe.info.model[0])
         snprintf(b->info.model, sizeof b->info.model, "%s", data.pipe.info.model);
     if (rc == 0)
-        rc = row->part == TRAINING ? train_for(&t, o->time_ns, &v[RATE])
+        rc = row->part == TRAINING ? bench_train_for(&t, o->time_ns, &v[RATE])
                                    : run_for(&t, o->time_ns, &v[RATE]);
     train_close(&t);
     train_data_close(&data);

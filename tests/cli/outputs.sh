@@ -64,7 +64,7 @@ cat >options <<'END'
 .html c.html - n bench surface -q -n 10 --plot OUT
 .svg c.svg - n bench transfer -q -d sim --max 1KiB --repeats 1 --plot OUT
 .svg c.svg - n bench workers -q -d sim -w 1 --time 1ms --samples 64 -b 8 --plot OUT
-.svg c.svg - n bench batch-size idx:d -q -d cpu -m softmax --sizes 32 -e 1 --plot OUT
+.svg c.svg - n bench batch-size idx:d -q -d cpu -m softmax --sizes 32 -e 1 --repeats 1 --plot OUT
 .svg c.svg - n bench optimizers idx:d -q -d cpu --models softmax --optimizers sgd:lr=0.1 -n 40 --plot OUT
 .png - p/class-000/000000.png y inspect folder:p -q --sheet OUT
 .npy - - y synth npy OUT -n 4 --classes 0 -q

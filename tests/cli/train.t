@@ -364,7 +364,7 @@ $ millrace synth digits one --n 300 --n-test 1 -q >/dev/null; for n in '-n 20000
 20000 steps
 41 steps
 400 steps
-$ millrace bench batch-size d --model softmax --sizes 64 -e 1 --plot b.svg >/dev/null; grep -o '(train): softmax by adam' b.svg
+$ millrace bench batch-size d --model softmax --repeats 1 --sizes 64 -e 1 --plot b.svg >/dev/null; grep -o '(train): softmax by adam' b.svg
 (train): softmax by adam
 $ millrace bench optimizers d --models 'mlp:50r' --optimizers 'sgd:lr=1e6|adam:lr=1e-3' -n 40 --plot o.svg | grep -c 'not finite at step'
 1
@@ -374,7 +374,7 @@ no part of a run in the page
 $ millrace bench optimizers d --models softmax --optimizers adam:lr=1e-3 -n 79 --plot o.html --json > o.json; grep -A41 '"loss"' o.json | grep -c '[0-9],*$'; millrace train d --model softmax -o adam --lr 1e-3 -b 128 --max-steps 79 --log l.csv --log-every 1 -e 9 >/dev/null; tail -n 1 l.csv | awk -F, '{printf "%.4f\n", $4}' > want; sed -n 's/.*"last_loss": \([0-9.]*\),/\1/p' o.json | awk '{printf "%.4f\n", $1}' | cmp - want && echo last
 40
 last
-$ millrace bench batch-size d --model softmax --sizes 32,256 --target-acc 80% -e 2 --plot b.svg | sed -n 's/^knee: 32, .*/knee/p; s/^no knee: 256 is the largest .*/knee/p'; millrace bench batch-size d --model softmax --sizes 64 -e 1 --json | grep -E '"(batch_size|knee)"'
+$ millrace bench batch-size d --model softmax --repeats 1 --sizes 32,256 --target-acc 80% -e 2 --plot b.svg | sed -n 's/^knee: 32, .*/knee/p; s/^no knee: 256 is the largest .*/knee/p'; millrace bench batch-size d --model softmax --repeats 1 --sizes 64 -e 1 --json | grep -E '"(batch_size|knee)"'
 knee
       "batch_size": 64,
   "knee": null,
@@ -403,17 +403,17 @@ millrace train: --lr -0.5: expected a rate of 0 or more, or -1: the optimizer's 
 [2]
 $ millrace train d --model softmax -e 1 --target-acc 100% --json 2>/dev/null | grep '"error"'
   "error": "the accuracy of 100% was not reached"
-$ millrace synth digits few -n 100 --n-test 20 -q >/dev/null; millrace bench batch-size few --model softmax -e 1 | grep -cE '^ +[0-9]+ '; rm -r few
+$ millrace synth digits few -n 100 --n-test 20 -q >/dev/null; millrace bench batch-size few --model softmax --repeats 1 -e 1 | grep -cE '^ +[0-9]+ '; rm -r few
 3
 # Sizes that are not given double to the end of something, and the largest has a substitute.
-$ millrace bench batch-size d --model softmax -e 1 --json > b.json; python3 -c 'import json; d = json.load(open("b.json")); n = [s["batch_size"] for s in d["sizes"]]; print(n == [16 << i for i in range(len(n))], n[-1] <= 3003, len(n) == 8 or "5%" in d["ended"], d["knee"] != n[-1], d["largest_that_fits"] > n[-1]); s = d.get("substitute"); print((s is None) == (d["knee"] is None), not s or (s["batch_size"], s["of"], s["batch_size"] * s["accumulate"], s["net_bytes"] < d["sizes"][-1]["net_bytes"]) == (d["knee"], n[-1], n[-1], True))'
-True True True True True
+$ millrace bench batch-size d --model softmax -e 1 --time 20ms --json > b.json; python3 -c 'import json; d = json.load(open("b.json")); n = [s["batch_size"] for s in d["sizes"]]; print(n == [16 << i for i in range(len(n))], n[-1] <= 3003, len(n) == 8 or "5%" in d["ended"], d["knee"] != n[-1], d["largest_that_fits"] > n[-1], all("variation" in s for s in d["sizes"]), d["config"]["repeats"]); s = d.get("substitute"); print((s is None) == (d["knee"] is None), not s or (s["batch_size"], s["of"], s["batch_size"] * s["accumulate"], s["net_bytes"] < d["sizes"][-1]["net_bytes"]) == (d["knee"], n[-1], n[-1], True))'
+True True True True True True 3
 True True
 # A substitute that cannot be measured costs no row. (All sizes divide the last, so any knee has one.)
-$ o=adam:eps=0.00000001$(printf %0230d 0); millrace bench batch-size d --model softmax -e 1 -o $o --sizes 250,300,375,500,600,750,1000,1500,3000 --json > b.json; echo $?; python3 -c 'import json; d = json.load(open("b.json")); e = d.get("substitute_error"); print(len(d["sizes"]), "substitute" in d, (e is None) == (d["knee"] is None), not e or "longer than" in e)'
+$ o=adam:eps=0.00000001$(printf %0230d 0); millrace bench batch-size d --model softmax --repeats 1 -e 1 -o $o --sizes 250,300,375,500,600,750,1000,1500,3000 --json > b.json; echo $?; python3 -c 'import json; d = json.load(open("b.json")); e = d.get("substitute_error"); print(len(d["sizes"]), "substitute" in d, (e is None) == (d["knee"] is None), not e or "longer than" in e)'
 0
 9 False True True
-$ millrace synth digits few -n 10 --n-test 20 -q >/dev/null; millrace bench batch-size few --model softmax; rm -r few
+$ millrace synth digits few -n 10 --n-test 20 -q >/dev/null; millrace bench batch-size few --model softmax --repeats 1; rm -r few
 millrace bench batch-size: few has 10 samples: expected 16 or more
 $ millrace bench batch-size d --sizes 64,32
 millrace bench batch-size: --sizes 64,32: expected at most 24 numbers of 1..1048576, ascending, with commas between
@@ -422,12 +422,12 @@ millrace bench batch-size: --sizes 64,32: expected at most 24 numbers of 1..1048
 $ millrace bench optimizers alone --models softmax --optimizers adam:lr=1e-3 -n 40 --plot o.svg | awk '/^  adam/ {print ($3 + 0 > 0), $4, $5, ($8 + 0 > 0)}'
 1 - - 1
 # Each size is measured over all its epochs, without a test set, too, and none that the data set has not.
-$ for e in 1 2; do millrace bench batch-size alone --model softmax --sizes 512,3003 --tests 100 -e $e | grep -E '^ +[0-9]|nan' | awk '{print $1, ($3 != "0"), $8, $9}'; done
+$ for e in 1 2; do millrace bench batch-size alone --model softmax --repeats 1 --sizes 512,3003 --tests 100 -e $e | grep -E '^ +[0-9]|nan' | awk '{print $1, ($3 != "0"), $9, $10}'; done
 512 1 - -
 3003 1 - -
 512 1 - -
 3003 1 - -
-$ millrace bench batch-size d --model softmax --sizes 64,3004
+$ millrace bench batch-size d --model softmax --repeats 1 --sizes 64,3004
 millrace bench batch-size: --sizes 64,3004: d has 3003 samples: expected no larger batches
 [2]
 $ millrace bench story d --model softmax --time 30ms -d cpu | sed -n 's/^  \([a-z]*\) .*\(no meaning on cpu\).*/\1: \2/p'; millrace bench story d --model softmax --time 30ms -d cpu --json | grep -c '"measured": true'
