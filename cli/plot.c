@@ -227,23 +227,68 @@ static void x_tick(struct writer *w, const struct axes *a, double v)
     put_text(w, x, a->top + a->height + 17, "text-anchor=\"middle\"", label);
 }
 
-/* Below a group of bars, in lines of at most `room` pixels, if words allow that. */
-static void put_category(struct writer *w, double x, double y, double room, const char *text)
+enum { LABEL_LINES = 3, LABEL_MOST = 12, LABEL_LEAST = 9 }; /* of fonts, in pixels */
+#define LETTER 0.58 /* of a font's size: a letter's mean width */
+
+/* A line of at most `most` bytes, if words allow that. Returns its bytes. */
+static size_t line_of(const char *text, size_t most)
 {
-    size_t most = (size_t)fmax(room / 7, 4);
-    for (int line = 0; *text && line < 3; line++) {
+    size_t n = strlen(text);
+    if (n <= most)
+        return n;
+    n = most;
+    while (n > 0 && text[n] != ' ')
+        n--;
+    return n > 0 ? n : strcspn(text, " ");
+}
+
+static const char *next_line(const char *text, size_t n)
+{
+    return text + n + (text[n] == ' ');
+}
+
+static bool label_fits(const char *text, size_t most)
+{
+    for (int line = 0; line < LABEL_LINES && *text; line++) {
+        size_t n = line_of(text, most);
+        if (n > most)
+            return false;
+        text = next_line(text, n);
+    }
+    return *text == 0;
+}
+
+static size_t letters_in(double room, int size)
+{
+    return (size_t)fmax((room - 6) / (LETTER * size), 4);
+}
+
+/* The largest font in which the labels of all groups of bars stay apart; else the smallest. */
+static int label_size(const struct plot_panel *p, double room)
+{
+    int size = LABEL_MOST;
+    for (int i = 0; i < p->series[0].n; i++)
+        while (size > LABEL_LEAST && !label_fits(p->categories[i], letters_in(room, size)))
+            size--;
+    return size;
+}
+
+/* Below a group of bars. What does not fit the smallest font is cut. */
+static void put_category(struct writer *w, double x, double y, double room, int size,
+                         const char *text)
+{
+    char style[64];
+    size_t most = letters_in(room, size);
+    snprintf(style, sizeof style, "text-anchor=\"middle\" font-size=\"%d\"", size);
+    for (int line = 0; *text && line < LABEL_LINES; line++) {
         char part[96];
-        size_t n = strlen(text);
-        if (n > most && line < 2) {
-            n = most;
-            while (n > 1 && text[n] != ' ')
-                n--;
-            if (text[n] != ' ')
-                n = strcspn(text, " ");
-        }
-        snprintf(part, sizeof part, "%.*s", (int)n, text);
-        put_text(w, x, y + 13 * line, "text-anchor=\"middle\"", part);
-        text += n + (text[n] == ' ');
+        size_t n = line_of(text, most), shown_bytes = n < most ? n : most;
+        bool cut = n > most || (line == LABEL_LINES - 1 && text[n]);
+        while (n > most && ((unsigned char)text[shown_bytes] & 0xc0) == 0x80) /* within a letter */
+            shown_bytes--;
+        snprintf(part, sizeof part, "%.*s%s", (int)shown_bytes, text, cut ? "..." : "");
+        put_text(w, x, y + 13 * line, style, part);
+        text = next_line(text, n);
     }
 }
 
@@ -252,8 +297,9 @@ static void draw_x_ticks(struct writer *w, const struct axes *a)
     const struct plot_panel *p = a->panel;
     double slot = p->n_series ? a->width / p->series[0].n : 0;
     if (p->categories) {
+        int size = label_size(p, slot);
         for (int i = 0; i < p->series[0].n; i++)
-            put_category(w, a->left + slot * (i + 0.5), a->top + a->height + 17, slot,
+            put_category(w, a->left + slot * (i + 0.5), a->top + a->height + 17, slot, size,
                          p->categories[i]);
     } else if (p->log_x) {
         double base = p->x_ticks == PLOT_DECIMAL ? 10 : 2, x1 = pow(10, a->x1) * 1.001;
@@ -341,7 +387,7 @@ static void draw_line(struct writer *w, const struct axes *a, const struct plot_
 /* The k-th of the bars of each category, with its value above it. */
 static void draw_bars(struct writer *w, const struct axes *a, const struct plot_series *s, int k)
 {
-    char label[CLI_HUMAN];
+    char label[CLI_HUMAN], style[64];
     int index = name_index(w, s->name);
     double slot = a->width / s->n, bar = slot * 0.8 / a->panel->n_series;
     for (int i = 0; i < s->n; i++) {
@@ -354,7 +400,9 @@ static void draw_bars(struct writer *w, const struct axes *a, const struct plot_
             snprintf(label, sizeof label, "%.3g", s->y[i]);
         else
             cli_count(s->y[i], label);
-        put_text(w, x + bar / 2, y - 4, "text-anchor=\"middle\" font-size=\"11\"", label);
+        snprintf(style, sizeof style, "text-anchor=\"middle\" font-size=\"%.3g\"",
+                 fmin(fmax(bar / (LETTER * (double)strlen(label)), 8), 11));
+        put_text(w, x + bar / 2, y - 4, style, label);
     }
 }
 
