@@ -75,7 +75,7 @@ static const struct bench_column columns[N_COLUMNS] = {
     [IN_ONE] = {">one stream ms", "one_stream_ms", .digits = 3, .parts = IN_PAIRS},
     [IN_TWO] = {">two streams ms", "two_streams_ms", .digits = 3, .parts = IN_PAIRS},
     [SPEED_UP] = {">speed-up", "speed_up", .digits = 2, .suffix = "x", .parts = IN_WAYS | IN_PAIRS},
-    [VARIATION] = {">variation", "variation", BENCH_SHARE, .parts = IN_WAYS},
+    [VARIATION] = {">variation", "variation", BENCH_SHARE, .parts = IN_WAYS | IN_PAIRS},
     [OF_BOUND] = {">of bound", "of_bound", .digits = 2, .suffix = "x", .parts = IN_WAYS},
     [TRACED] = {.key = "traced_ms"},
     [BUSY + STREAMS_H2D] = {">H2D busy", "busy_ms.h2d", .digits = 3, .parts = IN_WAYS},
@@ -160,8 +160,8 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
         return measure_way(b, row, v);
     if (row->part == CALLS)
         return streams_call_measure(s, i == CLI_COUNT(rows) - 1, &v[CALL], &v[COPY]);
-    int rc =
-        streams_pair_measure(s, (enum streams_pair)(i - STREAMS_N_WAYS), &v[IN_ONE], &v[IN_TWO]);
+    int rc = streams_pair_measure(s, (enum streams_pair)(i - STREAMS_N_WAYS), &v[IN_ONE],
+                                  &v[IN_TWO], &v[VARIATION]);
     v[SPEED_UP] = v[IN_ONE] / v[IN_TWO];
     return rc;
 }
@@ -171,14 +171,16 @@ static void conclude(struct bench *b)
     const struct bench_row *one = &b->rows[0], *ring = &b->rows[STREAMS_RING],
                            *same = &b->rows[STREAMS_N_WAYS + STREAMS_SAME_DIRECTION],
                            *calls = &b->rows[STREAMS_N_WAYS + STREAMS_N_PAIRS];
+    bool differs = fabs(same->v[SPEED_UP] - 1) > fmax(0.05, 2 * same->v[VARIATION]);
     char pinned[CLI_HUMAN], pageable[CLI_HUMAN];
     for (int i = 0; i < STREAMS_N_WAYS; i++)
         b->rows[i].v[SPEED_UP] = one->v[WALL] / b->rows[i].v[WALL];
     snprintf(b->verdict, sizeof b->verdict,
              "The ring is %.2fx as fast as one stream and takes %.2fx the lower bound. Two copies "
-             "in one direction: %.2fx by a second stream. The call of a copy holds the host for "
+             "in one direction: %.2fx by a second stream%s. The call of a copy holds the host for "
              "%s from page-locked and for %s from pageable memory.",
              ring->v[SPEED_UP], ring->v[OF_BOUND], same->v[SPEED_UP],
+             differs ? "" : ", no gain beyond the spread",
              cli_time((uint64_t)(1e3 * calls[0].v[CALL]), pinned),
              cli_time((uint64_t)(1e3 * calls[1].v[CALL]), pageable));
 }
@@ -262,7 +264,7 @@ static const struct cli_note json_notes[] = {
              "over mean), of_bound, speed_up (over one stream)"},
     {"ways, of two at a time", "same_direction, both_directions, copy_product, "
                                "pageable_copy_product, products, small_products: one_stream_ms, "
-                               "two_streams_ms, speed_up"},
+                               "two_streams_ms, speed_up, variation (the larger of both)"},
     {"ways, of a copy's call", "pinned, pageable: call_us (until it returns), copy_us (until the "
                                "bytes are there)"},
     {"ways.busy_ms", "h2d, compute, d2h: unions of intervals in a run with events around "

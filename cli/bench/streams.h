@@ -86,7 +86,8 @@ enum streams_pair {
 
 int streams_pageable_open(struct streams *s);
 /* Both in one stream, and each in its own: medians. Returns 0 or the library's error. */
-int streams_pair_measure(struct streams *s, enum streams_pair pair, double *one_ms, double *two_ms);
+int streams_pair_measure(struct streams *s, enum streams_pair pair, double *one_ms, double *two_ms,
+                         double *spread);
 /* One copy to the device: medians of the times of its call and of the copy. Returns 0 or the error.
  */
 int streams_call_measure(struct streams *s, bool pageable, double *call_us, double *copy_us);

@@ -1,8 +1,10 @@
 /* Two things at a time, in one stream and in two; and how long a copy's call blocks the host. */
 #include "bench/bench.h"
+#include "bench/stats.h"
 #include "bench/streams.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +60,8 @@ static int run_pair(struct streams *s, enum streams_pair pair, int n_streams, do
     return rc;
 }
 
-int streams_pair_measure(struct streams *s, enum streams_pair pair, double *one_ms, double *two_ms)
+int streams_pair_measure(struct streams *s, enum streams_pair pair, double *one_ms, double *two_ms,
+                         double *spread)
 {
     double one[STREAMS_REPEATS], two[STREAMS_REPEATS], unused;
     int rc = streams_arrange(s, 4, 2);
@@ -72,6 +75,8 @@ int streams_pair_measure(struct streams *s, enum streams_pair pair, double *one_
     streams_disarrange(s);
     if (rc < 0)
         return rc;
+    *spread =
+        fmax(stats_variation(one, (int)s->o->repeats), stats_variation(two, (int)s->o->repeats));
     *one_ms = bench_median(one, s->o->repeats);
     *two_ms = bench_median(two, s->o->repeats);
     return 0;
