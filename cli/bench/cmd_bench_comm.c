@@ -370,6 +370,32 @@ static struct bench_panel panels[] = {
     {"Time", "bytes", "us", BYTES, {TIME}, 4, .log_x = true, .log_y = true, .ticks = PLOT_BYTES},
 };
 
+/* The two ends: a message's time, and the bandwidth of large sums. */
+static void say(struct bench *b)
+{
+    const struct ranks *r = b->user;
+    const struct bench_row *least = NULL, *most = NULL;
+    char bytes[CLI_HUMAN], rate[CLI_HUMAN], share[48] = "";
+    for (int i = 0; i < b->n_rows; i++) {
+        const struct bench_row *row = &b->rows[i];
+        if (row->left_out[0])
+            continue;
+        if (!least || row->v[TIME] < least->v[TIME])
+            least = row;
+        if (!most || row->v[BUS] > most->v[BUS])
+            most = row;
+    }
+    if (!least)
+        return;
+    if (r->link > 0)
+        snprintf(share, sizeof share, ", %.0f%% of the link", 100 * most->v[OF_LINK]);
+    snprintf(b->verdict, sizeof b->verdict,
+             "%u ranks by %s: a sum takes %.1f us or more; bus bandwidth %s at most, with sums of "
+             "%s%s",
+             r->stats.world, r->stats.engine, least->v[TIME], cli_rate(most->v[BUS], rate),
+             cli_bytes((uint64_t)most->v[BYTES], bytes), share);
+}
+
 /* By the definitions of nccl-tests: an all-reduce sends and receives 2 (w - 1) / w of its bytes. */
 static void conclude(struct bench *b)
 {
@@ -382,6 +408,7 @@ static void conclude(struct bench *b)
         v[BUS] = v[ALGORITHM] * 2 * (world - 1) / world;
         v[OF_LINK] = v[BUS] / r->link;
     }
+    say(b);
     if (r->link > 0)
         panels[0].limit = (struct plot_limit){"link", r->link * 1e-9};
 }
@@ -475,7 +502,8 @@ static int run(void *values, int n_args, char **args)
                         .conclude = conclude,
                         .json = json,
                         .above = above,
-                        .below = below});
+                        .below = below,
+                        .learn = "sums"});
 }
 
 static const struct cli_note json_notes[] = {

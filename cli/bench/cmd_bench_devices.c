@@ -199,10 +199,19 @@ static const struct bench_row *first_of(const struct bench *b, int i)
     return &b->rows[i];
 }
 
+/* There is one: what has none fails before. */
+static const struct bench_row *first_measured(const struct bench *b)
+{
+    int i = 0;
+    while (i < b->n_rows - 1 && b->rows[i].left_out[0])
+        i++;
+    return &b->rows[i];
+}
+
 static void conclude(struct bench *b)
 {
     const struct opts *o = b->values;
-    double least = INFINITY, most = 0;
+    double least = INFINITY, most = 0, spread = 0;
     for (int i = 0; i < b->n_rows; i++) {
         struct bench_row *row = &b->rows[i];
         const struct bench_row *first = first_of(b, i);
@@ -212,11 +221,18 @@ static void conclude(struct bench *b)
             continue;
         least = fmin(least, row->v[SPEED_UP]);
         most = fmax(most, row->v[SPEED_UP]);
+        spread = fmax(spread, fmax(row->v[SPREAD], first->v[SPREAD])); /* of NaN: the other */
     }
-    if (most > 0)
+    if (most <= 0)
+        snprintf(b->verdict, sizeof b->verdict, "Nothing to compare: only %s was measured",
+                 first_measured(b)->text[DEVICE]);
+    else
         snprintf(b->verdict, sizeof b->verdict,
-                 "Compared with the same net on %s: %.2fx to %.2fx the rate",
-                 b->rows[0].text[DEVICE], least, most);
+                 "Compared with the same net on %s: %.2fx to %.2fx the rate%s",
+                 b->rows[0].text[DEVICE], least, most,
+                 most - least <= 2 * spread && least <= 1 && most >= 1
+                     ? ", which may be chance: repeats of one net differ by as much"
+                     : "");
 }
 
 static void above(const struct bench *b)
@@ -260,7 +276,7 @@ static int run(void *values, int n_args, char **args)
                         .measure = measure,
                         .conclude = conclude,
                         .above = above,
-                        .learn = "batch_size"});
+                        .learn = "devices"});
 }
 
 static const struct cli_note json_notes[] = {

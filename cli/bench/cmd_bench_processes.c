@@ -395,7 +395,7 @@ static int run(void *values, int n_args, char **args)
                         .json = json,
                         .above = above,
                         .below = below,
-                        .learn = "workers"});
+                        .learn = "processes"});
 }
 
 static const struct cli_note json_notes[] = {

@@ -58,6 +58,18 @@ def by_mpi(mpi, world, device):
     check(result, world, [("fast", "launched"), ("tree", "launched")])
 
 
+def page(mpi):
+    """Its last line is on the page, which leads to its subject."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "comm.html")
+        words = bench("-d", "cpu", "--max-bytes", "4KiB", "--plot", path)
+        last = run([*LAUNCHERS[mpi], "-n", "2", *words]).stdout.splitlines()[-1]
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    assert last.startswith("2 ranks by mpi: a sum takes "), last
+    assert last in text and "docs/learn/sums.md" in text, text
+
+
 def misuse(mpi):
     alone = run(bench("-d", "cpu"), 2)
     assert "this is the only rank" in alone.stderr, alone
@@ -102,6 +114,7 @@ def main():
         by_mpi(mpi, 2, "cpu")
     by_mpi(found[0], 3, "sim")
     misuse(found[0])
+    page(found[0])
     return 0
 
 
