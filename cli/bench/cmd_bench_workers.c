@@ -23,8 +23,8 @@ static const struct mr_option options[] = {
                 "two, such as 18ms..600ms; bare numbers are ms"),
     OPT("work", MR_OPT_DURATION, work_ns, .initial = "0", .max = 3600e9, .unit = "us",
         .help = "With a DATASET: processor time of each sample, decoding included"),
-    OPT("repeats", MR_OPT_UINT, repeats, .initial = "0", .max = 1000, .unit = "repeats",
-        .help = "Measurements of each row, in turn; 0: 3 with a DATASET, else 1"),
+    OPT("repeats", MR_OPT_UINT, repeats, .initial = "3", .min = 1, .max = 1000, .unit = "repeats",
+        .help = "Measurements of each row, in turn; medians are shown"),
     OPT("samples", MR_OPT_UINT, samples, .initial = "65536", .min = 1, .max = 1e9,
         .unit = "samples", .help = "Without a DATASET: samples of the set in memory, 4 KiB each"),
     OPT("step", MR_OPT_DURATION, step_ns, .initial = "100us", .min = 0, .max = 3600e9, .unit = "ms",
@@ -43,7 +43,20 @@ static const char *const mixes[] = {"page-locked, host goes on", "page-locked, h
                                     "pageable, host goes on", "pageable, host waits", NULL};
 
 enum mix { PINNED_GOES_ON, PINNED_WAITS, PAGEABLE_GOES_ON, PAGEABLE_WAITS };
-enum { SET, WORKERS, MIX, PINNED, HOST_WAITS, BLOCKING, TRANSFER, STEP, RATE, OF_LIMIT, N_COLUMNS };
+enum {
+    SET,
+    WORKERS,
+    MIX,
+    PINNED,
+    HOST_WAITS,
+    BLOCKING,
+    TRANSFER,
+    STEP,
+    RATE,
+    VARIATION,
+    OF_LIMIT,
+    N_COLUMNS
+};
 
 static const struct bench_column columns[N_COLUMNS] = {
     [SET] = {.key = "set", .format = BENCH_TEXT},
@@ -55,6 +68,7 @@ static const struct bench_column columns[N_COLUMNS] = {
     [TRANSFER] = {">transfer us/batch", "transfer_us", .digits = 1},
     [STEP] = {">step us/batch", "step_us", .digits = 1},
     [RATE] = {">samples/s", "samples_per_s", BENCH_COUNT},
+    [VARIATION] = {">variation", "variation", BENCH_SHARE},
     [OF_LIMIT] = {">of limit", "of_limit", BENCH_SHARE},
 };
 
@@ -94,8 +108,9 @@ static void above(const struct bench *b)
     const struct workers *w = b->user;
     char buf[CLI_HUMAN];
     bench_print_device(b);
-    printf(": batches of %llu, %s of the device's work on each\n",
-           (unsigned long long)o->loader.batch_size, cli_time(o->step_ns, buf));
+    printf(": batches of %llu, %s of the device's work on each; medians of %llu\n",
+           (unsigned long long)o->loader.batch_size, cli_time(o->step_ns, buf),
+           (unsigned long long)o->repeats);
     if (w->link_samples_per_s > 0)
         printf("limit of the link: %s samples/s\n", cli_count(w->link_samples_per_s, buf));
     if (w->step_samples_per_s > 0)
@@ -113,50 +128,67 @@ static void below(const struct bench *b)
         2);
 }
 
-/* The best value of a column over the numbers of workers, of one mix with the set in memory; NaN:
- * none. */
-static double best_of(const struct bench *b, enum mix mix, int column, bool lowest)
+/* Of one mix with the set in memory, over the numbers of workers: the row with the shortest transfer,
+ * or the highest rate. NULL: none. */
+static const struct bench_row *best_of(const struct bench *b, enum mix mix, int column)
 {
-    double best = NAN;
+    const struct bench_row *best = NULL;
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *row = &b->rows[i];
-        if (row->part == WORKERS_MEMORY && row->series == (int)mix && !row->left_out[0])
-            best = lowest ? fmin(best, row->v[column]) : fmax(best, row->v[column]);
+        if (row->part != WORKERS_MEMORY || row->series != (int)mix || row->left_out[0] ||
+            isnan(row->v[column]))
+            continue;
+        if (!best || (column == TRANSFER ? row->v[column] < best->v[column]
+                                         : row->v[column] > best->v[column]))
+            best = row;
     }
     return best;
 }
 
-/* "1.32x", and whether it is a difference. */
-static const char *times(double ratio, char *buf, size_t cap)
+struct gain {
+    double ratio;  /* NaN: unknown */
+    char text[64]; /* "1.32x", and whether it is a difference */
+};
+
+/* How much better mix a is than b. A difference is more than 5%, and than the spread of both. */
+static struct gain gain_of(const struct bench *b, enum mix mix_a, enum mix mix_b, int column)
 {
-    snprintf(buf, cap, "%.2fx%s", ratio, ratio > 0.95 && ratio < 1.05 ? " (no difference)" : "");
-    return buf;
+    const struct bench_row *one = best_of(b, mix_a, column), *two = best_of(b, mix_b, column);
+    struct gain g = {NAN, "-"};
+    if (!one || !two)
+        return g;
+    g.ratio = one->v[column] / two->v[column];
+    if (column == TRANSFER)
+        g.ratio = 1 / g.ratio;
+    double chance = fmax(fmax(one->v[VARIATION], two->v[VARIATION]), 0.05); /* of NaN: the other */
+    snprintf(g.text, sizeof g.text, "%.2fx%s", g.ratio,
+             fabs(g.ratio - 1) > chance ? "" : " (no difference beyond the spread)");
+    return g;
 }
 
 static void conclude(struct bench *b)
 {
     struct workers *w = b->user;
-    char pinned[32], pageable[32], going_on[32];
-    w->pinned_copy =
-        best_of(b, PAGEABLE_GOES_ON, TRANSFER, true) / best_of(b, PINNED_GOES_ON, TRANSFER, true);
-    w->pinned_goes_on =
-        best_of(b, PINNED_GOES_ON, RATE, false) / best_of(b, PINNED_WAITS, RATE, false);
-    w->pageable_goes_on =
-        best_of(b, PAGEABLE_GOES_ON, RATE, false) / best_of(b, PAGEABLE_WAITS, RATE, false);
-    times(w->pinned_goes_on, going_on, sizeof going_on);
+    struct gain copy = gain_of(b, PINNED_GOES_ON, PAGEABLE_GOES_ON, TRANSFER),
+                pinned = gain_of(b, PINNED_GOES_ON, PINNED_WAITS, RATE),
+                pageable = gain_of(b, PAGEABLE_GOES_ON, PAGEABLE_WAITS, RATE);
+    w->pinned_copy = copy.ratio;
+    w->pinned_goes_on = pinned.ratio;
+    w->pageable_goes_on = pageable.ratio;
+    if (isnan(pinned.ratio)) /* 0 workers alone: the host always waits */
+        return;
     if (b->info.unified)
         snprintf(b->verdict, sizeof b->verdict,
                  "Nothing is copied on %s, so page-locked and pageable memory are the same here; "
                  "--device sim simulates a link. A host that goes on instead of waiting: %s the "
                  "rate (in memory, best number of workers each).",
-                 b->info.name, going_on);
+                 b->info.name, pinned.text);
     else
         snprintf(b->verdict, sizeof b->verdict,
                  "In memory, best number of workers each: page-locked memory copies %s as fast as "
                  "pageable memory. A host that goes on instead of waiting: %s the rate with "
                  "page-locked memory, %s with pageable memory.",
-                 times(w->pinned_copy, pinned, sizeof pinned), going_on,
-                 times(w->pageable_goes_on, pageable, sizeof pageable));
+                 copy.text, pinned.text, pageable.text);
 }
 
 static void json(const struct bench *b, struct mr_json *json)
@@ -255,8 +287,6 @@ static int run(void *values, int n_args, char **args)
         return cli_misuse("--delay %s: expected a time such as 2ms, or two such as 18ms..600ms, "
                           "the smaller one first",
                           o->delay);
-    if (o->repeats == 0)
-        o->repeats = n_args ? 3 : 1;
     if (n_args)
         return workers_dataset_run(o, &w, args[0]);
     if (o->transform)
@@ -274,6 +304,8 @@ static int run(void *values, int n_args, char **args)
                         .parts = titles,
                         .series = mixes,
                         .repeats = o->repeats,
+                        .varies = RATE,
+                        .variation = VARIATION,
                         .explain = "Batches of a set in memory, and of one whose samples are "
                                    "late, by number of workers; from page-locked and pageable "
                                    "memory; with a host that waits for the device after each "
@@ -309,7 +341,7 @@ static const struct cli_note json_notes[] = {
               "workers, reads (many, one_per_worker), pinned"},
     {"cells.transfer_us",
      "mean copy of a batch by the device's events; absent where it cannot be timed"},
-    {"cells.step_us, cells.samples_per_s, cells.of_limit",
+    {"cells.step_us, cells.samples_per_s, cells.variation, cells.of_limit",
      "mean time from batch to batch, and the rate"},
     {"cells.lowest_samples_per_s, highest_samples_per_s, ideal_speed_up, speed_up, bottleneck",
      "with a DATASET: over the repeats; over the fewest workers of the list; of the loader in "

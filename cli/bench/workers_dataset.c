@@ -140,7 +140,8 @@ static void say_pinned(const struct bench *b, struct search *s, char *out, size_
         return;
     const struct found *pinned = &s->found[s->enough], *pageable = &s->found[k];
     s->pinned_speed_up = b->rows[s->enough].v[RATE] / b->rows[k].v[RATE];
-    if (pinned->low <= pageable->high && pageable->low <= pinned->high)
+    if ((pinned->low <= pageable->high && pageable->low <= pinned->high) ||
+        fabs(s->pinned_speed_up - 1) < 0.005) /* it would be "1.00x" */
         snprintf(out, cap, "; page-locked and pageable memory: no difference beyond the spread");
     else
         snprintf(out, cap, "; page-locked memory: %.2fx the rate of pageable memory",

@@ -92,11 +92,11 @@ millrace bench streams: --n 0: expected .* (re)
 [2]
 # Workers: every cell of the grid, also on the CPU, where nothing is copied.
 $ millrace bench workers -d sim:h2d=2 -w 1,2 --time 20ms --samples 1024 -b 64 --plot w.svg
-sim: batches of 64, 100 us of the device's work on each
+sim: batches of 64, 100 us of the device's work on each; medians of 3
 limit of the link: 488,281 samples/s
 limit of the work: 640,000 samples/s
 1024 floats a sample, in memory
-  workers  memory, host               transfer us/batch  step us/batch  samples/s  of limit (re)
+  workers  memory, host               transfer us/batch  step us/batch  samples/s  variation  of limit (re)
         1  page-locked, host goes on +[0-9.]+ +[0-9.]+ .* [0-9.]+% (re)
         1  page-locked, host waits .* (re)
         1  pageable, host goes on .* (re)
@@ -107,7 +107,7 @@ limit of the work: 640,000 samples/s
 ...
 $ python3 -c 'import sys, xml.dom.minidom as m; m.parse("w.svg")' && grep -c '<polyline' w.svg
 8
-$ millrace bench workers -d cpu -w 2 --time 10ms --samples 512 --json > w.json; for k in device model link_limit_samples_per_s step_limit_samples_per_s cells config; do grep -q "^  \"$k\":" w.json || echo "missing: $k"; done; for k in set workers pinned host_waits blocking step_us samples_per_s; do grep -q "^      \"$k\":" w.json || echo "missing: $k"; done; grep -c '"set"' w.json
+$ millrace bench workers -d cpu -w 2 --time 10ms --samples 512 --json > w.json; for k in device model link_limit_samples_per_s step_limit_samples_per_s cells config; do grep -q "^  \"$k\":" w.json || echo "missing: $k"; done; for k in set workers pinned host_waits blocking step_us samples_per_s variation; do grep -q "^      \"$k\":" w.json || echo "missing: $k"; done; grep -c '"set"' w.json
 8
 $ millrace bench workers -d cpu -w 1,,2
 millrace bench workers: --workers-list 1,,2: expected at most 16 numbers of 0..512 with commas between
