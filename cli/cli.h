@@ -220,7 +220,8 @@ cli_table_create(const char *heads); /* "stage\t>busy\t>share"; NULL: no heads l
 void cli_table_row(struct cli_table *table, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 int cli_table_print(struct cli_table *table, FILE *out,
-                    int indent); /* and frees it; returns an exit code */
+                    int indent);                        /* and frees it; returns an exit code */
+int cli_table_html(struct cli_table *table, FILE *out); /* the same, for a page */
 
 /* A progress bar on standard error: only on a terminal, cleared at the end. Cheap to update. One at
  * a time. */

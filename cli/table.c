@@ -173,6 +173,35 @@ int cli_table_print(struct cli_table *table, FILE *out, int indent)
     return code;
 }
 
+static void put_html_row(const struct cli_table *table, const struct row *row, const char *element,
+                         FILE *out)
+{
+    fputs("<tr>", out);
+    for (uint32_t c = 0; c < table->n_columns; c++) {
+        const char *cell = cell_of(row, c);
+        bool right = table->column[c].right;
+        fprintf(out, "<%s%s>", element, right ? "" : " class=\"text\"");
+        mr_text_write_xml(right && !*cell ? "-" : cell + (row == &table->head && *cell == '>'),
+                          out);
+        fprintf(out, "</%s>", element);
+    }
+    fputs("</tr>\n", out);
+}
+
+int cli_table_html(struct cli_table *table, FILE *out)
+{
+    if (!table)
+        return cli_fail("out of memory");
+    fputs("<div class=\"table\"><table>\n", out);
+    put_html_row(table, &table->head, "th", out);
+    for (uint64_t i = 0; i < table->n; i++)
+        put_html_row(table, &table->row[i], "td", out);
+    fputs("</table></div>\n", out);
+    int code = table->lost ? cli_fail("out of memory") : CLI_OK;
+    destroy(table);
+    return code;
+}
+
 const char *cli_bytes(uint64_t bytes, char *buf)
 {
     return mr_text_number((double)bytes, MR_TEXT_BYTES, buf);

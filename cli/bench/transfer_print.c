@@ -66,7 +66,8 @@ static void print_direction(const struct transfer_result *r, const struct transf
     cli_table_print(table, stdout, 2);
 }
 
-static void print_fits(const struct transfer_result *r)
+/* names: of the directions. */
+static struct cli_table *make_fits(const struct transfer_result *r, const char *const *names)
 {
     struct cli_table *table =
         cli_table_create("\t\t>latency\t>bandwidth\t>best\t>limit\t>of limit\t>variation, at most");
@@ -86,14 +87,14 @@ static void print_fits(const struct transfer_result *r)
             snprintf(limit, sizeof limit, "%.2f GB/s", s->limit_gb_per_s);
             snprintf(part, sizeof part, "%.1f%%", 100 * best(s) / s->limit_gb_per_s);
         }
-        cli_table_row(table, "%s\t%s\t%s\t%s\t%.2f GB/s\t%s\t%s\t%.1f%%",
-                      transfer_directions[s->direction], s->name, latency, fit, best(s), limit,
-                      part, 100 * variation);
+        cli_table_row(table, "%s\t%s\t%s\t%s\t%.2f GB/s\t%s\t%s\t%.1f%%", names[s->direction],
+                      s->name, latency, fit, best(s), limit, part, 100 * variation);
     }
-    printf("\nOne copy takes latency + bytes / bandwidth, fitted; the best that was reached, and "
-           "the limit\n");
-    cli_table_print(table, stdout, 2);
+    return table;
 }
+
+static const char fits_title[] =
+    "One copy takes latency + bytes / bandwidth, fitted; the best that was reached, and the limit";
 
 /* Why a result may be low. Each finding is given to fn. */
 static void explain(const struct transfer_result *r, void (*fn)(void *user, const char *text),
@@ -143,9 +144,28 @@ static void print_note(void *user, const char *text)
     cli_paragraphs(stdout, text, 2);
 }
 
+/* The fastest page-locked copies in each direction. */
+static void say_best(const struct transfer_result *r, char *out, size_t cap)
+{
+    out[0] = 0;
+    for (int d = TRANSFER_H2D; d <= TRANSFER_BOTH; d++) {
+        const struct transfer_series *s = plain(r, (enum transfer_direction)d);
+        size_t used = strlen(out);
+        if (!s)
+            continue;
+        int n = snprintf(out + used, cap - used, "%s%s: %.2f GB/s from page-locked memory",
+                         used ? "; " : "", titles[d], best(s));
+        if (n > 0 && s->limit_gb_per_s > 0 && used + (size_t)n < cap)
+            snprintf(out + used + n, cap - used - (size_t)n, ", %.0f%% of the limit",
+                     100 * best(s) / s->limit_gb_per_s);
+    }
+}
+
 static int print_text(const struct transfer_result *r, const struct transfer_opts *o)
 {
     const struct mr_device_info *at = &r->after;
+    char verdict[320];
+    say_best(r, verdict, sizeof verdict);
     printf("%s%s%s", at->name, at->model[0] ? ": " : "", at->model);
     if (at->link_generation_max)
         printf("; PCIe generation %d x%d (at most %d x%d)", at->link_generation, at->link_width,
@@ -165,7 +185,8 @@ static int print_text(const struct transfer_result *r, const struct transfer_opt
            (unsigned long long)o->repeats);
     for (int d = 0; d < TRANSFER_N_DIRECTIONS; d++)
         print_direction(r, o, (enum transfer_direction)d);
-    print_fits(r);
+    printf("\n%s\n", fits_title);
+    cli_table_print(make_fits(r, transfer_directions), stdout, 2);
     const struct transfer_series *both = plain(r, TRANSFER_BOTH);
     if (both && both->n)
         printf(
@@ -177,6 +198,8 @@ static int print_text(const struct transfer_result *r, const struct transfer_opt
         printf("  left out: %s\n", r->left_out);
     if (r->interrupted)
         printf("Interrupted: these are the measurements until then; no chart was written.\n");
+    else if (verdict[0])
+        printf("%s\n", verdict);
     return CLI_OK;
 }
 
@@ -261,54 +284,17 @@ static const char about[] =
     "copies are slow, and many of them in one call or graph are faster. GPUs copy pageable memory "
     "by way of a page-locked buffer of the driver's, which takes longer and holds the host.";
 
-/* The fastest page-locked copies in each direction. */
-static void say_best(const struct transfer_result *r, char *out, size_t cap)
-{
-    out[0] = 0;
-    for (int d = TRANSFER_H2D; d <= TRANSFER_BOTH; d++) {
-        const struct transfer_series *s = plain(r, (enum transfer_direction)d);
-        size_t used = strlen(out);
-        if (!s)
-            continue;
-        int n = snprintf(out + used, cap - used, "%s%s: %.2f GB/s from page-locked memory",
-                         used ? "; " : "", titles[d], best(s));
-        if (n > 0 && s->limit_gb_per_s > 0 && used + (size_t)n < cap)
-            snprintf(out + used + n, cap - used - (size_t)n, ", %.0f%% of the limit",
-                     100 * best(s) / s->limit_gb_per_s);
-    }
-}
-
-/* The table of print_fits, for the page. NULL: out of memory. */
+/* NULL: out of memory. */
 static char *html_fits(const struct transfer_result *r)
 {
-    char *text = NULL, latency[CLI_HUMAN];
+    char *text = NULL;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
     if (!out)
         return NULL;
-    fputs("<h2>One copy: latency + bytes / bandwidth, fitted; the best that was reached, and the "
-          "limit</h2>\n<div class=\"table\"><table>\n<tr><th class=\"text\"></th>"
-          "<th>latency</th><th>bandwidth</th><th>best</th><th>limit</th><th>of limit</th></tr>\n",
-          out);
-    for (int at = 0; at < r->n_series * TRANSFER_N_DIRECTIONS; at++) {
-        const struct transfer_series *s = &r->series[at % r->n_series];
-        if ((int)s->direction != at / r->n_series)
-            continue;
-        fprintf(out, "<tr><td class=\"text\">%s: %s</td>", titles[s->direction], s->name);
-        if (s->fitted)
-            fprintf(out, "<td>%s</td><td>%.2f GB/s</td>",
-                    cli_time((uint64_t)(s->latency_ns + 0.5), latency), s->fit_gb_per_s);
-        else
-            fputs("<td>-</td><td>-</td>", out);
-        fprintf(out, "<td>%.2f GB/s</td>", best(s));
-        if (s->limit_gb_per_s > 0)
-            fprintf(out, "<td>%.2f GB/s</td><td>%.1f%%</td></tr>\n", s->limit_gb_per_s,
-                    100 * best(s) / s->limit_gb_per_s);
-        else
-            fputs("<td>-</td><td>-</td></tr>\n", out);
-    }
-    fputs("</table></div>\n", out);
-    if (fclose(out) == 0)
+    fprintf(out, "<h2>%s</h2>\n", fits_title);
+    int code = cli_table_html(make_fits(r, titles), out);
+    if (fclose(out) == 0 && code == CLI_OK)
         return text;
     free(text);
     return NULL;

@@ -17,11 +17,13 @@ One copy takes latency \+ bytes / bandwidth, fitted; .* (re)
   h2d +pinned +([0-9.]+ [mu]?s +[0-9.]+ GB/s +|0 ns +[0-9.]+ GB/s +)?[0-9.]+ GB/s +2.00 GB/s +[0-9.]+% .* (re)
 ...
   left out: peer: there is one device: give another by --peer sim; write_combined: device sim: it has no allocator of its own for host memory
+Host to device: [0-9.]+ GB/s from page-locked memory, [0-9]+% of the limit; Device to host: .* (re)
 $ xml() { if command -v xmllint >/dev/null; then xmllint --noout "$1"; else python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' "$1"; fi; }; xml t.svg && grep -c '<polyline' t.svg
 24
-$ millrace bench transfer -d sim --max 1KiB --repeats 2 --directions d2h,d2d --json --plot t.html > t.json; for k in device model link series notes; do grep -q "^  \"$k\":" t.json || echo "missing: $k"; done; for k in direction memory way clock limit_gb_per_s points; do grep -q "^      \"$k\":" t.json || echo "missing: $k"; done; for k in bytes copies gb_per_s variation of_limit; do grep -q "^          \"$k\":" t.json || echo "missing: $k"; done; grep -c '"direction": "h2d"' t.json; head -n 1 t.html
+$ millrace bench transfer -d sim --max 1KiB --repeats 2 --directions d2h,d2d --json --plot t.html > t.json; for k in device model link series notes; do grep -q "^  \"$k\":" t.json || echo "missing: $k"; done; for k in direction memory way clock limit_gb_per_s points; do grep -q "^      \"$k\":" t.json || echo "missing: $k"; done; for k in bytes copies gb_per_s variation of_limit; do grep -q "^          \"$k\":" t.json || echo "missing: $k"; done; grep -c '"direction": "h2d"' t.json; head -n 1 t.html; grep -c '<th>variation, at most</th>\|<td class="text">Within the device</td>' t.html
 0
 <!DOCTYPE html>
+5
 # A second device, and the slower one's limit.
 $ millrace bench transfer -d sim --peer sim:peer=2,h2d=2 --max 1KiB --repeats 2 --directions peer --plot p.svg
 sim; limit 55.00 GB/s to the device, 55.00 GB/s back; peer sim, reached directly
