@@ -17,6 +17,19 @@
     BENCH_OPTION(of, "plot", MR_OPT_STRING, plot, .meta = "FILE",                                  \
                  .help = "Draw a chart: FILE.svg or FILE.html")
 
+/* --repeats, --time and --threads, of commands where they mean this. */
+#define BENCH_REPEATS_OPTION(of, n, most)                                                          \
+    BENCH_OPTION(of, "repeats", MR_OPT_UINT, repeats, .initial = n, .min = 1, .max = most,         \
+                 .unit = "repeats",                                                                \
+                 .help = "Measurements of each row, in turn; medians are shown")
+#define BENCH_TIME_OPTION(of, time)                                                                \
+    BENCH_OPTION(of, "time", MR_OPT_DURATION, time_ns, .initial = time, .min = 1e6, .max = 3600e9, \
+                 .unit = "s", .help = "Duration of each measurement")
+#define BENCH_THREADS_OPTION(of)                                                                   \
+    BENCH_OPTION(of, "threads", MR_OPT_UINT, threads, .initial = "0", .max = 512,                  \
+                 .unit = "threads",                                                                \
+                 .help = "Compute threads on cpu; 0: one per processor that this process may use")
+
 struct bench_opts {
     struct cli_common common;
     char *mnist, *cases, *dataset, *plot;

@@ -50,8 +50,7 @@ static const struct mr_option options[] = {
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
         .help = "auto, cpu, cuda"),
     OPT("seed", MR_OPT_UINT, seed, .initial = "0", .help = "Seed of parameters and order"),
-    OPT("threads", MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",
-        .help = "Compute threads on cpu; 0: one per processor that this process may use"),
+    BENCH_THREADS_OPTION(struct opts),
     OPT("repeats", MR_OPT_UINT, repeats, .initial = "3", .min = 1, .max = 100, .unit = "repeats",
         .help = "Measurements of each size's rate, in turn, of which medians are taken: the first "
                 "trains to the end, the others for --time"),

@@ -44,8 +44,7 @@ static const struct mr_option options[] = {
     OPT("step", MR_OPT_DURATION, step_ns, .min = 1000, .max = 3600e9, .unit = "ms",
         .help = "With --device sim: time of a step; by default the device's (sim:step=3ms), else "
                 "1ms"),
-    OPT("threads", MR_OPT_UINT, threads, .initial = "0", .max = 512, .unit = "threads",
-        .help = "Compute threads on cpu; 0: one per processor that this process may use"),
+    BENCH_THREADS_OPTION(struct opts),
     BENCH_PLOT_OPTION(struct opts),
     OPT("seed", MR_OPT_UINT, seed, .initial = "0", .help = "Seed of parameters and order"),
     CLI_COMMON_OPTIONS,
