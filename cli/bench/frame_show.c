@@ -126,11 +126,9 @@ static void json_value(struct mr_json *json, const char *key, const struct bench
                        double v, const char *text)
 {
     if (c->format == BENCH_TEXT) {
-        if (text || c->null)
-            mr_json_string(json, key, text);
+        mr_json_string(json, key, text);
     } else if (isnan(v)) {
-        if (c->null)
-            mr_json_null(json, key);
+        mr_json_null(json, key);
     } else if (c->format == BENCH_FLAG) {
         mr_json_bool(json, key, v != 0);
     } else if ((c->format == BENCH_BYTES || c->format == BENCH_COUNT) && v >= 0 && v < 0x1p53 &&
@@ -141,6 +139,12 @@ static void json_value(struct mr_json *json, const char *key, const struct bench
     }
 }
 
+/* Unknown, and no null of JSON's. */
+static bool is_left_out(const struct bench_column *c, double v, const char *text)
+{
+    return !c->null && (c->format == BENCH_TEXT ? !text : isnan(v) != 0);
+}
+
 /* Members of one object, "busy_ms.h2d", "busy_ms.d2h", follow each other. */
 static void json_row(const struct bench *b, struct mr_json *json, const struct bench_row *row)
 {
@@ -149,7 +153,7 @@ static void json_row(const struct bench *b, struct mr_json *json, const struct b
     for (int c = 0; c < b->n_columns; c++) {
         const char *key = b->columns[c].key, *dot = key ? strchr(key, '.') : NULL;
         size_t n = dot ? (size_t)(dot - key) : 0;
-        if (!key)
+        if (!key || is_left_out(&b->columns[c], row->v[c], row->text[c]))
             continue;
         if (open[0] && (strlen(open) != n || strncmp(open, key, n) != 0)) {
             mr_json_object_end(json);
