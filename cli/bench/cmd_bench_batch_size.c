@@ -278,7 +278,8 @@ static void try_substitute(struct bench *b)
     }
 }
 
-/* The row behind the last size ends the first round; the others have as many rows as it measured. */
+/* The row behind the last size ends the first round; the others have as many rows as that
+ * measured. */
 static int end_round(struct bench *b, int n)
 {
     struct sizes *s = b->user;

@@ -127,8 +127,8 @@ static void below(const struct bench *b)
         2);
 }
 
-/* Of one mix with the set in memory, over the numbers of workers: the row with the shortest transfer,
- * or the highest rate. NULL: none. */
+/* Of one mix with the set in memory, over the numbers of workers: the row with the shortest
+ * transfer, or the highest rate. NULL: none. */
 static const struct bench_row *best_of(const struct bench *b, enum mix mix, int column)
 {
     const struct bench_row *best = NULL;

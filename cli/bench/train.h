@@ -14,8 +14,8 @@ int bench_train_set(struct train_opts *opts, const char *name, const char *text)
 
 enum { BENCH_WARM_STEPS = 5 };
 
-/* Trains for a number of steps, and if not 0 for at most most_ns. [out] seconds: until the device is
- * done. Returns 1, 0 at the end, or an error. */
+/* Trains for a number of steps, and if not 0 for at most most_ns. [out] seconds: until the device
+ * is done. Returns 1, 0 at the end, or an error. */
 int bench_train_part(struct train *t, uint64_t steps, uint64_t most_ns, double *seconds,
                      uint64_t *samples);
 /* For most_ns after steps that warm up. [out] rate: samples/s. Returns 0 or an error. */
