@@ -43,6 +43,11 @@ def mount_full():
     return made.returncode == 0
 
 
+def constant(file, name):
+    with open(os.path.join(ROOT, file), encoding="utf-8") as f:
+        return int(re.search(rf"^#define {name} (\d+)$", f.read(), re.MULTILINE).group(1))
+
+
 def path(name):
     return os.path.join(WORK, name)
 
@@ -72,6 +77,7 @@ class Kind:
         pass
 
     kills = 0  # of worker processes
+    most_connections = None  # a number: they are counted apart, and there may be so many
 
 
 class Sim(Kind):
@@ -103,9 +109,15 @@ class Video(Kind):
 
 
 class Http(Kind):
-    """A cache that is too small for the data, shared with runs that are killed; the server stops for a second at times."""
+    """A cache that is too small for the data, shared with runs that are killed; the server stops
+    for a second at times.
+
+    A read through the disk cache keeps a thread of the storage's pool busy, with one request at a
+    time. libcurl opens a connection only when none that it keeps is idle, so there are never more
+    than the pool has threads. How many there are follows the most reads in flight so far."""
 
     def data(self):
+        self.most_connections = constant("src/storage/read_pool.h", "MR_POOL_THREADS")
         run("synth", "npy", path("files/x.npy"), "--n", "3000", "--shape", "4096", "--dtype", "u8", "--classes", "0", "-q")
         self.serve()
 
@@ -217,6 +229,16 @@ def descriptors(pid):
     return found
 
 
+def connections_of(pid, opened):
+    """Those of TCP: libcurl has a pair of sockets of its own. Read after the descriptors, it leaves
+    out those that were closed while they were read."""
+    inodes = set()
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/{pid}/net/{table}", encoding="ascii") as f:
+            inodes |= {f"socket:[{line.split()[9]}]" for line in f.readlines()[1:]}
+    return {descriptor for descriptor in opened if descriptor[1] in inodes}
+
+
 def threads(pid):
     """The program's, and those of the kernel. io_uring starts the latter for a thread when an open or a read of it cannot be done
     at once, up to four for each processor, and keeps one until that thread ends."""
@@ -277,31 +299,41 @@ def middle(values):
 
 
 def compare(seen, seconds):
-    """The last quarter against the first one after the warm-up: looks, memory, descriptors, threads, temporary files, threads
-    of the kernel. Medians; but the most temporary files, and of http the most descriptors: connections come and go with the
-    reads in flight."""
+    """The last quarter against the first one after the warm-up: looks, memory, descriptors, threads,
+    temporary files, threads of the kernel, connections. Medians, but the most temporary files and
+    connections: the latter come and go with the reads in flight."""
     seen = [s[1:] for s in seen if s[0] > max(seconds / 5, min(60, seconds / 2))]
     quarter = max(len(seen) // 4, 1)
     first, last = seen[:quarter], seen[-quarter:]
     rss = [middle([s[0] for s in part]) for part in (first, last)]
-    hows = (max if KIND == "http" else middle, middle, max, middle)
+    hows = (middle, middle, max, middle, max)
     others = [[how([s[i] for s in part]) for part in (first, last)] for i, how in enumerate(hows, 1)]
     return len(seen), rss, others
 
 
-def figures(seconds, looks, rss, most, counts, kills):
-    return (f"{KIND}: {seconds:.0f} s, {looks} looks, {counts['killed']} runs killed, {counts['full']} with a full disk, "
-            f"{kills} workers killed; RSS {rss[0]:.1f} -> {rss[1]:.1f} MiB, descriptors {most[0][0]} -> {most[0][1]}, "
+def figures(seconds, seen, counts, kind):
+    looks, rss, most = compare(seen, seconds)
+    connections = ""
+    if kind.most_connections:
+        connections = (f", connections {most[4][0]} -> {most[4][1]} "
+                       f"(never more than {max(s[6] for s in seen)}; "
+                       f"the limit is {kind.most_connections})")
+    return (f"{KIND}: {seconds:.0f} s, {looks} looks, {counts['killed']} runs killed, "
+            f"{counts['full']} with a full disk, {kind.kills} workers killed; "
+            f"RSS {rss[0]:.1f} -> {rss[1]:.1f} MiB, descriptors {most[0][0]} -> {most[0][1]}, "
             f"threads {most[1][0]} -> {most[1][1]} (of the kernel {most[3][0]} -> {most[3][1]}), "
-            f"temporary files {most[2][0]} -> {most[2][1]}")
+            f"temporary files {most[2][0]} -> {most[2][1]}{connections}")
 
 
-def judge(seen, counts, kills):
-    looks, rss, most = compare(seen, SECONDS)
-    print(figures(SECONDS, looks, rss, most, counts, kills), flush=True)
+def judge(seen, counts, kind):
+    """Connections have a limit, which counts from the first look on; all else stays flat."""
+    _, rss, most = compare(seen, SECONDS)
+    print(figures(SECONDS, seen, counts, kind), flush=True)
     flat = rss[1] <= 1.05 * rss[0] + 4 and all(b <= a + slack for (a, b), slack in zip(most, (2, 1, 4)))
     if not flat:
         sys.exit(f"{KIND}: not flat")
+    if kind.most_connections and max(s[6] for s in seen) > kind.most_connections:
+        sys.exit(f"{KIND}: more connections than {kind.most_connections}")
 
 
 def soak(kind, mounted):
@@ -313,14 +345,18 @@ def soak(kind, mounted):
         nonlocal told, before
         try:
             rss, opened, (own, kernel) = resident(main.pid), descriptors(main.pid), threads(main.pid)
+            connections = connections_of(main.pid, opened)
         except (FileNotFoundError, KeyError, ProcessLookupError):
             return  # it has just ended
-        seen.append((time.monotonic() - start, rss, len(opened & before), own, len(old_temporaries()), kernel))
+        if kind.most_connections:
+            opened -= connections
+        seen.append((time.monotonic() - start, rss, len(opened & before), own,
+                     len(old_temporaries()), kernel, len(connections)))
         before = opened
         if PROGRESS and seen[-1][0] > told + 60 and len(seen) >= 10:
             told = seen[-1][0]
             with open(PROGRESS, "w", encoding="utf-8") as file:
-                print(figures(told, *compare(seen, told), counts, kind.kills), file=file)
+                print(figures(told, seen, counts, kind), file=file)
 
     try:
         while main.poll() is None:
@@ -336,7 +372,7 @@ def soak(kind, mounted):
             sys.exit(f"{KIND}: the long run ended with {main.returncode}: {log.read()[-2000:]}")
     if len(seen) < 10:
         sys.exit(f"{KIND}: only {len(seen)} looks in {SECONDS:.0f} s")
-    judge(seen, counts, kind.kills)
+    judge(seen, counts, kind)
     done = run(*kind.short(WORK))  # goes on from the last one that was killed, and removes what that left
     left = old_temporaries()
     if left:
