@@ -63,11 +63,13 @@ static bool told;
 
 static atomic_bool at_wait;
 
-/* The main thread said that it goes for the mutex, or the futex, and sleeps. */
+/* The main thread said that it goes for the mutex, or the futex, and sleeps. Its own file tells: an
+ * emulator makes up /proc/self/stat, where it runs for ever. */
 static bool main_waits(void)
 {
-    char text[400] = "";
-    FILE *file = at_wait ? fopen("/proc/self/stat", "r") : NULL;
+    char path[64], text[400] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)getpid());
+    FILE *file = at_wait ? fopen(path, "r") : NULL;
     if (file) {
         text[fread(text, 1, sizeof text - 1, file)] = 0;
         fclose(file);
