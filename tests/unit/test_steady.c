@@ -120,9 +120,9 @@ static void next(struct mr_loader *ld, struct mr_stream *stream)
     must(mr_loader_release(ld, &b, stream));
 }
 
-/* The simulated device keeps as many entries as were ever queued at once. The loader queues up to 53
- * with these options, but on a slow machine not yet in the warm-up. One batch that keeps an entry
- * would not show, all that do would. */
+/* The simulated device keeps as many entries as were ever queued at once. The loader queues up to
+ * 53 with these options, but on a slow machine not yet in the warm-up. One batch that keeps an
+ * entry would not show, all that do would. */
 static void fill_queue(struct mr_device *device, struct mr_stream *stream)
 {
     struct mr_event *event = NULL;
