@@ -164,21 +164,23 @@ static int case_memory(const struct bench_opts *o, double *out)
     float *x = malloc(a.n * 4096);
     int64_t *labels = malloc(a.n * 8);
     struct bench_set set = {.batch_size = 256};
-    int rc = x && labels
-                 ? 0
-                 : mr_error_set(-ENOMEM, "memory_f32: no memory for %" PRIu64 " bytes", a.n * 4104);
-    for (uint64_t i = 0; i < a.n * 1024 && rc == 0; i++)
+    int rc = 0;
+    if (!x || !labels) {
+        rc = mr_error_set(-ENOMEM, "memory_f32: no memory for %" PRIu64 " bytes", a.n * 4104);
+        goto out;
+    }
+    for (uint64_t i = 0; i < a.n * 1024; i++)
         x[i] = (float)(i % 1000003);
-    for (uint64_t i = 0; i < a.n && rc == 0; i++)
+    for (uint64_t i = 0; i < a.n; i++)
         labels[i] = (int64_t)(i % 10);
     a.data[0] = x;
     a.data[1] = labels;
-    if (rc == 0)
-        rc = mr_dataset_open_array(&a, &set.ds);
-    if (rc == 0)
-        rc = measure(&set, o, "memory_f32", out);
-    if (set.ds)
-        mr_dataset_close(set.ds);
+    rc = mr_dataset_open_array(&a, &set.ds);
+    if (rc < 0)
+        goto out;
+    rc = measure(&set, o, "memory_f32", out);
+    mr_dataset_close(set.ds);
+out:
     free(x);
     free(labels);
     return rc;
