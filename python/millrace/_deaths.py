@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import time
 from typing import Any
 
 from ._arena import Run
 from ._where import Where
+
+_log = logging.getLogger("millrace")
+_LINES = 5  # of a pool, one for each end;
+_PAUSE_S = 10.0  # then one in this time
 
 
 class WorkerDied(RuntimeError):
@@ -38,7 +44,10 @@ class Death:
         self.worker, self.pid, self.status = worker, pid, status
         self.run, self.step, self.stack = run, step, stack
 
-    def _how(self) -> str:
+    def how(self) -> str:
+        """How it ended, as a clause."""
+        if self.stack:
+            return "was killed since a sample took longer than the timeout"
         if self.status is None:
             return "ended"
         if os.WIFEXITED(self.status):
@@ -58,5 +67,26 @@ class Death:
                 where, timeout, self.stack.rstrip())
             return WorkerTimeout(text, where, self.status)
         during = "one of these samples" if isinstance(sample, list) else "this sample"
-        return WorkerDied("%s: the process %s during %s" % (where, self._how(), during), where,
+        return WorkerDied("%s: the process %s during %s" % (where, self.how(), during), where,
                           self.status)
+
+
+class Replaced:
+    """The workers of a pool that were replaced: their number, and lines in the log."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self._told = self._lines = 0  # of n, how many the log told of
+        self._next_s = 0.0
+
+    def note(self, death: Death, pid: int) -> None:
+        """Process pid runs in the place of one that ended. One thread at a time."""
+        self.n += 1
+        now = time.monotonic()
+        if self._lines >= _LINES and now < self._next_s:
+            return
+        others = self.n - self._told - 1
+        self._told, self._lines, self._next_s = self.n, self._lines + 1, now + _PAUSE_S
+        _log.warning("worker %d, process %d, %s; process %d replaces it (replaced so far: %d%s)",
+                     death.worker, death.pid, death.how(), pid, self.n,
+                     ", %d since the last line" % (others + 1) if others else "")

@@ -44,9 +44,10 @@ class LoaderReports(LoaderPath):
         """Counters and rates of the latest run; see Stats."""
         counters = self._runs[-1].stats() if self._runs else self._old_stats
         path = self.path if self._source_ is not None else ""
-        if counters and path.endswith("processes"):
+        if counters and self._source_ is not None and path.endswith("processes"):
             # The engine counts its threads: a few hand out what all the processes make.
-            counters = {**counters, "workers": self.num_workers}
+            counters = {**counters, "workers": self.num_workers,
+                        "workers_replaced": self._source_.replaced()}
         return Stats(counters, path)
 
     def bad(self) -> list[BadSample]:

@@ -52,6 +52,11 @@ class Maker:
         if self.pool is not None:
             self.pool.abort()
 
+    @property
+    def replaced(self) -> int:
+        """Worker processes that ended and were replaced."""
+        return self.pool.replaced if self.pool is not None else 0
+
     def take(self, epoch: int, number: int, batch: _core.Batch) -> Any:
         if self.threads is not None:
             return self.threads.take(epoch, number)

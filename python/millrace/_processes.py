@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from . import _arena, _core, _pickle, _start, _worker
-from ._deaths import Death, WorkerDied, WorkerTimeout
+from ._deaths import Death, Replaced, WorkerDied, WorkerTimeout
 from ._worker import WorkerInfo, get_worker_info
 
 __all__ = ["Pool", "Recipe", "WorkerDied", "WorkerInfo", "WorkerTimeout", "get_worker_info",
@@ -148,6 +148,8 @@ class _Starts:
         self.pids: dict[int, int] = {}
         self.pidfds: dict[int, int] = {}  # a pid may be another process's by now
         self.deaths: list[Death] = []
+        self.ended: dict[int, Death] = {}  # workers that were not started again yet
+        self.replaced = Replaced()
         self.failed: BaseException | None = None  # why the last start failed
         self.owner = os.getpid()
         self.aborted = False
@@ -157,8 +159,9 @@ class _Starts:
         """Called by the library, on a thread of its own, too."""
         if self.aborted or self.side.fd < 0:
             raise _core.Cancelled("worker processes: the pool was aborted")
-        if worker in self.pids:
-            self.deaths.append(self.death(worker, self.pids[worker]))
+        if worker in self.pids and worker not in self.ended:
+            death = self.ended[worker] = self.death(worker, self.pids[worker])
+            self.deaths.append(death)
             del self.deaths[:-_KEPT_DEATHS]
         plan = self.plan
         lists = [shared._fd for shared in plan.lists]
@@ -171,6 +174,8 @@ class _Starts:
             self.failed = error
             raise
         self._watch(worker, pid)
+        if worker in self.ended:
+            self.replaced.note(self.ended.pop(worker), pid)
         return pid
 
     def _watch(self, worker: int, pid: int) -> None:
@@ -183,7 +188,7 @@ class _Starts:
     def death(self, worker: int, pid: int) -> Death:
         """How a worker died."""
         run, stack = self.side.run(worker), self.side.stack(worker)
-        status = self.plan.starter.status(pid) if run.indices else None
+        status = self.plan.starter.status(pid)
         step = self.side.step(worker, run.indices[0]) if len(run.indices) == 1 else -1
         return Death(worker, pid, status, run, step, stack)
 
@@ -259,6 +264,11 @@ class Pool:
         """The workers' process ids."""
         pids = self._starts.pids
         return [pids[worker] for worker in sorted(pids)]
+
+    @property
+    def replaced(self) -> int:
+        """How many workers ended and were replaced."""
+        return self._starts.replaced.n
 
     def take(self, ticket: int) -> object:
         """The object of a row's ticket, once; with objects only. Raises ValueError.

@@ -49,6 +49,7 @@ class PythonSource(EngineSource):
         self.order = make_order(settings, self.n, order_args) if self.n else None
         self.transform = settings.transform
         self.maker: Maker | None = None
+        self._replaced = 0  # by makers that were closed
         self.listed: Listed | None = None
         self.left_out: LeftOut | None = None
         self.stream = None
@@ -295,8 +296,12 @@ class PythonSource(EngineSource):
         if self.maker is not None:
             self.maker.abort()
 
+    def replaced(self) -> int:
+        return self._replaced + (self.maker.replaced if self.maker is not None else 0)
+
     def _drop(self) -> None:
         if self.maker is not None:
+            self._replaced += self.maker.replaced
             self.maker.close()
             self.maker = None
 

@@ -40,6 +40,10 @@ class Source(Protocol):
         ...
 
     def describe(self) -> list[str]: ...
+    def replaced(self) -> int:
+        """Worker processes that ended and were replaced, so far."""
+        ...
+
     def abort(self) -> None:
         """Ends samples that are being made; only close() may follow."""
 
@@ -156,6 +160,9 @@ class EngineSource:
 
     def error(self, error: BaseException, epoch: int) -> BaseException | None:
         return None
+
+    def replaced(self) -> int:
+        return 0
 
     def abort(self) -> None:
         pass

@@ -29,6 +29,7 @@ class StreamSource:
         if settings.transform:
             raise ValueError("transform= is for native and map-style sets, not for iterable ones")
         self.makers: list[Maker] = []
+        self._replaced = 0  # by makers that were closed
 
     def open(self, at: Place, epochs: int) -> Run:
         s = self.settings
@@ -93,7 +94,11 @@ class StreamSource:
         for maker in self.makers:
             maker.abort()
 
+    def replaced(self) -> int:
+        return self._replaced + sum(maker.replaced for maker in self.makers)
+
     def close(self) -> None:
+        self._replaced = self.replaced()
         for maker in self.makers:
             maker.close()
         self.makers = []

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import signal
 import time
 
@@ -10,7 +11,7 @@ import pytest
 from loader_sets import Bytes, Draws, LateRagged, Raising, Squares, Unpicklable, total
 
 import millrace
-from millrace import _worker
+from millrace import _deaths, _worker
 
 torch = pytest.importorskip("torch")
 data = torch.utils.data
@@ -298,3 +299,48 @@ def test_rows_of_any_length_arrive_whole(n, copied, monkeypatch):
             for i in range(8):
                 head, row = dataset[8 * number + i]
                 assert (heads[i] == head).all() and (rows[i] == row).all()
+
+
+class KillsOnce(Squares):
+    """Sample 30 kills its process, until a file is there."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.path = path
+
+    def __getitem__(self, index):
+        if index == 30 and not self.path.exists():
+            self.path.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("context", ["fork", "forkserver"])
+@pytest.mark.parametrize("collate", [None, data.default_collate])
+def test_a_replaced_worker_is_reported(context, collate, tmp_path, caplog):
+    with millrace.DataLoader(
+        KillsOnce(tmp_path / "killed"), 10, num_workers=2, multiprocessing_context=context,
+        collate_fn=collate,
+    ) as loader:  # fmt: skip
+        assert sorted(sum(labels(loader), [])) == list(range(100))
+        end = time.monotonic() + 20  # the other worker may have made the rest already
+        while not caplog.records and time.monotonic() < end:
+            time.sleep(0.01)
+        stats = loader.stats()
+    assert stats.workers_replaced == 1 and "workers replaced" in repr(stats)
+    (line,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert re.match(r"worker [01], process \d+, was killed by SIGKILL, perhaps for lack of memory; "
+                    r"process \d+ replaces it \(replaced so far: 1\)$", line)
+
+
+def test_few_lines_for_many_replaced_workers(monkeypatch, caplog):
+    now = 100.0
+    monkeypatch.setattr(_deaths.time, "monotonic", lambda: now)
+    replaced = _deaths.Replaced()
+    death = _deaths.Death(3, 1000, signal.SIGKILL, _deaths.Run(0, []), -1, "")
+    for _ in range(200):
+        replaced.note(death, 1001)
+    assert replaced.n == 200 and len(caplog.records) == 5
+    now += 11
+    replaced.note(death, 1001)
+    assert caplog.messages[5].endswith("(replaced so far: 201, 196 since the last line)")
