@@ -31,7 +31,7 @@ class EmptyRun:
     def bad(self) -> list[BadSample]:
         return []
 
-    def close(self) -> None:
+    def close(self, wait: float | None = None) -> None:
         pass
 
 
@@ -53,5 +53,5 @@ class ClosedRun:
     def bad(self) -> list[Any]:
         return []
 
-    def close(self) -> None:
+    def close(self, wait: float | None = None) -> None:
         pass

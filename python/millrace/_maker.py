@@ -48,9 +48,11 @@ class Maker:
             self.pool.drop()
 
     def abort(self) -> None:
-        """Ends worker processes, also while they make samples."""
+        """Ends worker processes, also while they make samples; interrupts those of threads."""
         if self.pool is not None:
             self.pool.abort()
+        elif self.threads is not None:
+            self.threads.abort()
 
     @property
     def replaced(self) -> int:

@@ -130,14 +130,14 @@ class ObjectRun:
     def bad(self) -> list[BadSample]:
         return list(self._bad)
 
-    def _close_engine(self) -> None:
-        self.engine.close()
+    def _close_engine(self, wait: float | None = None) -> None:
+        self.engine.close(wait)
         if self._open:
             self._open = False
             self.leave()
 
-    def close(self) -> None:
-        self._close_engine()
+    def close(self, wait: float | None = None) -> None:
+        self._close_engine(wait)
 
 
 def _batch_of(error: BaseException) -> int | None:

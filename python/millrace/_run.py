@@ -43,7 +43,9 @@ class Run(Protocol):
     def place(self) -> Place: ...
     def stats(self) -> dict[str, Any]: ...
     def bad(self) -> list[BadSample]: ...
-    def close(self) -> None: ...
+    def close(self, wait: float | None = None) -> None:
+        """Returns when no sample is being made any more, or after `wait` seconds."""
+        ...
 
 
 def state_text(
@@ -125,9 +127,9 @@ class EngineRun:
         found = [] if self._closed else [BadSample(*item) for item in self.engine.bad()]
         return found if self.tell is None else [self.tell(item) for item in found]
 
-    def close(self) -> None:
+    def close(self, wait: float | None = None) -> None:
         self._early, self._closed = None, True
-        self.engine.close()
+        self.engine.close(wait)
 
 
 class ListedRun:
@@ -174,9 +176,9 @@ class ListedRun:
     def bad(self) -> list[BadSample]:
         return self._earlier_bad + (self.inner.bad() if self.inner is not None else [])
 
-    def close(self) -> None:
+    def close(self, wait: float | None = None) -> None:
         if self.inner is not None:
             with contextlib.suppress(ValueError):  # another thread has closed the engine
                 self._earlier_bad += self.inner.bad()
-            self.inner.close()
+            self.inner.close(wait)
             self.inner = None

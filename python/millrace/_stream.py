@@ -141,8 +141,8 @@ class StreamRun:
     def bad(self) -> list[BadSample]:
         return [item for run in self.runs for item in run.bad()]
 
-    def close(self) -> None:
+    def close(self, wait: float | None = None) -> None:
         for run in self.runs:
-            run.close()
+            run.close(wait)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import threading
 from typing import Any
 
+from . import _core
 from ._recipe import Recipe
 from ._seeding import RandomState
 
@@ -17,6 +20,8 @@ class Threads:
         self.recipe = recipe
         self.keep_random = keep_random
         self.kept: dict[tuple[int, int], Any] = {}
+        self._making: set[int] = set()  # threads
+        self._aborted = False
         recipe.start(None)
 
     def fetch(
@@ -26,10 +31,15 @@ class Threads:
             error = self.kept[epoch, indices[0]]
             if isinstance(error, BaseException):
                 return [error]
+        if self._aborted:
+            raise _core.Cancelled("the loader was interrupted")
         state = RandomState() if self.keep_random else None
+        thread = threading.get_ident()
+        self._making.add(thread)
         try:
             items = self.recipe.fetch(epoch, seed, indices, positions, worker)
         finally:
+            self._making.discard(thread)
             if state:
                 state.restore()
         if self.recipe.objects:
@@ -46,6 +56,18 @@ class Threads:
     def error(self, epoch: int, index: int) -> BaseException | None:
         error = self.kept.get((epoch, index))
         return error if isinstance(error, BaseException) else None
+
+    def abort(self) -> None:
+        """Raises KeyboardInterrupt in the samples that are being made, which reaches them when they
+        next run Python code. No others are begun."""
+        self._aborted = True
+        with contextlib.suppress(ImportError):  # a Python without ctypes: they are made
+            import ctypes
+
+            for thread in list(self._making):
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt)
+                )
 
     def forget(self) -> None:
         self.kept.clear()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("millrace")
 _open_loaders: weakref.WeakSet[DataLoader] = weakref.WeakSet()
+_INTERRUPTED_S = 0.2  # how long a sample of a thread is waited for after Ctrl-C
 _FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
 
 
@@ -264,7 +265,7 @@ class DataLoader(LoaderState, LoaderReports):
                 self._place = run.place()
         self._forget(run)
 
-    def _forget(self, run: Run) -> None:
+    def _forget(self, run: Run, wait: float | None = None) -> None:
         """Closes a run; keeps what it counted."""
         if run in self._runs:
             self._runs.remove(run)
@@ -272,12 +273,18 @@ class DataLoader(LoaderState, LoaderReports):
                 with contextlib.suppress(ValueError):  # another thread has closed the engine
                     self._old_stats = run.stats() or self._old_stats
                     self._old_bad += run.bad()
-        run.close()
+        run.close(wait)
+
+    def _abort(self) -> float | None:
+        """Ends samples that Python makes. Returns how long to wait for them; None: to their end."""
+        if self._source_ is None:
+            return None
+        self._source_.abort()
+        return _INTERRUPTED_S if self.path.endswith("threads") else None
 
     def _interrupted(self, run: Run) -> None:
         """Ctrl-C: the workers end, too. A later loop starts new ones."""
-        self._source.abort()
-        self._forget(run)
+        self._forget(run, self._abort())
         self._source.close()
 
     def _check_open(self) -> None:
@@ -292,13 +299,19 @@ class DataLoader(LoaderState, LoaderReports):
     # ---- the end ----
 
     def close(self) -> None:
-        """Stops threads and workers. Batches stay valid. Iterators raise ValueError from now on."""
+        """Stops threads and workers. Batches stay valid. Iterators raise ValueError from now on.
+
+        Waits for the samples that are being made.
+        """
+        self._close(None)
+
+    def _close(self, wait: float | None) -> None:
         if self._closed:
             return
         iterator = self._last() if self._last is not None else None
         if self._pid == os.getpid():
             for run in list(self._runs):
-                self._forget(run)
+                self._forget(run, wait)
             if self._source_ is not None:
                 self._source_.close()
         if iterator is not None:
@@ -309,8 +322,8 @@ class DataLoader(LoaderState, LoaderReports):
     def __enter__(self) -> DataLoader:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+    def __exit__(self, kind: object = None, *exc: object) -> None:
+        self._close(self._abort() if kind is KeyboardInterrupt else None)
 
     def __del__(self) -> None:
         if self._ready and not self._closed:
@@ -328,4 +341,5 @@ class DataLoader(LoaderState, LoaderReports):
 def _close_all() -> None:
     """Threads of the engine must not need the GIL when the interpreter has ended."""
     for loader in list(_open_loaders):
-        loader.close()
+        if not loader._closed and loader._pid == os.getpid():
+            loader._close(loader._abort())

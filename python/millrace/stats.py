@@ -59,8 +59,8 @@ class Stats(dict[str, Any]):
     """The engine's counters by name (struct mr_loader_stats), and rates made of them.
 
     samples_per_second: from the second batch on. wait_fraction: the share of time in which the
-    program waited for a batch. workers_replaced: worker processes that ended and were replaced, since
-    the loader was made. advice: what helps against the bottleneck. Numbers also read as
+    program waited for a batch. workers_replaced: worker processes that ended and were replaced
+    since the loader was made. advice: what helps against the bottleneck. Numbers also read as
     attributes: stats.bottleneck.
     """
 

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -193,6 +194,21 @@ void core_engine_close(struct core_engine *engine)
     pthread_mutex_lock(&engine->lock);
     engine->loader = NULL;
     pthread_cond_broadcast(&engine->idle);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void core_engine_wait(struct core_engine *engine, uint64_t timeout_ns)
+{
+    struct timespec end;
+    if (is_forked(engine))
+        return;
+    clock_gettime(CLOCK_REALTIME, &end);
+    uint64_t ns = (uint64_t)end.tv_nsec + timeout_ns % 1000000000;
+    end.tv_sec += (time_t)(timeout_ns / 1000000000 + ns / 1000000000);
+    end.tv_nsec = (long)(ns % 1000000000);
+    pthread_mutex_lock(&engine->lock);
+    while (engine->loader && pthread_cond_timedwait(&engine->idle, &engine->lock, &end) == 0)
+        ;
     pthread_mutex_unlock(&engine->lock);
 }
 

@@ -88,6 +88,9 @@ void core_engine_leave(struct core_engine *engine);
 /* Ends the loader; batches that are out stay as they are. Blocks: call it without the GIL. */
 void core_engine_close(struct core_engine *engine);
 
+/* Waits until another thread has closed it, or so long. Without the GIL. */
+void core_engine_wait(struct core_engine *engine, uint64_t timeout_ns);
+
 /* Closes all loaders of the process, and lets no more be opened. Without the GIL. */
 void core_engine_close_all(void);
 

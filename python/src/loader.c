@@ -17,6 +17,7 @@ struct loader {
     PyObject *fields;
     uint64_t batches, samples;
     pid_t pid;
+    int handed; /* another thread closes it */
 };
 
 /* ---- opening ---- */
@@ -127,7 +128,8 @@ static void *finish_elsewhere(void *arg)
     return NULL;
 }
 
-/* A worker that collects garbage may meet its own loader, and cannot wait for itself. */
+/* Closes it on a thread of its own. A worker that collects garbage may meet its own loader, and
+ * cannot wait for itself. */
 static int hand_over(const struct loader *l)
 {
     pthread_t thread;
@@ -141,14 +143,18 @@ static int hand_over(const struct loader *l)
     return 0; /* no thread: the loader, and all that it uses, stays until the process ends */
 }
 
-static void shut(struct loader *l)
+/* elsewhere: does not wait for the samples that are being made. */
+static void shut(struct loader *l, int elsewhere)
 {
     struct loader used = *l;
+    if (l->handed)
+        return;
+    l->handed = elsewhere;
     l->chain = NULL;
     l->dataset = l->sampler = NULL;
     if (used.engine)
         atomic_fetch_add(&used.engine->refs, 1);
-    if (core_source_thread)
+    if (elsewhere)
         hand_over(&used);
     else
         finish(&used);
@@ -156,7 +162,7 @@ static void shut(struct loader *l)
 
 static int loader_clear(PyObject *self)
 {
-    shut((struct loader *)self);
+    shut((struct loader *)self, core_source_thread);
     return 0;
 }
 
@@ -174,16 +180,26 @@ static void loader_dealloc(PyObject *self)
 {
     struct loader *l = (struct loader *)self;
     PyObject_GC_UnTrack(self);
-    shut(l);
+    shut(l, core_source_thread);
     core_engine_put(l->engine);
     Py_CLEAR(l->fields);
     core_free(self);
 }
 
-static PyObject *loader_close(PyObject *self, PyObject *unused)
+static PyObject *loader_close(PyObject *self, PyObject *args)
 {
-    (void)unused;
-    shut((struct loader *)self);
+    struct loader *l = (struct loader *)self;
+    PyObject *wait = Py_None;
+    uint64_t wait_ns;
+    if (!PyArg_ParseTuple(args, "|O:close", &wait) || core_timeout_read(wait, &wait_ns) < 0)
+        return NULL;
+    int bounded = wait_ns != UINT64_MAX;
+    shut(l, core_source_thread || bounded);
+    if (bounded && l->engine) {
+        Py_BEGIN_ALLOW_THREADS;
+        core_engine_wait(l->engine, wait_ns);
+        Py_END_ALLOW_THREADS;
+    }
     Py_RETURN_NONE;
 }
 
@@ -445,7 +461,9 @@ static PyMethodDef methods[] = {
     {"bad", loader_bad, METH_NOARGS,
      "bad(): of each bad sample (index, epoch, position, file, offset, reason)."},
     {"cancel", loader_cancel, METH_NOARGS, "cancel(): next() raises Cancelled from now on."},
-    {"close", loader_close, METH_NOARGS, "close(): ends the threads. Tensors stay valid."},
+    {"close", loader_close, METH_VARARGS,
+     "close(wait=None): ends the threads; returns when they have ended, or after wait seconds. "
+     "Tensors stay valid."},
     {"serve", CALL(core_loader_serve), METH_VARARGS | METH_KEYWORDS,
      "serve(address, ahead=-1, trainers=1): hands the batches out to other processes; next() must "
      "not be called then."},
