@@ -7,7 +7,7 @@ from typing import Any
 from ._lengths import batches, share_of
 from ._loader_path import LoaderPath
 from ._run import Run
-from .stats import BadSample, Stats
+from .stats import BadSample, PythonWork, Stats
 
 
 class LoaderReports(LoaderPath):
@@ -48,7 +48,9 @@ class LoaderReports(LoaderPath):
             # The engine counts its threads: a few hand out what all the processes make.
             counters = {**counters, "workers": self.num_workers,
                         "workers_replaced": self._source_.replaced()}
-        return Stats(counters, path)
+        unit = "sample" if self._source_ is None or self._source_.mode != "objects" else "batch"
+        threads = not path.endswith("processes")
+        return Stats(counters, path, PythonWork(counters.get("workers", 1), unit, threads))
 
     def bad(self) -> list[BadSample]:
         """The samples that could not be made, so far."""

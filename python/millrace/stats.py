@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import math
+import os
 from typing import Any, NamedTuple
 
 
@@ -44,15 +46,66 @@ _NATIVE = {
     "prefetch": "a larger prefetch_factor",
 }
 _PYTHON = {
-    **dict.fromkeys(
-        ("read", "decode"),
-        "the data set's __getitem__ takes the time: more num_workers up to one a core, less Python "
-        "in it, or a data set that is read natively (explain() tells why this one is not)",
-    ),
     "transform": "fewer ops in transform=, or device= so that the GPU does it",
     "collate": "a faster collate_fn, or more num_workers",
     "prefetch": "a larger prefetch_factor",
 }
+_CHEAPER = (
+    "less Python in __getitem__, or a data set that is read natively (explain() tells why this one "
+    "is not)"
+)
+
+
+def useful_workers(cores: int) -> int:
+    """So many processes at most are worth having: the program's own threads need about two cores
+    where a GPU is fed (docs/python.md)."""
+    return cores - 2 if cores >= 8 else max(cores, 1)
+
+
+class PythonWork(NamedTuple):
+    """How samples are made in Python. workers: that run it at a time. unit: what the engine counts
+    as a sample: "sample" or "batch". threads: workers are threads of this process."""
+
+    workers: int
+    unit: str = "sample"
+    threads: bool = False
+    cores: int | None = None  # None: those of this process
+
+
+def _python_limit(counters: dict[str, Any], work: PythonWork) -> dict[str, str]:
+    """reason and advice where Python code of samples is the bottleneck: its workers are busy all
+    the time, so that their number and the rate tell how long it takes."""
+    samples, warm_ns = counters.get("warm_samples", 0), counters.get("warm_ns", 0)
+    if not samples or not warm_ns:
+        return {"advice": f"the data set's __getitem__ takes the time: {_CHEAPER}"}
+    each_ns = warm_ns / samples * work.workers
+    used_ns = counters.get("consumer_busy_ns", 0) / samples
+    cores = work.cores or len(os.sched_getaffinity(0))
+    most = useful_workers(cores)
+    need = max(math.ceil(each_ns / max(used_ns, 1)), work.workers + 1)
+    made = f"{work.workers} worker{'s' * (work.workers != 1)}"
+    rate = _text(samples / warm_ns * 1e9)
+    reason = f"Python code takes about {_time(each_ns)} a {work.unit}: {made} made {rate} a second"
+    if work.threads and work.workers > 1:
+        return {"reason": reason, "advice": f"processes, as threads share the GIL; or {_CHEAPER}"}
+    if need <= most:
+        return {"reason": reason, "advice": f"num_workers={need} would be enough"}
+    if work.workers >= most:
+        return {"reason": reason, "advice": f"{_CHEAPER}: {made} run on {_of(cores)} already"}
+    rate = _text(most / each_ns * 1e9)
+    return {
+        "reason": reason,
+        "advice": f"num_workers={most} of {_of(cores)} for about {rate} a second and, as this loop "
+        f"could use more, {_CHEAPER}",
+    }
+
+
+def _of(cores: int) -> str:
+    return f"{cores} core{'s' * (cores != 1)}"
+
+
+def _time(ns: float) -> str:
+    return f"{ns / 1e6:.3g} ms" if ns >= 1e6 else f"{ns / 1e3:.3g} us"
 
 
 class Stats(dict[str, Any]):
@@ -64,11 +117,16 @@ class Stats(dict[str, Any]):
     attributes: stats.bottleneck.
     """
 
-    def __init__(self, counters: dict[str, Any], path: str = "native") -> None:
+    def __init__(
+        self, counters: dict[str, Any], path: str = "native", work: PythonWork | None = None
+    ) -> None:
         super().__init__(counters)
-        advice = _PYTHON if path.startswith("python") else _NATIVE
-        if self.get("bottleneck") in advice:
-            self["advice"] = advice[self["bottleneck"]]
+        in_python = "python" in path
+        cause, advice = self.get("bottleneck"), _PYTHON if in_python else _NATIVE
+        if in_python and cause in ("read", "decode"):
+            self.update(_python_limit(counters, work or PythonWork(1)))
+        elif cause in advice:
+            self["advice"] = advice[cause]
         warm_ns = self.get("warm_ns", 0)
         self["samples_per_second"] = self["warm_samples"] / warm_ns * 1e9 if warm_ns else 0.0
         self["first_batch_ms"] = self.get("first_batch_ns", 0) / 1e6

@@ -3,14 +3,23 @@
 import re
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 from loader_sets import Squares
 
 import millrace
+from millrace.stats import PythonWork
 
 torch = pytest.importorskip("torch")
+
+
+class Sleeps(Squares):
+    def __getitem__(self, index):
+        time.sleep(0.001)
+        return torch.zeros(3)
+
 
 ARRAY = np.arange(60, dtype=np.float32)
 
@@ -64,6 +73,37 @@ def test_stats_say_what_helps():
     assert "num_workers" in native.advice and "__getitem__" not in native.advice
     assert "__getitem__" in python.advice and "what helps" in repr(python)
     assert "advice" not in millrace.Stats({"bottleneck": "consumer"})
+
+
+def python_stats(each_ms, used_ms, workers, cores):
+    """Of a set whose samples take each_ms of Python, in a loop that uses one in used_ms."""
+    counters = {
+        "bottleneck": "decode", "reason": "about 250 workers would hide it", "warm_samples": 1000,
+        "warm_ns": int(1000 * each_ms / workers * 1e6), "consumer_busy_ns": int(1000e6 * used_ms),
+    }  # fmt: skip
+    work = PythonWork(workers, cores=cores)
+    return millrace.Stats(counters, "python-processes", work)
+
+
+def test_advice_for_python_sets():
+    stats = python_stats(each_ms=3, used_ms=0.5, workers=2, cores=16)
+    assert stats.reason == "Python code takes about 3 ms a sample: 2 workers made 667 a second"
+    assert stats.advice == "num_workers=6 would be enough"
+    few = python_stats(each_ms=3, used_ms=0.012, workers=2, cores=16)
+    cheaper = "less Python in __getitem__, or a data set that is read natively "
+    start = "num_workers=14 of 16 cores for about 4,667 a second and, as this loop could use more, "
+    assert few.advice.startswith(start + cheaper)
+    most = python_stats(each_ms=3, used_ms=0.012, workers=14, cores=16)
+    assert most.advice.startswith(cheaper)
+    assert most.advice.endswith(": 14 workers run on 16 cores already")
+    assert "250" not in repr(few)
+
+
+def test_advice_counts_batches_that_python_makes():
+    with millrace.DataLoader(Sleeps(), 2, collate_fn=torch.stack) as loader:
+        list(loader)
+        stats = loader.stats()
+    assert stats.bottleneck == "decode" and " a batch: 1 worker made " in stats.reason
 
 
 SCRIPT = """
