@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 from ._closing import close_elsewhere
@@ -22,13 +23,16 @@ class LoaderIterator:
     It may be used by the process that made it only; a forked child gets a RuntimeError.
     """
 
-    def __init__(self, loader: DataLoader, run: Run, at: Place, epochs: int) -> None:
+    def __init__(
+        self, loader: DataLoader, run: Run, at: Place, epochs: int, begun_ns: int = 0
+    ) -> None:
         self._loader, self._run = loader, run
         self._epoch, self._left = at.epoch, epochs  # epochs after this one; -1: endless
         self._timeout = loader.timeout or None
         self._pid = os.getpid()
         self._over = False
         self.fresh = True  # no batch was handed out
+        self._begun_ns = begun_ns  # when the run was begun to be opened; 0: it was open
 
     def __iter__(self) -> LoaderIterator:
         return self
@@ -43,11 +47,20 @@ class LoaderIterator:
             except BaseException as error:
                 self._failed(error)
                 continue
-            self.fresh = False
+            if self.fresh:
+                self.fresh = False
+                self._note_first()
             if value is not END:
                 return value
             if self._over or not self._next_epoch():
                 raise StopIteration
+
+    def _note_first(self) -> None:
+        """The engine counts from when it is opened: workers were started before that."""
+        if self._begun_ns:
+            total_ns = time.monotonic_ns() - self._begun_ns
+            start_ns = total_ns - self._run.stats().get("first_batch_ns", total_ns)
+            self._loader._first_ns = (total_ns, max(start_ns, 0))
 
     def _next_epoch(self) -> bool:
         """Goes on with the next epoch of this loop; else gives the run back to the loader."""

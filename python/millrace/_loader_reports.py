@@ -17,6 +17,7 @@ class LoaderReports(LoaderPath):
     _runs: list[Run]
     _old_bad: list[BadSample]
     _old_stats: dict[str, Any]
+    _first_ns: tuple[int, int]  # of the latest run: until its first batch; of it, starting workers
     num_workers: int
 
     def __len__(self) -> int:
@@ -48,6 +49,9 @@ class LoaderReports(LoaderPath):
             # The engine counts its threads: a few hand out what all the processes make.
             counters = {**counters, "workers": self.num_workers,
                         "workers_replaced": self._source_.replaced()}
+        if counters and self._first_ns[0]:
+            counters = {**counters, **{
+                "first_batch_ms": self._first_ns[0] / 1e6, "start_ms": self._first_ns[1] / 1e6}}
         unit = "sample" if self._source_ is None or self._source_.mode != "objects" else "batch"
         threads = not path.endswith("processes")
         return Stats(counters, path, PythonWork(counters.get("workers", 1), unit, threads))

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import logging
 import os
+import time
 import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -167,6 +168,7 @@ class DataLoader(LoaderState, LoaderReports):
         self._runs: list[Run] = []
         self._old_bad: list[BadSample] = []
         self._old_stats: dict[str, Any] = {}
+        self._first_ns = (0, 0)
         self._told = self._closed = False
         self._choose()
         self._set_samplers(sampler, batch_sampler)
@@ -194,13 +196,15 @@ class DataLoader(LoaderState, LoaderReports):
         left = self._epochs - 1
         self._place = None
         run, self._idle = self._idle, None
+        begun_ns = 0
         if run is not None and not (at == Place(at.epoch, 0) and run.begin(at.epoch)):
             self._forget(run)
             run = None
         if run is None:
+            begun_ns, self._first_ns = time.monotonic_ns(), (0, 0)
             run = self._open(at, left)
         self.epoch = at.epoch + max(self._epochs, 1)
-        iterator = LoaderIterator(self, run, at, left)
+        iterator = LoaderIterator(self, run, at, left, begun_ns)
         self._last = weakref.ref(iterator)
         return iterator
 

@@ -31,6 +31,7 @@ _ROWS = (
     ("samples_per_second", "rate", " samples/s"),
     ("workers_replaced", "workers replaced", ""),
     ("first_batch_ms", "first batch", " ms"),
+    ("start_ms", "of it to start", " ms"),
     ("wait_fraction", "waiting for data", ""),
     ("bottleneck", "bottleneck", ""),
     ("reason", "because", ""),
@@ -111,10 +112,12 @@ def _time(ns: float) -> str:
 class Stats(dict[str, Any]):
     """The engine's counters by name (struct mr_loader_stats), and rates made of them.
 
-    samples_per_second: from the second batch on. wait_fraction: the share of time in which the
-    program waited for a batch. workers_replaced: worker processes that ended and were replaced
-    since the loader was made. advice: what helps against the bottleneck. Numbers also read as
-    attributes: stats.bottleneck.
+    samples_per_second: from the second batch on. first_batch_ms: from the begin of the loop to its
+    first batch; start_ms: of it, until the engine was open, so the start of worker processes and of
+    their fork server, and the first samples that are looked at. wait_fraction: the share of time in
+    which the program waited for a batch. workers_replaced: worker processes that ended and were
+    replaced since the loader was made. advice: what helps against the bottleneck. Numbers also read
+    as attributes: stats.bottleneck.
     """
 
     def __init__(
@@ -129,7 +132,7 @@ class Stats(dict[str, Any]):
             self["advice"] = advice[cause]
         warm_ns = self.get("warm_ns", 0)
         self["samples_per_second"] = self["warm_samples"] / warm_ns * 1e9 if warm_ns else 0.0
-        self["first_batch_ms"] = self.get("first_batch_ns", 0) / 1e6
+        self.setdefault("first_batch_ms", self.get("first_batch_ns", 0) / 1e6)
         wait, busy = self.get("consumer_wait_ns", 0), self.get("consumer_busy_ns", 0)
         self["wait_fraction"] = wait / (wait + busy) if wait + busy else 0.0
 

@@ -11,7 +11,7 @@ import pytest
 from loader_sets import Bytes, Draws, LateRagged, Raising, Squares, Unpicklable, total
 
 import millrace
-from millrace import _deaths, _worker
+from millrace import _deaths, _start, _worker
 
 torch = pytest.importorskip("torch")
 data = torch.utils.data
@@ -144,6 +144,18 @@ def test_stats_count_processes():
     with millrace.DataLoader(Squares(), 8, num_workers=3, multiprocessing_context="fork") as loader:
         list(loader)
         assert loader.stats()["workers"] == 3
+
+
+def test_stats_count_the_start_of_workers(monkeypatch):
+    start = _start.Fork.start
+    monkeypatch.setattr(_start.Fork, "start", lambda *args: (time.sleep(0.2), start(*args))[1])
+    with millrace.DataLoader(Squares(), 8, **FORK) as loader:
+        begin = time.monotonic()
+        next(iter(loader))
+        took_ms = 1000 * (time.monotonic() - begin)
+        stats = loader.stats()
+        assert 200 <= stats.start_ms < stats.first_batch_ms <= took_ms
+        assert "of it to start" in repr(stats)
 
 
 class OneLate(Squares):
