@@ -75,6 +75,8 @@ enum mr_part_type {
         MR_N_PART_TYPES
 };
 
+#define MR_PART_LEAST_BYTES 8 /* of a record, in any version */
+
 struct mr_part_chunk {
     uint32_t magic;
     uint16_t type;

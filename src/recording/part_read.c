@@ -6,6 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define X(type, record) _Static_assert(sizeof(struct record) >= MR_PART_LEAST_BYTES, "too short");
+MR_PART_TYPES(X)
+#undef X
+
 /* [out] n bytes, or fewer at the file's end. Returns how many, or -errno with the error set. */
 static int64_t take(struct mr_part_reader *reader, void *out, size_t n)
 {
@@ -134,7 +138,9 @@ static int chunk_check(const struct mr_part_reader *reader, uint64_t offset)
     if (mr_part_has_text(chunk->type) || chunk->type == MR_PART_NONE ||
         chunk->type >= MR_N_PART_TYPES)
         return 0;
-    if (chunk->record_bytes == 0 || (uint64_t)chunk->n * chunk->record_bytes != chunk->bytes)
+    /* Shorter ones would give more records than a file of that size can hold. */
+    if (chunk->record_bytes < MR_PART_LEAST_BYTES ||
+        (uint64_t)chunk->n * chunk->record_bytes != chunk->bytes)
         return damaged(reader, offset, "the chunk's size is not that of its records");
     return 0;
 }

@@ -181,6 +181,10 @@ static void test_damaged(void **state)
     chunk.n = 3;
     memcpy(part.data + sizeof(*header), &chunk, sizeof(chunk));
     expect_refused(MR_EFORMAT, &part, "byte 64");
+    chunk.record_bytes = 1; /* a record for each byte */
+    chunk.n = chunk.bytes;
+    memcpy(part.data + sizeof(*header), &chunk, sizeof(chunk));
+    expect_refused(MR_EFORMAT, &part, "byte 64: the chunk's size");
     remove_parts();
     free(part.data);
 }
