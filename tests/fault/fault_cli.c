@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -134,17 +135,26 @@ static void list_outputs(struct result *r)
         closedir(d);
 }
 
-static void clear_outputs(void)
+/* Parts of a recording that could not be merged stay, in a folder. */
+static void clear_folder(const char *folder)
 {
-    char path[700];
-    DIR *d = opendir(files_path("out"));
+    char path[PATH_MAX];
+    DIR *d = opendir(folder);
     for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
-        snprintf(path, sizeof path, "%s/out/%s", files_dir, e->d_name);
-        if (e->d_name[0] != '.')
-            remove(path);
+        if (e->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        if (e->d_type == DT_DIR)
+            clear_folder(path);
+        remove(path);
     }
     if (d)
         closedir(d);
+}
+
+static void clear_outputs(void)
+{
+    clear_folder(files_path("out"));
 }
 
 static void run(const struct command *command, const char *fault, rlim_t file_bytes,
