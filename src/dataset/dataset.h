@@ -129,7 +129,7 @@ struct mr_dataset_ops {
      * get_run in two steps, so that a thread has several runs made at once: for sets with makers,
      * rows in ds->shared, and samples whose dimensions are the fields' own. post_run begins one;
      * the arrays stay until it has ended. [in, out] run: NULL, or from an earlier one that has
-     * ended; the caller frees it. One that was due before the newest comes before all that wait.
+     * ended; the caller frees it. One that was due before others that wait is made before them.
      * Returns 1; 0: call get_run instead. run_made: finish_run would not wait. finish_run does the
      * rest of get_run. wait_runs waits until the first of n runs is made, or a little longer if
      * more soon will be. drop_run ends one whose rows are not needed. Optional, all or none.

@@ -131,8 +131,8 @@ struct steady {
 /* Below this share of the workers' time no stage is the cause. */
 #define NO_STAGE   10
 
-/* A set that takes a small part of the free memory is read once if a host cache keeps it; else each
- * epoch asks the kernel for each sample. Not of simulated latency. */
+/* A host cache reads a set once that takes a small part of the free memory. Without it the kernel
+ * is asked for each sample in each epoch. It does not shorten simulated latency. */
 #define SMALL_PART 4
 static bool cache_would_hold(const struct mr_loader *ld, uint64_t *bytes)
 {
@@ -142,7 +142,7 @@ static bool cache_would_hold(const struct mr_loader *ld, uint64_t *bytes)
     *bytes = kinds.path_bytes;
     bool only_paths = kinds.n_path > 0 && kinds.n_lazy + kinds.n_remote + kinds.n_null == 0;
     return only_paths && ld->opts.cache == MR_CACHE_NONE && ld->opts.epochs != 1 &&
-           ld->opts.max_memory == 0 && mr_host_memory_query(&memory) == 0 &&
+           ld->opts.max_memory == 0 && ld->opts.world <= 1 && mr_host_memory_query(&memory) == 0 &&
            *bytes <= memory.available_bytes / SMALL_PART;
 }
 

@@ -143,17 +143,21 @@ static struct mr_shared_job *job_of(const struct child *c, uint32_t i)
     return mr_shared_job(c->head, c->head->jobs_at, c->head->job_bytes, i);
 }
 
-/* An urgent job without an owner; head->n_jobs: none. */
+/* The earliest urgent job without an owner; head->n_jobs: none. */
 static uint32_t find_urgent(const struct child *c)
 {
     struct mr_shared_head *h = c->head;
+    uint32_t first = h->n_jobs;
     for (uint32_t w = 0; w < (h->n_jobs + 63) / 64; w++)
         for (uint64_t left = atomic_load(&h->urgent[w]); left; left &= left - 1) {
             uint32_t i = 64 * w + (uint32_t)__builtin_ctzll(left);
-            if (atomic_load(&job_of(c, i)->owner) == MR_JOB_NO_OWNER)
-                return i;
+            struct mr_shared_job *job = job_of(c, i);
+            if (atomic_load(&job->owner) == MR_JOB_NO_OWNER &&
+                (first == h->n_jobs ||
+                 atomic_load(&job->due) < atomic_load(&job_of(c, first)->due)))
+                first = i;
         }
-    return h->n_jobs;
+    return first;
 }
 
 static void move_front(struct mr_shared_head *h, uint64_t to)
@@ -182,10 +186,17 @@ static uint32_t find_queued(const struct child *c)
     return h->n_jobs;
 }
 
+/* An urgent one before those of its own run and of later ones. */
 static uint32_t find_job(const struct child *c)
 {
-    uint32_t i = find_urgent(c);
-    return i < c->head->n_jobs ? i : find_queued(c);
+    const uint32_t none = c->head->n_jobs;
+    uint32_t urgent = find_urgent(c), queued = none;
+    if (urgent == none || atomic_load(&job_of(c, urgent)->due) > 0)
+        queued = find_queued(c);
+    if (urgent == none || queued == none)
+        return urgent == none ? queued : urgent;
+    bool earlier = atomic_load(&job_of(c, urgent)->due) <= atomic_load(&job_of(c, queued)->due);
+    return earlier ? urgent : queued;
 }
 
 /* Takes a job. NULL: there is none. */

@@ -140,7 +140,7 @@ static bool enqueue(struct mr_process_pool *p, const struct mr_due *due, uint32_
     return !late;
 }
 
-/* urgent: workers take it before all that wait. */
+/* urgent: workers take it before all others that wait. */
 static void post(struct mr_process_pool *p, const struct wanted *w, const struct piece *piece,
                  bool urgent)
 {
@@ -160,6 +160,7 @@ static void post(struct mr_process_pool *p, const struct wanted *w, const struct
     atomic_store(&job->start_ns, 0);
     atomic_store(&job->waiting, 0);
     atomic_store(&job->state, MR_JOB_POSTED);
+    atomic_store(&job->due, urgent ? 0 : w->due.number);
     if (urgent || !enqueue(p, &w->due, piece->job)) {
         atomic_store(&job->order, MR_URGENT);
         atomic_store(&job->owner, MR_JOB_NO_OWNER);
@@ -460,12 +461,17 @@ struct posted {
     struct piece piece[MOST_PIECES];
 };
 
-/* Into jobs of up to `each` samples, or a few more if it is late. Returns whether there were
- * enough. */
+/* Into jobs of up to `each` samples, or of a few more if there are not so many jobs. Not with a
+ * timeout, which counts for each job. Returns whether there were enough. */
 static bool split(struct mr_process_pool *p, struct posted *r, uint32_t each)
 {
     uint32_t n = (r->n_rows + each - 1) / each, least = (r->n_rows + MR_JOB_ROWS - 1) / MR_JOB_ROWS;
-    r->n = n <= MOST_PIECES ? take_jobs(p, n, least, is_late(&r->w.due), r->piece) : 0;
+    uint32_t most = MR_MIN(p->n_jobs - p->n_jobs / LATE_PART, MOST_PIECES);
+    if (p->timeout_ns > 0)
+        least = n;
+    else
+        n = MR_MIN(n, MR_MAX(most, least));
+    r->n = n <= most ? take_jobs(p, n, least, is_late(&r->w.due), r->piece) : 0;
     for (uint32_t i = 0, from = 0; i < r->n; i++) {
         r->piece[i].from = from;
         r->piece[i].n = (r->n_rows - from + r->n - i - 1) / (r->n - i);

@@ -35,7 +35,7 @@
 
 #define MR_JOB_ROWS     128
 #define MR_MAX_JOBS     512
-#define MR_WORKERS_MARK 0x6d72776b72303036ull /* which layout this is */
+#define MR_WORKERS_MARK 0x6d72776b72303037ull /* which layout this is */
 #define MR_JOB_QUEUE    (2 * MR_MAX_JOBS)     /* more than can be posted */
 #define MR_JOB_NO_OWNER 0
 #define MR_URGENT       UINT64_MAX
@@ -100,6 +100,7 @@ struct mr_shared_job {
     _Atomic uint32_t waiting; /* it does */
     uint32_t n;
     _Atomic uint64_t order;    /* its place in the queue, of all ever; MR_URGENT: in none */
+    _Atomic uint64_t due;      /* of jobs in no queue: made before those of later runs */
     _Atomic uint64_t start_ns; /* when a worker took it; 0: none yet */
     uint64_t took_ns;
     struct mr_shared_row row[MR_JOB_ROWS];
