@@ -53,8 +53,9 @@ class LoaderReports(LoaderPath):
             counters = {**counters, **{
                 "first_batch_ms": self._first_ns[0] / 1e6, "start_ms": self._first_ns[1] / 1e6}}
         unit = "sample" if self._source_ is None or self._source_.mode != "objects" else "batch"
-        threads = not path.endswith("processes")
-        return Stats(counters, path, PythonWork(counters.get("workers", 1), unit, threads))
+        threads = 0 if path.endswith("processes") else max(self.num_workers, 1)
+        work = PythonWork(counters.get("workers", 1), unit, threads)
+        return Stats(counters, path, None if self._iterable else work)
 
     def bad(self) -> list[BadSample]:
         """The samples that could not be made, so far."""

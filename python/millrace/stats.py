@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 import math
-import os
 from typing import Any, NamedTuple
+
+from . import _core
 
 
 class BadSample(NamedTuple):
@@ -47,6 +48,10 @@ _NATIVE = {
     "prefetch": "a larger prefetch_factor",
 }
 _PYTHON = {
+    **dict.fromkeys(
+        ("read", "decode"),
+        "less Python in the data set, or more num_workers if each gives a part of it",
+    ),
     "transform": "fewer ops in transform=, or device= so that the GPU does it",
     "collate": "a faster collate_fn, or more num_workers",
     "prefetch": "a larger prefetch_factor",
@@ -64,30 +69,33 @@ def useful_workers(cores: int) -> int:
 
 
 class PythonWork(NamedTuple):
-    """How samples are made in Python. workers: that run it at a time. unit: what the engine counts
-    as a sample: "sample" or "batch". threads: workers are threads of this process."""
+    """How samples of a map-style set are made in Python. workers: that run it at a time. unit: what
+    the engine counts as a sample: "sample" or "batch". threads: workers are threads of this
+    process, as many as num_workers asked for."""
 
     workers: int
     unit: str = "sample"
-    threads: bool = False
+    threads: int = 0  # none
     cores: int | None = None  # None: those of this process
 
 
 def _python_limit(counters: dict[str, Any], work: PythonWork) -> dict[str, str]:
-    """reason and advice where Python code of samples is the bottleneck: its workers are busy all
-    the time, so that their number and the rate tell how long it takes."""
+    """reason and advice where Python code of samples is the bottleneck: its workers are busy most
+    of the time, so that their number and the rate tell how long it takes."""
     samples, warm_ns = counters.get("warm_samples", 0), counters.get("warm_ns", 0)
     if not samples or not warm_ns:
         return {"advice": f"the data set's __getitem__ takes the time: {_CHEAPER}"}
     each_ns = warm_ns / samples * work.workers
-    used_ns = counters.get("consumer_busy_ns", 0) / samples
-    cores = work.cores or len(os.sched_getaffinity(0))
+    cores = work.cores or _core.cpu_count()
     most = useful_workers(cores)
-    need = max(math.ceil(each_ns / max(used_ns, 1)), work.workers + 1)
+    need = max(math.ceil(each_ns / max(_used_ns(counters), 1)), work.workers + 1)
     made = f"{work.workers} worker{'s' * (work.workers != 1)}"
     rate = _text(samples / warm_ns * 1e9)
     reason = f"Python code takes about {_time(each_ns)} a {work.unit}: {made} made {rate} a second"
-    if work.threads and work.workers > 1:
+    if work.threads and "without using a processor" in counters.get("reason", ""):
+        more = f'num_workers={min(need, 512)}, multiprocessing_context="threads"'
+        return {"reason": reason, "advice": f"the code waits, so more threads than cores: {more}"}
+    if work.threads > 1:
         return {"reason": reason, "advice": f"processes, as threads share the GIL; or {_CHEAPER}"}
     if need <= most:
         return {"reason": reason, "advice": f"num_workers={need} would be enough"}
@@ -96,9 +104,18 @@ def _python_limit(counters: dict[str, Any], work: PythonWork) -> dict[str, str]:
     rate = _text(most / each_ns * 1e9)
     return {
         "reason": reason,
-        "advice": f"num_workers={most} of {_of(cores)} for about {rate} a second and, as this loop "
-        f"could use more, {_CHEAPER}",
+        "advice": f"num_workers={most} ({_of(cores)}) would make about {rate} a second; this loop "
+        f"could use more: {_CHEAPER}",
     }
+
+
+def _used_ns(counters: dict[str, Any]) -> float:
+    """What the loop takes for a sample when it does not wait: its thread, or its work on the GPU."""
+    used_ns = float(counters.get("consumer_busy_ns", 0)) / max(counters["warm_samples"], 1)
+    if counters.get("used_batches"):
+        batch_ns = counters["used_ns"] / counters["used_batches"]
+        used_ns = max(used_ns, batch_ns * counters["batches"] / max(counters["samples"], 1))
+    return used_ns
 
 
 def _of(cores: int) -> str:
@@ -126,8 +143,8 @@ class Stats(dict[str, Any]):
         super().__init__(counters)
         in_python = "python" in path
         cause, advice = self.get("bottleneck"), _PYTHON if in_python else _NATIVE
-        if in_python and cause in ("read", "decode"):
-            self.update(_python_limit(counters, work or PythonWork(1)))
+        if in_python and cause in ("read", "decode") and work:
+            self.update(_python_limit(counters, work))
         elif cause in advice:
             self["advice"] = advice[cause]
         warm_ns = self.get("warm_ns", 0)

@@ -3,6 +3,7 @@
 #include "field.h"
 #include "view.h"
 #include "workers.h"
+#include <millrace/system.h>
 #include <stdlib.h>
 
 struct core *core_of(PyObject *self)
@@ -66,7 +67,16 @@ static PyObject *all_tuples(PyObject *module, PyObject *args)
     return PyBool_FromLong(i == length);
 }
 
+static PyObject *cpu_count(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromLong(mr_cpu_count());
+}
+
 static PyMethodDef functions[] = {
+    {"cpu_count", cpu_count, METH_NOARGS,
+     "cpu_count(): processors that this process may use, by affinity and cgroup quota."},
     {"place", place, METH_NOARGS,
      "place(): (rank, world, local rank, local world, restarts, launcher), by the environment."},
     {"all_tuples", all_tuples, METH_VARARGS,

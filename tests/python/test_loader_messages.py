@@ -69,7 +69,8 @@ def test_a_state_of_another_chain():
 
 def test_stats_say_what_helps():
     counters = {"bottleneck": "decode", "warm_samples": 0}
-    native, python = (millrace.Stats(counters, path) for path in ("native", "python-threads"))
+    native = millrace.Stats(counters, "native")
+    python = millrace.Stats(counters, "python-threads", PythonWork(1))
     assert "num_workers" in native.advice and "__getitem__" not in native.advice
     assert "__getitem__" in python.advice and "what helps" in repr(python)
     assert "advice" not in millrace.Stats({"bottleneck": "consumer"})
@@ -91,12 +92,43 @@ def test_advice_for_python_sets():
     assert stats.advice == "num_workers=6 would be enough"
     few = python_stats(each_ms=3, used_ms=0.012, workers=2, cores=16)
     cheaper = "less Python in __getitem__, or a data set that is read natively "
-    start = "num_workers=14 of 16 cores for about 4,667 a second and, as this loop could use more, "
+    start = "num_workers=14 (16 cores) would make about 4,667 a second; this loop could use more: "
     assert few.advice.startswith(start + cheaper)
     most = python_stats(each_ms=3, used_ms=0.012, workers=14, cores=16)
     assert most.advice.startswith(cheaper)
     assert most.advice.endswith(": 14 workers run on 16 cores already")
     assert "250" not in repr(few)
+
+
+def test_advice_knows_what_the_gpu_takes():
+    stats = python_stats(each_ms=3, used_ms=0.012, workers=2, cores=16)
+    counters = {**stats, "batches": 10, "samples": 1000, "used_batches": 10,
+                "used_ns": int(10 * 100 * 0.5e6)}  # fmt: skip
+    stats = millrace.Stats(counters, "python-processes", PythonWork(2, cores=16))
+    assert stats.advice == "num_workers=6 would be enough"
+
+
+def test_advice_for_threads():
+    with millrace.DataLoader(Sleeps(), 4) as loader:
+        list(loader)
+        stats = loader.stats()
+    assert "without using a processor" not in stats.reason  # the engine's, of its threads
+    assert 'multiprocessing_context="threads"' in stats.advice
+    counters = {**stats, "reason": "busy"}
+    assert "GIL" in millrace.Stats(counters, "python-threads", PythonWork(1, threads=8)).advice
+
+
+def test_advice_for_iterable_sets():
+    class Source(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            for i in range(40):
+                time.sleep(0.002)
+                yield i
+
+    with millrace.DataLoader(Source(), 4) as loader:
+        list(loader)
+        stats = loader.stats()
+    assert "__getitem__" not in stats.advice and "Python code takes" not in stats.reason
 
 
 def test_advice_counts_batches_that_python_makes():

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import time
+import types
 
 import numpy
 import pytest
@@ -347,7 +348,7 @@ def test_a_replaced_worker_is_reported(context, collate, tmp_path, caplog):
 
 def test_few_lines_for_many_replaced_workers(monkeypatch, caplog):
     now = 100.0
-    monkeypatch.setattr(_deaths.time, "monotonic", lambda: now)
+    monkeypatch.setattr(_deaths, "time", types.SimpleNamespace(monotonic=lambda: now))
     replaced = _deaths.Replaced()
     death = _deaths.Death(3, 1000, signal.SIGKILL, _deaths.Run(0, []), -1, "")
     for _ in range(200):
