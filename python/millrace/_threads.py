@@ -31,12 +31,12 @@ class Threads:
             error = self.kept[epoch, indices[0]]
             if isinstance(error, BaseException):
                 return [error]
-        if self._aborted:
-            raise _core.Cancelled("the loader was interrupted")
         state = RandomState() if self.keep_random else None
         thread = threading.get_ident()
         self._making.add(thread)
         try:
+            if self._aborted:  # looked at behind add(): abort() interrupts it, or it sees this
+                raise _core.Cancelled("the loader was interrupted")
             items = self.recipe.fetch(epoch, seed, indices, positions, worker)
         finally:
             self._making.discard(thread)

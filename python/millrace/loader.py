@@ -287,9 +287,12 @@ class DataLoader(LoaderState, LoaderReports):
         return _INTERRUPTED_S if self.path.endswith("threads") else None
 
     def _interrupted(self, run: Run) -> None:
-        """Ctrl-C: the workers end, too. A later loop starts new ones."""
-        self._forget(run, self._abort())
-        self._source.close()
+        """Ctrl-C: the workers end, too. A later loop starts new ones. A second Ctrl-C, while this
+        waits, ends them at once."""
+        try:
+            self._forget(run, self._abort())
+        finally:
+            self._source.close()
 
     def _check_open(self) -> None:
         if self._closed:
