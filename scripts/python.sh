@@ -135,7 +135,8 @@ run_pytest() { # log, python, tests...
     rm -rf "$cache"
     try_pytest "$log" "$python" "$cache" "$@"
     rc=$?
-    if [ $rc != 0 ] && [ "${MILLRACE_TRIES:-1}" -gt 1 ] && grep -q '^FAILED ' "$log" && ! grep -q '^ERROR ' "$log"; then
+    if [ $rc != 0 ] && [ "${MILLRACE_TRIES:-1}" -gt 1 ] && tail -1 "$log" | grep -qE '^[0-9]+ failed' &&
+        ! grep -qE '^(ERROR |!+ )' "$log"; then
         sed -nE 's/^FAILED ([^ ]+).*/AGAIN \1/p' "$log"
         mv "$log" "${log%.log}.first.log"
         try_pytest "$log" "$python" "$cache" --last-failed --last-failed-no-failures none "$@"

@@ -233,7 +233,8 @@ def connections_of(pid, opened):
     """Those of TCP: libcurl has a pair of sockets of its own. Read after the descriptors, it leaves
     out those that were closed while they were read."""
     inodes = set()
-    for table in ("tcp", "tcp6"):
+    tables = [table for table in ("tcp", "tcp6") if os.path.exists(f"/proc/net/{table}")]
+    for table in tables:
         with open(f"/proc/{pid}/net/{table}", encoding="ascii") as f:
             inodes |= {f"socket:[{line.split()[9]}]" for line in f.readlines()[1:]}
     return {descriptor for descriptor in opened if descriptor[1] in inodes}
