@@ -364,7 +364,7 @@ static void say_start(const double *v, char *text, size_t room)
                  "First batch of MNIST, from opening the files: plain %.1f ms; .gz %.1f ms, of "
                  "which inflating alone %.1f ms",
                  v[LOADER_FIRST_BATCH], v[LOADER_GZ_FIRST_BATCH], v[LOADER_INFLATE]);
-    else if (isnan(v[LOADER_RATE]))
+    else if (isnan(v[LOADER_RATE]) && !isnan(v[LOADER_FIRST_BATCH]))
         snprintf(text, room, "First batch of MNIST, from opening the files: %.1f ms",
                  v[LOADER_FIRST_BATCH]);
 }
@@ -381,7 +381,7 @@ static void say_limit(struct bench *b, const struct bench_row *row)
                  gathers ? "the best gather" : "memcpy", row->name);
 }
 
-/* What other programs do to the rates they do not do to the CPU time. */
+/* Other programs lower the rates, not the CPU time. */
 static void say_variation(struct bench *b)
 {
     size_t used = strlen(b->verdict);

@@ -311,7 +311,7 @@ $ millrace synth npy sh.npy --shape 8 --n 60 -q >/dev/null; millrace pack npy:sh
 "file": "./shd/shard-000001.tar"
 "reason": "./shd/shard-000001.tar: cannot be opened: No such file or directory (shard 1 of t.shards)"
 # A small set that is read from the page cache again each epoch: what to do; not of one epoch, nor with simulated latency.
-$ millrace synth raw tiny.raw --n 200000 --shape 2 -q >/dev/null; millrace synth raw few.raw --n 2000 --shape 2 -q >/dev/null; t=tiny.raw,shape=2,dtype=f32; for o in "raw:$t -e 4" "raw:$t -e 1" "raw:$t -e 4 --cache host" 'slow:[raw:few.raw,shape=2,dtype=f32],delay=1ms -e 2'; do millrace feed $o -s -w 1 --storage pread -b 256 -d cpu | grep -o 'a host cache would keep its files, 2 MB, in memory' || echo no; done
+$ millrace synth raw tiny.raw --n 200000 --shape 2 -q >/dev/null; millrace synth raw few.raw --n 2000 --shape 2 -q >/dev/null; t=tiny.raw,shape=2,dtype=f32; told() { millrace feed "$@" -s -w 1 --storage pread -b 256 -d cpu | grep -o 'a host cache would keep its files, 2 MB, in memory'; }; told raw:$t -e 4 || told raw:$t -e 4 || told raw:$t -e 4; for o in "raw:$t -e 1" "raw:$t -e 4 --cache host" 'slow:[raw:few.raw,shape=2,dtype=f32],delay=1ms -e 2'; do told $o || echo no; done
 a host cache would keep its files, 2 MB, in memory
 no
 no

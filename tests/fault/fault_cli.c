@@ -141,10 +141,11 @@ static void clear_folder(const char *folder)
     char path[PATH_MAX];
     DIR *d = opendir(folder);
     for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
-        if (e->d_name[0] == '.')
+        struct stat st;
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
         snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-        if (e->d_type == DT_DIR)
+        if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
             clear_folder(path);
         remove(path);
     }
