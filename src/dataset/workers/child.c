@@ -433,7 +433,7 @@ static int run(struct child *c)
 static int attach(struct child *c, int fd)
 {
     int rc = map(c, fd);
-    if (rc < 0)
+    if (rc < 0 || !c->head)
         return rc;
     c->parent = (int)syscall(SYS_pidfd_open, (pid_t)c->head->parent, 0);
     if (c->parent < 0 && errno == ESRCH)
