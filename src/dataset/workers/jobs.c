@@ -1,10 +1,7 @@
-/* Runs of samples become jobs for workers, and what workers made of them rows. */
-#include "base/libc.h"
-#include "dataset/workers/workers.h"
+/* Runs of samples become jobs for workers. */
+#include "dataset/workers/results.h"
 
-#include <inttypes.h>
-#include <signal.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define JOB_NS      400000u   /* a job is to take so long: handing one over takes some 10 us */
@@ -14,37 +11,6 @@
 #define MOST_PIECES 128    /* jobs of a run at once */
 #define LATE_PART   8      /* of the jobs, one of so many is for runs that were due earlier */
 #define BURST_NS    200000 /* a thread may wake so much later, for several runs at once */
-#define KEPT        512    /* errors of a run: samples with more are made again */
-
-/* An error that a sample of a thread's latest run had, for when it is asked for alone. */
-struct kept {
-    uint64_t index, epoch, position;
-    struct mr_error_kept error;
-};
-
-struct thread {
-    uint32_t n;
-    struct kept kept[KEPT];
-};
-
-/* What a thread wants. */
-struct wanted {
-    const struct mr_dataset *ds;
-    const struct mr_sample_context *context;
-    void *const (*row)[MR_MAX_FIELDS];
-    uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK]; /* NULL: they are the fields' own */
-    int *rc;
-    struct thread *thread;        /* NULL: none */
-    struct mr_shared_block slots; /* rows in it are written by the workers; data NULL: none */
-    bool in_slots;                /* all rows are */
-    struct mr_due due;
-};
-
-/* A job of it: samples [from, from + n). */
-struct piece {
-    uint32_t job, from, n;
-    bool over; /* its rows were taken, and the job is free */
-};
 
 /* ---- jobs ---- */
 
@@ -64,7 +30,7 @@ static bool take_job(struct mr_process_pool *p, bool block, uint32_t *out)
 /* Takes n jobs, of which some stay free for late runs; for such a run, as many as there are, but at
  * least n_least. Returns how many: 0: too few. */
 static uint32_t take_jobs(struct mr_process_pool *p, uint32_t n, uint32_t n_least, bool late,
-                          struct piece piece[])
+                          struct mr_job_piece piece[])
 {
     pthread_mutex_lock(&p->lock);
     uint32_t n_kept = late ? 0 : p->n_jobs / LATE_PART;
@@ -100,20 +66,6 @@ static void wake_worker(struct mr_process_pool *p)
         mr_futex_wake(&p->head->work, 1);
 }
 
-/* Where in the shared memory a row's field is; 0: not there. */
-static uint64_t direct(const struct wanted *w, uint32_t at, uint32_t f)
-{
-    uint64_t in = (uint64_t)((uintptr_t)w->row[at][f] - (uintptr_t)w->slots.data);
-    return w->slots.data && in < w->slots.bytes ? w->slots.offset + in : 0;
-}
-
-/* Where a job has memory of its own for it. */
-static uint64_t staged(const struct mr_process_pool *p, const struct piece *piece, uint32_t i,
-                       uint32_t f)
-{
-    return p->rows_at + piece->job * p->job_rows_bytes + i * p->row_bytes + p->field_at[f];
-}
-
 static bool is_late(const struct mr_due *due)
 {
     return due->newest && due->number < atomic_load_explicit(due->newest, memory_order_relaxed);
@@ -141,8 +93,8 @@ static bool enqueue(struct mr_process_pool *p, const struct mr_due *due, uint32_
 }
 
 /* urgent: workers take it before all others that wait. */
-static void post(struct mr_process_pool *p, const struct wanted *w, const struct piece *piece,
-                 bool urgent)
+static void post(struct mr_process_pool *p, const struct mr_wanted *w,
+                 const struct mr_job_piece *piece, bool urgent)
 {
     struct mr_shared_job *job = mr_process_pool_job(p, piece->job);
     atomic_store(&job->owner, MR_JOB_IDLE); /* of a lost job it is still the worker that died */
@@ -152,8 +104,8 @@ static void post(struct mr_process_pool *p, const struct wanted *w, const struct
             .index = c->index, .epoch = c->epoch, .seed = c->seed, .position = c->position};
         uint64_t *place = mr_shared_places(job, (uint64_t)w->ds->n_fields, i);
         for (uint32_t f = 0; f < (uint32_t)w->ds->n_fields; f++) {
-            uint64_t at = direct(w, piece->from + i, f);
-            place[f] = at ? at : staged(p, piece, i, f);
+            uint64_t at = mr_job_direct(w, piece->from + i, f);
+            place[f] = at ? at : mr_job_staged(p, piece, i, f);
         }
     }
     job->n = piece->n;
@@ -185,70 +137,6 @@ static bool wait_for(struct mr_process_pool *p, uint32_t i)
 
 /* ---- results ---- */
 
-/* Sets the error of a sample; keeps it, too, as the loader asks for that sample again. */
-static int keep(const struct wanted *w, uint32_t i, int rc)
-{
-    if (w->thread) {
-        struct kept *k = &w->thread->kept[w->thread->n++ % KEPT];
-        k->index = w->context[i].index;
-        k->epoch = w->context[i].epoch;
-        k->position = w->context[i].position;
-        mr_error_keep(rc, &k->error);
-    }
-    return rc;
-}
-
-/* The code and the text that a worker left. */
-static int row_error(const struct wanted *w, const struct mr_shared_job *job, uint32_t i,
-                     uint64_t index)
-{
-    const struct mr_process_pool *p = mr_process_pool_of(w->ds);
-    uint64_t errors = mr_error_count();
-    int rc = job->result[i].rc;
-    if (rc > 0)
-        return mr_error_set(MR_ECALLBACK,
-                            "%s: sample %llu: get_run did not set rc[%u] of %u samples",
-                            p->user.name, (unsigned long long)index, i, job->n);
-    if (job->result[i].has_text)
-        mr_error_set(MR_ECALLBACK, "%.*s", MR_ERROR_BYTES - 1, job->text[i]);
-    return mr_user_result(w->ds, index, "get_run", rc, 0, errors);
-}
-
-/* Of a field's bytes, those that its dimensions say. */
-static uint64_t used_bytes(const struct mr_spec *spec, const uint64_t *dim)
-{
-    uint64_t bytes = mr_dtype_size(spec->dtype);
-    for (int d = 0; d < spec->rank; d++)
-        bytes *= dim[d]; /* at most the spec's: it was checked */
-    return bytes;
-}
-
-static int take_row(const struct wanted *w, const struct piece *piece, uint32_t i)
-{
-    const struct mr_process_pool *p = mr_process_pool_of(w->ds);
-    struct mr_shared_job *job = mr_process_pool_job(p, piece->job);
-    uint32_t at = piece->from + i, n_fields = (uint32_t)w->ds->n_fields;
-    uint64_t index = w->context[at].index;
-    if (job->result[i].rc != 0)
-        return row_error(w, job, i, index);
-    bool has_dims = job->result[i].has_dims; /* read once: a worker can change it */
-    if (!has_dims && !w->dim && w->in_slots)
-        return 0;
-    uint64_t own[MR_MAX_FIELDS][MR_MAX_RANK], (*dim)[MR_MAX_RANK] = w->dim ? w->dim[at] : own;
-    for (uint32_t f = 0; f < n_fields; f++)
-        memcpy(dim[f], w->ds->field[f].dim, sizeof dim[f]);
-    if (has_dims)
-        memcpy(dim, mr_shared_dims(job, n_fields, i), n_fields * sizeof dim[0]);
-    int rc = has_dims ? mr_user_check_dims(w->ds, index, dim) : 0;
-    if (rc < 0)
-        return rc;
-    for (uint32_t f = 0; f < n_fields; f++)
-        if (!direct(w, at, f))
-            memcpy(w->row[at][f], (const unsigned char *)p->head + staged(p, piece, i, f),
-                   used_bytes(&w->ds->field[f], dim[f]));
-    return 0;
-}
-
 static void note_pace(struct mr_process_pool *p, const struct mr_shared_job *job, uint32_t n)
 {
     uint64_t each = MR_MAX(MR_MIN(job->took_ns, UINT32_MAX) / n, 1);
@@ -257,47 +145,17 @@ static void note_pace(struct mr_process_pool *p, const struct mr_shared_job *job
     atomic_store_explicit(&p->row_ns, MR_MAX(next, 1), memory_order_relaxed);
 }
 
-static void take_rows(const struct wanted *w, const struct piece *piece)
+static void take_rows(const struct mr_wanted *w, const struct mr_job_piece *piece)
 {
     struct mr_process_pool *p = mr_process_pool_of(w->ds);
     note_pace(p, mr_process_pool_job(p, piece->job), piece->n);
     for (uint32_t i = 0; i < piece->n; i++) {
-        int rc = take_row(w, piece, i);
-        w->rc[piece->from + i] = rc < 0 ? keep(w, piece->from + i, rc) : 0;
+        int rc = mr_job_take_row(w, piece, i);
+        w->rc[piece->from + i] = rc < 0 ? mr_job_keep_error(w, piece->from + i, rc) : 0;
     }
 }
 
 /* ---- deaths ---- */
-
-/* How a process ended, as a clause. Returns buf. */
-static const char *death_text(const struct mr_process_pool *p, const struct mr_death *d, char *buf,
-                              size_t cap)
-{
-    const char *name = mr_libc_signal_name(d->signal);
-    if (d->timeout)
-        snprintf(buf, cap, "took longer than the timeout of %.3g s and was killed",
-                 (double)p->timeout_ns / 1e9);
-    else if (d->signal)
-        snprintf(buf, cap, "was killed by signal %d (SIG%s)%s", d->signal, name ? name : "?",
-                 d->signal == SIGKILL ? ", perhaps out of memory" : "");
-    else if (d->status >= 0)
-        snprintf(buf, cap, "exited with status %d", d->status);
-    else
-        snprintf(buf, cap, "ended");
-    return buf;
-}
-
-static int death_error(const struct wanted *w, uint32_t at, const struct mr_death *d,
-                       uint32_t deaths)
-{
-    const struct mr_process_pool *p = mr_process_pool_of(w->ds);
-    char how[128];
-    return mr_error_set(MR_ECALLBACK,
-                        "%s: sample %llu: %u workers ended during it; the last one, process "
-                        "%" PRId64 ", %s",
-                        p->user.name, (unsigned long long)w->context[at].index, deaths, d->pid,
-                        death_text(p, d, how, sizeof how));
-}
 
 static int broken(const struct mr_process_pool *p)
 {
@@ -306,10 +164,10 @@ static int broken(const struct mr_process_pool *p)
 
 /* Makes a sample alone. deaths: of workers that did so before. It was due before all that wait
  * now. */
-static void make_alone(const struct wanted *w, uint32_t job, uint32_t at, uint32_t deaths)
+static void make_alone(const struct mr_wanted *w, uint32_t job, uint32_t at, uint32_t deaths)
 {
     struct mr_process_pool *p = mr_process_pool_of(w->ds);
-    struct piece piece = {.job = job, .from = at, .n = 1};
+    struct mr_job_piece piece = {.job = job, .from = at, .n = 1};
     for (;;) {
         post(p, w, &piece, true);
         if (wait_for(p, job)) {
@@ -317,11 +175,11 @@ static void make_alone(const struct wanted *w, uint32_t job, uint32_t at, uint32
             return;
         }
         if (atomic_load(&p->broken)) {
-            w->rc[at] = keep(w, at, broken(p));
+            w->rc[at] = mr_job_keep_error(w, at, broken(p));
             return;
         }
         if (++deaths >= p->max_deaths) {
-            w->rc[at] = keep(w, at, death_error(w, at, &p->death[job], deaths));
+            w->rc[at] = mr_job_keep_error(w, at, mr_job_death_error(w, at, &p->death[job], deaths));
             return;
         }
     }
@@ -329,7 +187,7 @@ static void make_alone(const struct wanted *w, uint32_t job, uint32_t at, uint32
 
 /* A death during a run of several samples counts against none of them: it is one sample's fault at
  * most, and perhaps nothing in this process caused it. */
-static void finish(const struct wanted *w, struct piece *piece)
+static void finish(const struct mr_wanted *w, struct mr_job_piece *piece)
 {
     struct mr_process_pool *p = mr_process_pool_of(w->ds);
     uint32_t deaths = piece->n == 1;
@@ -365,7 +223,7 @@ static uint32_t even(uint32_t n, uint32_t most)
 }
 
 /* What the samples of a dead worker need is done at once. */
-static void finish_lost(const struct wanted *w, struct piece *piece, uint32_t n)
+static void finish_lost(const struct mr_wanted *w, struct mr_job_piece *piece, uint32_t n)
 {
     struct mr_process_pool *p = mr_process_pool_of(w->ds);
     for (uint32_t i = 0; i < n; i++)
@@ -376,7 +234,7 @@ static void finish_lost(const struct wanted *w, struct piece *piece, uint32_t n)
 
 /* Waits for the last job first: when that is made, the others are, but for a few, so that this
  * thread is woken once. It is also woken when a worker has died. */
-static void finish_all(const struct wanted *w, struct piece *piece, uint32_t n)
+static void finish_all(const struct mr_wanted *w, struct mr_job_piece *piece, uint32_t n)
 {
     struct mr_process_pool *p = mr_process_pool_of(w->ds);
     for (uint32_t last = n; last-- > 0;) {
@@ -393,24 +251,24 @@ static void finish_all(const struct wanted *w, struct piece *piece, uint32_t n)
         finish(w, &piece[i]);
 }
 
-static bool all_in_slots(const struct wanted *w, uint32_t n)
+static bool all_in_slots(const struct mr_wanted *w, uint32_t n)
 {
     if (!w->slots.data)
         return false;
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t f = 0; f < (uint32_t)w->ds->n_fields; f++)
-            if (!direct(w, i, f))
+            if (!mr_job_direct(w, i, f))
                 return false;
     return true;
 }
 
-static void make_all(const struct wanted *w, uint32_t n)
+static void make_all(const struct mr_wanted *w, uint32_t n)
 {
     struct mr_process_pool *p = mr_process_pool_of(w->ds);
-    struct piece piece[MOST_PIECES];
+    struct mr_job_piece piece[MOST_PIECES];
     uint32_t from = 0, posted = 0;
     while (from < n) {
-        struct piece *next = &piece[posted];
+        struct mr_job_piece *next = &piece[posted];
         if (posted == MOST_PIECES || !take_job(p, posted == 0, &next->job)) {
             finish_all(w, piece, posted);
             posted = 0;
@@ -433,12 +291,12 @@ int mr_workers_get_run(const struct mr_dataset *ds, uint32_t n,
                        uint64_t (*dim)[MR_MAX_FIELDS][MR_MAX_RANK], int rc[])
 {
     struct mr_process_pool *p = mr_process_pool_of(ds);
-    struct wanted w = {.ds = ds,
-                       .context = context,
-                       .row = row,
-                       .dim = dim,
-                       .rc = rc,
-                       .thread = context[0].worker_state};
+    struct mr_wanted w = {.ds = ds,
+                          .context = context,
+                          .row = row,
+                          .dim = dim,
+                          .rc = rc,
+                          .thread = context[0].worker_state};
     int here = mr_process_check(&p->process, p->user.name);
     if (here < 0)
         return here;
@@ -456,9 +314,9 @@ int mr_workers_get_run(const struct mr_dataset *ds, uint32_t n,
 /* ---- runs in two steps ---- */
 
 struct posted {
-    struct wanted w;
+    struct mr_wanted w;
     uint32_t n_rows, n;
-    struct piece piece[MOST_PIECES];
+    struct mr_job_piece piece[MOST_PIECES];
 };
 
 /* Into jobs of up to `each` samples, or of a few more if there are not so many jobs. Not with a
@@ -490,13 +348,13 @@ int mr_workers_post_run(const struct mr_dataset *ds, uint32_t n,
     *run = r;
     if (!r || n == 0 || !mr_process_is(&p->process) || atomic_load(&p->broken))
         return 0;
-    r->w = (struct wanted){.ds = ds,
-                           .context = context,
-                           .row = row,
-                           .rc = rc,
-                           .thread = context[0].worker_state,
-                           .due = *due,
-                           .slots = mr_shared_block_find(p->memory, row[0][0])};
+    r->w = (struct mr_wanted){.ds = ds,
+                              .context = context,
+                              .row = row,
+                              .rc = rc,
+                              .thread = context[0].worker_state,
+                              .due = *due,
+                              .slots = mr_shared_block_find(p->memory, row[0][0])};
     r->w.in_slots = all_in_slots(&r->w, n);
     r->n_rows = n;
     if (!r->w.in_slots || !split(p, r, rows_of_a_job(p, true)))
@@ -584,23 +442,12 @@ void mr_workers_drop_run(const struct mr_dataset *ds, void *run)
     }
 }
 
-/* The error of a sample of this thread's latest run. */
-static const struct kept *find_kept(const struct thread *t, const struct mr_sample *s,
-                                    uint64_t index)
-{
-    for (uint32_t i = 0; t && i < MR_MIN(t->n, KEPT); i++)
-        if (t->kept[i].index == index && t->kept[i].epoch == s->epoch &&
-            t->kept[i].position == s->position)
-            return &t->kept[i];
-    return NULL;
-}
-
 int mr_workers_get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out)
 {
     void *row[1][MR_MAX_FIELDS] = {{NULL}};
     uint64_t dim[1][MR_MAX_FIELDS][MR_MAX_RANK];
     int one = 0;
-    const struct kept *kept = find_kept(out->worker_state, out, index);
+    const struct mr_kept_error *kept = mr_job_find_error(out->worker_state, out, index);
     if (kept)
         return mr_error_put(&kept->error);
     for (int f = 0; f < ds->n_fields; f++)
@@ -611,18 +458,4 @@ int mr_workers_get(const struct mr_dataset *ds, uint64_t index, struct mr_sample
     for (int f = 0; rc == 0 && f < ds->n_fields; f++)
         memcpy(out->field[f].dim, dim[0][f], sizeof dim[0][f]);
     return rc;
-}
-
-int mr_workers_enter(const struct mr_dataset *ds, uint32_t worker, void **state)
-{
-    (void)worker;
-    *state = calloc(1, sizeof(struct thread));
-    return *state ? 0 : mr_error_nomem(mr_process_pool_of(ds)->user.name, sizeof(struct thread));
-}
-
-void mr_workers_leave(const struct mr_dataset *ds, uint32_t worker, void *state)
-{
-    (void)ds;
-    (void)worker;
-    free(state);
 }

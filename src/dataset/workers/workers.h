@@ -2,7 +2,8 @@
  * The parent's side of a data set whose samples other processes make (shared.h: what they share).
  *
  * - workers.c   the data set: opening, closing, its ops
- * - jobs.c      runs of samples become jobs, and jobs' results rows
+ * - jobs.c      runs of samples become jobs
+ * - results.c   jobs' results become rows and errors
  * - monitor.c   one thread that sees processes end, and starts others
  * - child.c     the other side
  *
@@ -85,6 +86,8 @@ void mr_workers_wait_runs(const struct mr_dataset *ds, uint32_t n, void *const r
 int mr_workers_finish_run(const struct mr_dataset *ds, void *run);
 void mr_workers_drop_run(const struct mr_dataset *ds, void *run);
 int mr_workers_get(const struct mr_dataset *ds, uint64_t index, struct mr_sample *out);
+
+/* ---- results.c ---- */
 /* Begins and ends what a thread keeps of its latest run: the errors' texts. */
 int mr_workers_enter(const struct mr_dataset *ds, uint32_t worker, void **state);
 void mr_workers_leave(const struct mr_dataset *ds, uint32_t worker, void *state);
