@@ -1,5 +1,6 @@
 /*
- * Rows and errors of the jobs that workers made (results.c), for jobs.c, which posts them and waits.
+ * Rows and errors of the jobs that workers made (results.c), for jobs.c, which posts jobs and waits
+ * for them.
  */
 #ifndef MR_DATASET_WORKERS_RESULTS_H
 #define MR_DATASET_WORKERS_RESULTS_H
