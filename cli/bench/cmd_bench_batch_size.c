@@ -52,7 +52,7 @@ static const struct mr_option options[] = {
     OPT("seed", MR_OPT_UINT, seed, .initial = "0", .help = "Seed of parameters and order"),
     BENCH_THREADS_OPTION(struct opts),
     OPT("repeats", MR_OPT_UINT, repeats, .initial = "3", .min = 1, .max = 100, .unit = "repeats",
-        .help = "Measurements of each size's rate, in turn, of which medians are taken: the first "
+        .help = "Measurements of each size, in turn; medians of the rates are shown. The first one "
                 "trains to the end, the others for --time"),
     OPT("time", MR_OPT_DURATION, time_ns, .initial = "1s", .min = 1e6, .max = 3600e9, .unit = "s",
         .help = "Duration of each measurement after the first, at most"),

@@ -76,7 +76,7 @@ class Replaced:
 
     def __init__(self) -> None:
         self.n = 0
-        self._told = self._lines = 0  # of n, how many the log told of
+        self._told = self._lines = 0  # how many of n the log reported
         self._next_s = 0.0
 
     def note(self, death: Death, pid: int) -> None:

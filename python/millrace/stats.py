@@ -129,9 +129,9 @@ def _time(ns: float) -> str:
 class Stats(dict[str, Any]):
     """The engine's counters by name (struct mr_loader_stats), and rates made of them.
 
-    samples_per_second: from the second batch on. first_batch_ms: from the begin of the loop to its
-    first batch; start_ms: of it, until the engine was open, so the start of worker processes and of
-    their fork server, and the first samples that are looked at. wait_fraction: the share of time in
+    samples_per_second: from the second batch on. first_batch_ms: from the beginning of the loop to
+    its first batch; start_ms: the part of it until the engine is open, in which the fork server and
+    worker processes start and the first samples are looked at. wait_fraction: the share of time in
     which the program waited for a batch. workers_replaced: worker processes that ended and were
     replaced since the loader was made. advice: what helps against the bottleneck. Numbers also read
     as attributes: stats.bottleneck.
