@@ -163,6 +163,8 @@ char *cli_clean(const char *text, char buf[CLI_CLEAN]);
 void cli_catch_interrupts(void);
 bool cli_interrupted(void);
 
+uint64_t cli_began_ns(void); /* mr_time_ns() when main() began */
+
 /* JSON on standard output. begin: an open object with "command" and "version", NULL after an error
  * message. end: closes it, prints it, frees it; returns an exit code. */
 struct mr_json *cli_json_begin(const char *command);

@@ -376,9 +376,17 @@ static void end_with_reader(const struct cli_command *command)
         signal(SIGPIPE, SIG_DFL);
 }
 
+static uint64_t began_ns;
+
+uint64_t cli_began_ns(void)
+{
+    return began_ns;
+}
+
 int main(int argc, char **argv)
 {
     int code;
+    began_ns = mr_time_ns();
     mr_log_set(take_log, NULL);
     cli_help_prepare();
     signal(SIGXFSZ, SIG_IGN); /* a file at its size limit is an error of its write */

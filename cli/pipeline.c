@@ -14,7 +14,9 @@ int cli_pipeline_chain(struct cli_pipeline *p, const char *chain)
 static int open_device(struct cli_pipeline *p, const char *device)
 {
     p->info.size = sizeof p->info;
+    uint64_t start = mr_time_ns();
     int rc = mr_device_open(device, &p->dev);
+    p->device_ns = mr_time_ns() - start;
     return rc < 0 ? rc : mr_device_query(p->dev, &p->info);
 }
 

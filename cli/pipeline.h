@@ -25,8 +25,9 @@ struct cli_pipeline {
     struct mr_sampler *sampler; /* NULL: sequential */
     struct mr_stream *stream;   /* the consumer's; NULL without a device */
     struct mr_loader *loader;
-    uint64_t start_ns; /* when the loader was last opened */
-    bool shared;       /* dev and ds belong to the caller */
+    uint64_t device_ns; /* how long opening the device took */
+    uint64_t start_ns;  /* when the loader was last opened */
+    bool shared;        /* dev and ds belong to the caller */
 };
 
 /* Opens what is named. device, dataset, chain: NULL: none; chain "": no ops. */

@@ -220,6 +220,8 @@ static const struct cli_note json_notes[] = {
     {"seconds", "from opening the loader to the end of the consumer's last step"},
     {"samples_per_s, gb_per_s", "samples and 10^9 bytes delivered, over seconds"},
     {"first_batch_ms", "from opening the loader to the first batch handed out"},
+    {"start_ms", "from the program's start to the first batch handed out"},
+    {"device_open_ms", "the part of start_ms that opening the device took"},
     {"warm_samples_per_s",
      "without batches that were ready before the first was handed out; null: no others"},
     {"utilization", "with --sink-ms or a device's step: steps' time over the time from the first "

@@ -156,6 +156,8 @@ int feed_print_json(const struct feed *feed)
     mr_json_double(json, "samples_per_s", per_second((double)st->samples, r->seconds));
     mr_json_double(json, "gb_per_s", per_second((double)st->bytes * 1e-9, r->seconds));
     mr_json_double(json, "first_batch_ms", ms(st->first_batch_ns));
+    mr_json_double(json, "start_ms", ms(feed->pipe.start_ns - cli_began_ns() + st->first_batch_ns));
+    mr_json_double(json, "device_open_ms", ms(feed->pipe.device_ns));
     if (warm_rate(feed) > 0)
         mr_json_double(json, "warm_samples_per_s", warm_rate(feed));
     else

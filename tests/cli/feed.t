@@ -45,7 +45,7 @@ millrace feed: cache device: device cpu has no memory of its own: use the cache 
 $ [ "$(millrace feed d -s --seed 1 --digest | tail -n 1)" != "$(millrace feed d -s --seed 2 --digest | tail -n 1)" ] && echo differ
 differ
 # JSON: the members that scripts rely on.
-$ millrace feed d --json --digest --sink-ms 0.1 > out.json; for k in samples batches bytes seconds samples_per_s gb_per_s first_batch_ms warm_samples_per_s utilization digest bottleneck bad_samples stages memory config; do grep -q "^  \"$k\":" out.json || echo "missing: $k"; done; grep -E '"(samples|batches|bytes|bad_samples)"' out.json
+$ millrace feed d --json --digest --sink-ms 0.1 > out.json; for k in samples batches bytes seconds samples_per_s gb_per_s first_batch_ms start_ms device_open_ms warm_samples_per_s utilization digest bottleneck bad_samples stages memory config; do grep -q "^  \"$k\":" out.json || echo "missing: $k"; done; grep -E '"(samples|batches|bytes|bad_samples)"' out.json
   "samples": 3003,
   "batches": 47,
   "bytes": 2357355,
