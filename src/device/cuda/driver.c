@@ -87,6 +87,12 @@ static void explain_init(int result)
              visible ? "\"" : "");
 }
 
+static void *prepare_nvml(void *unused)
+{
+    mr_nvml_prepare();
+    return unused;
+}
+
 /* The library is never closed: the driver has threads and handlers of its own. */
 static void load(void)
 {
@@ -102,7 +108,11 @@ static void load(void)
     }
     if (!find_symbols(library) || !check_version())
         return;
+    pthread_t nvml; /* takes a tenth of cuInit()'s time, and is needed next */
+    bool beside = pthread_create(&nvml, NULL, prepare_nvml, NULL) == 0;
     int result = driver.cuInit(0);
+    if (beside)
+        pthread_join(nvml, NULL);
     if (result != CUDA_SUCCESS) {
         explain_init(result);
         return;

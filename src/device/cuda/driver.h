@@ -199,6 +199,7 @@ struct mr_nvml_info {
     double nvlink_gb_per_s; /* all links that are up together, one way */
 };
 /* pci_id: "0000:1b:00.0". Never fails: NVML is a help, not a need. */
+void mr_nvml_prepare(void); /* loads it: the others do that, too */
 void mr_nvml_get(const char *pci_id, struct mr_nvml_info *out);
 /* Free memory of the GPU; 0: unknown. */
 uint64_t mr_nvml_free_bytes(const char *pci_id);

@@ -93,6 +93,11 @@ static double nvlink_gb_per_s(struct nvmlDevice_st *device)
     return all;
 }
 
+void mr_nvml_prepare(void)
+{
+    pthread_once(&once, load);
+}
+
 void mr_nvml_get(const char *pci_id, struct mr_nvml_info *out)
 {
     struct nvmlDevice_st *device = NULL;
