@@ -174,7 +174,7 @@ def cases(args, folder, photos):
     plan = []
     for dist in args.dist:
         at = f" [{os.path.basename(os.path.normpath(dist))}]" if len(args.dist) > 1 else ""
-        held = ["--cache", "host"]
+        held = ["--cache", "host", *(["--warmup", f"{args.warmup}s"] if args.warmup else [])]
         for share in args.shares.split(","):
             plan.append((f"ours, --gpu-decode {share}{at}", lambda d=dist, s=share: ours(
                 d, folder, args.seconds, args.batch_size, ["--gpu-decode", s, *held])))
@@ -245,6 +245,8 @@ def main():
     ap.add_argument("--limit", type=float, default=240, help="seconds: no round begins that "
                     "would end later")
     ap.add_argument("--shares", default="auto,off,0.7,0.75")
+    ap.add_argument("--warmup", type=float, default=0, help="leave so many seconds out of the rates "
+                    "of ours, in which the decoder opens and `auto` looks for its share")
     ap.add_argument("--workers", help="auto with so many, too: 14,16")
     ap.add_argument("--batch-size", type=int, default=256, help="ours; the peers have 256")
     ap.add_argument("--no-peers", action="store_true")

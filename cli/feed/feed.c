@@ -188,6 +188,17 @@ static bool is_tuned(const struct feed *feed)
     return feed->opts->until_tuned && mr_loader_tuning(feed->pipe.loader, &t) == 0 && t.done;
 }
 
+static void note_warm(struct feed *feed, uint64_t n, uint64_t now)
+{
+    struct feed_result *r = &feed->result;
+    if (r->warm_from_ns) {
+        r->warm_samples += n;
+        r->warm_end_ns = now;
+    } else if (now - feed->pipe.start_ns >= feed->opts->warmup_ns) {
+        r->warm_from_ns = now;
+    }
+}
+
 /* A step for --report-dir. A device computes while the host waits for the next batch: what exceeds
  * its step is waiting for data. Returns the step's end. */
 static uint64_t note_step(struct feed *feed, uint64_t start, uint64_t got)
@@ -211,9 +222,12 @@ static int run_batches(struct feed *feed, void (*tick)(void *, uint64_t), void *
         const uint64_t got = mr_time_ns();
         samples += b.n;
         batches++;
+        const uint64_t n = b.n;
         rc = take_batch(feed, &b);
         if (rc < 0)
             break;
+        if (feed->opts->warmup_ns)
+            note_warm(feed, n, got);
         start = note_step(feed, start, got);
         if (tick)
             tick(user, samples);

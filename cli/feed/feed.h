@@ -22,7 +22,7 @@ struct feed_opts {
     /* the run */
     char *quarantine;
     int force;
-    uint64_t time_ns, batches, max_cpus;
+    uint64_t time_ns, warmup_ns, batches, max_cpus;
     double sink_ms;
     int digest;
     char *digest_from, *state_in, *state_out, *trace, *save, *report_dir;
@@ -41,6 +41,8 @@ struct feed_result {
     double seconds;      /* from open to the last batch's end */
     double span_seconds; /* first step's end to the last step's end, on the consumer's stream */
     uint64_t step_ns;    /* of the simulated consumer; 0: none */
+    /* with --warmup: the first batch after it, the last one, samples between; 0: none yet */
+    uint64_t warm_from_ns, warm_end_ns, warm_samples;
     /* Steps' time / span, without the first step (as MLPerf Storage's AU); < 0: no steps. */
     double utilization;
     struct feed_digest digest;

@@ -138,8 +138,11 @@ static void json_gpu_decode(struct mr_json *json, const struct feed *feed)
 /* Samples a second in the steady state; 0: no batch was made after the first was handed out. */
 static double warm_rate(const struct feed *feed)
 {
-    const struct mr_loader_stats *st = &feed->result.stats;
-    return per_second((double)st->warm_samples, (double)st->warm_ns * 1e-9);
+    const struct feed_result *r = &feed->result;
+    if (feed->opts->warmup_ns)
+        return per_second((double)r->warm_samples,
+                          (double)(r->warm_end_ns - r->warm_from_ns) * 1e-9);
+    return per_second((double)r->stats.warm_samples, (double)r->stats.warm_ns * 1e-9);
 }
 
 int feed_print_json(const struct feed *feed)

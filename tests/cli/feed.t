@@ -51,6 +51,10 @@ $ millrace feed d --json --digest --sink-ms 0.1 > out.json; for k in samples bat
   "bytes": 2357355,
   "bad_samples": 0,
     "batches": 0,
+# --warmup: what is delivered until then is left out of the steady rate, not of the rest.
+$ for t in 1h 1ns; do millrace feed d --json --warmup $t | python3 -c 'import json, sys; o = json.load(sys.stdin); print(o["batches"], o["warm_samples_per_s"] is None, o["start_ms"] >= o["first_batch_ms"] + o["device_open_ms"])'; done
+47 True True
+47 False True
 # A trace file appears whole.
 # Nothing but a file is replaced by a file, and that is told before the run.
 $ mkdir no; mkfifo pipe; for to in no pipe; do for o in state-out quarantine trace; do millrace feed d --$o $to; done; done; rmdir no; [ -p pipe ] && rm pipe
