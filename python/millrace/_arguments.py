@@ -16,6 +16,7 @@ from . import _core
 from ._arrays import LIBRARIES, default_library
 
 Path = Literal["auto", "native", "python"]
+Cache = Literal["none", "host", "device"]
 
 
 @dataclass
@@ -47,6 +48,7 @@ class Settings:
     context: Any
     worker_init_fn: Any
     sandbox: bool
+    cache: Cache
 
     def engine_options(self) -> dict[str, Any]:
         """The options that all of this loader's engines have."""
@@ -165,6 +167,15 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name}={value!r}: expected {', '.join(map(repr, choices))}")
 
 
+def check_cache(cache: str, device: str | None) -> None:
+    check_choice("cache", cache, ("none", "host", "device"))
+    if cache == "device" and (device is None or device.startswith("cpu")):
+        raise ValueError(
+            'cache="device": expected device="cuda" or another with memory of its own; cache="host"'
+            " keeps files in this machine's memory"
+        )
+
+
 def library(as_: str | None) -> str:
     """The library of batches: the one asked for, else the default."""
     if as_ is None:
@@ -203,6 +214,8 @@ def _in_python(text: str) -> str:
     found = re.match(r"loader:([a-z-]+)=(.*?)(?=: )", text)
     if found:
         text = f"{found[1].replace('-', '_')}={found[2]!r}{text[found.end():]}"
+    text = re.sub("^cache device: ", 'cache="device": ', text)
+    text = text.replace("use the cache host", 'use cache="host"')
     return text.replace(
         "or force-state (force_state, --force-state)", "or load_state_dict(state, force_state=True)"
     )

@@ -48,6 +48,8 @@ class LoaderPath:
             self._source_ = native_source(s, self.dataset, self._given, reasons)
         if self._source_ is None and s.sandbox:
             raise NotNative(reasons, "sandbox=True works with native data sets only")
+        if self._source_ is None and s.cache != "none":
+            raise NotNative(reasons, f'cache="{s.cache}" works with native data sets only')
         if self._source_ is None and (is_uri(self.dataset) or s.path == "native"):
             raise NotNative(reasons)
         if self._source_ is None and s.path == "auto" and not self._iterable:

@@ -17,6 +17,12 @@ from ._samplers import Order, checked, order_of
 from ._structure import Structure, structure_of
 
 
+_CACHES = {
+    "host": "cache: the files that the engine reads stay in memory",
+    "device": "cache: all samples stay on the device",
+}
+
+
 class Source(Protocol):
     """A data set on one of the paths.
 
@@ -193,6 +199,11 @@ class NativeSource(EngineSource):
         name: str = "",
     ) -> None:
         super().__init__(settings, dataset, order, sampler, batch_sampler, transform)
+        if settings.cache == "device" and order is None and self.n is not None:
+            raise ValueError(
+                'cache="device": with a sampler object of your own all samples would be read again '
+                'for each part of its order: expected shuffle=, or cache="host"'
+            )
         self.why: list[str] = []
         self.notes, self._owns = notes or [], owns
         self.name = name or dataset.text
@@ -201,13 +212,15 @@ class NativeSource(EngineSource):
     def options(self) -> dict[str, Any]:
         s = self.settings
         ahead = s.prefetch_factor * s.num_workers if s.prefetch_factor else 0
-        return {"workers": s.num_workers, "prefetch": ahead, "sandbox": s.sandbox}
+        options = {"workers": s.num_workers, "prefetch": ahead, "sandbox": s.sandbox}
+        return {**options, "cache": s.cache}
 
     def describe(self) -> list[str]:
         fields = ", ".join(map(field_text, self.dataset.fields))
         lines = [f"data set: {self.name}: {self.n} samples of {fields}"]
         lines += [f"transform: {self.transform}"] if self.transform else []
         lines += ["sandbox: decoded in processes without files and network"] * self.settings.sandbox
+        lines += [_CACHES[self.settings.cache]] if self.settings.cache != "none" else []
         return lines + [f"differs from torchvision: {note}" for note in self.notes]
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ _ADVICE = 'use path="auto", or do that step behind the loader'
 
 
 class NotNative(ValueError):
-    """path="native" or sandbox=True was asked for, and the data set or an argument needs Python.
+    """path="native", sandbox=True or cache= was given, and a data set or argument needs Python.
 
     reasons: one line for each thing that has no native twin.
     """

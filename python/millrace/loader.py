@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import _arguments as arguments
-from ._arguments import Path, Settings
+from ._arguments import Cache, Path, Settings
 from ._closing import close_elsewhere
 from ._iterator import LoaderIterator
 from ._idle import EmptyRun
@@ -59,6 +59,9 @@ class DataLoader(LoaderState, LoaderReports):
     sandbox: decode in processes that can open no files and no connections, for data that you do not
     trust. Native path only: NotNative is raised where Python would make samples. A loop raises
     NotImplementedError for data sets and systems that it does not work with.
+    cache: "host" keeps the files that the engine reads in memory until the loader is closed;
+    "device" keeps all samples on device=, where batches are gathered: the first loop reads them
+    all. Native path only: NotNative is raised where Python would make samples.
 
     Each `for` loop is the next epoch. Iterators are independent of each other, as torch's are.
     Raises ValueError and TypeError where torch does.
@@ -100,6 +103,7 @@ class DataLoader(LoaderState, LoaderReports):
         as_: str | None = None,
         seed_samples: bool | None = None,
         sandbox: bool = False,
+        cache: Cache = "none",
     ) -> None:
         arguments.check_numbers(num_workers, timeout, prefetch_factor, persistent_workers)
         self.num_workers, self.timeout = num_workers, timeout
@@ -120,6 +124,7 @@ class DataLoader(LoaderState, LoaderReports):
         if seed is None:
             seed = draw_seed(generator) if world == 1 else 0
         on_device = arguments.device_text(device, as_)
+        arguments.check_cache(cache, on_device)
         self._settings = Settings(
             batch_size=None if batch_sampler is not None else batch_size,
             alone=batch_size is None and batch_sampler is None,
@@ -146,6 +151,7 @@ class DataLoader(LoaderState, LoaderReports):
             context=self.multiprocessing_context,
             worker_init_fn=worker_init_fn,
             sandbox=bool(sandbox),
+            cache=cache,
         )
         self.dataset = dataset
         self.batch_size, self.drop_last = self._settings.batch_size, drop_last

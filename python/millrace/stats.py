@@ -47,6 +47,7 @@ _NATIVE = {
     "collate": "smaller samples or batches, or more num_workers",
     "prefetch": "a larger prefetch_factor",
 }
+_KEPT = "a host cache would keep its files"  # where they would fit (src/loader/stats.c)
 _PYTHON = {
     **dict.fromkeys(
         ("read", "decode"),
@@ -146,7 +147,8 @@ class Stats(dict[str, Any]):
         if in_python and cause in ("read", "decode") and work:
             self.update(_python_limit(counters, work))
         elif cause in advice:
-            self["advice"] = advice[cause]
+            kept = not in_python and _KEPT in self.get("reason", "")
+            self["advice"] = 'cache="host"' if kept else advice[cause]
         warm_ns = self.get("warm_ns", 0)
         self["samples_per_second"] = self["warm_samples"] / warm_ns * 1e9 if warm_ns else 0.0
         self.setdefault("first_batch_ms", self.get("first_batch_ns", 0) / 1e6)
