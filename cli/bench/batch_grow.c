@@ -19,7 +19,7 @@ double batch_largest(const uint64_t *size, const double *need, int n, double fre
                      double *per_sample)
 {
     *per_sample = 0;
-    if (n < 2 || free_bytes <= 0)
+    if (n < 2 || free_bytes <= 0 || need[n - 2] <= 0) /* that one was left out */
         return 0;
     double more = need[n - 1] - need[n - 2];
     if (more <= 0)

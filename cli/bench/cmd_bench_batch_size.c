@@ -28,8 +28,8 @@ static const char *const scales[] = {"none", "sqrt", "linear", NULL};
 
 static const struct mr_option options[] = {
     OPT("sizes", MR_OPT_STRING, sizes, .meta = "LIST",
-        .help = "Batch sizes, ascending, separated by commas; by default 16, 32, 64, ... until "
-                "larger ones bring nothing, memory ends or the data set does"),
+        .help = "Batch sizes, ascending, separated by commas; by default 16, 32, 64, ... as long "
+                "as larger ones are faster and fit into memory and the data set"),
     OPT("model", MR_OPT_STRING, model, .key = 'm', .initial = "mnist-cnn", .meta = "MODEL",
         .help = "The net"),
     OPT("optimizer", MR_OPT_STRING, optimizer, .key = 'o', .initial = "adam", .meta = "OPTIMIZER",
@@ -52,8 +52,8 @@ static const struct mr_option options[] = {
     OPT("seed", MR_OPT_UINT, seed, .initial = "0", .help = "Seed of parameters and order"),
     BENCH_THREADS_OPTION(struct opts),
     OPT("repeats", MR_OPT_UINT, repeats, .initial = "3", .min = 1, .max = 100, .unit = "repeats",
-        .help = "Measurements of each size, in turn; medians of the rates are shown. The first one "
-                "trains to the end, the others for --time"),
+        .help = "Measurements of each size, in turn; medians of the rates are shown. The first "
+                "trains to the accuracy or the last epoch, the others for --time"),
     OPT("time", MR_OPT_DURATION, time_ns, .initial = "1s", .min = 1e6, .max = 3600e9, .unit = "s",
         .help = "Duration of each measurement after the first, at most"),
     BENCH_PLOT_OPTION(struct opts),
@@ -66,7 +66,7 @@ enum { BATCH, LR, RATE, VARIATION, NET, LOADER, ACCURACY, TO_TARGET, MARK, N_COL
 struct sizes {
     const char *dataset;
     uint64_t size[MAX_SIZES], n_samples;
-    int n, knee, round;
+    int n, knee;
     bool grows;                               /* no sizes were given */
     const char *ended;                        /* why it stopped growing; NULL: the list's end */
     double rates[MAX_SIZES], need[MAX_SIZES]; /* need: bytes of the memory that batches fill */
@@ -204,7 +204,7 @@ static void note_memory(struct bench *b, struct sizes *s, int i, const struct mr
     s->need[i] = net + (double)(device ? st->device_bytes : st->pageable_bytes + st->pinned_bytes);
     if (device)
         s->free_bytes = (double)b->info.free_bytes;
-    else if (i == 0 &&
+    else if (s->free_bytes == 0 &&
              mr_host_memory_query(&host) == 0) /* later ones have what the first one took */
         s->free_bytes = (double)host.available_bytes;
 }
@@ -218,8 +218,8 @@ static int measure_size(struct bench *b, double batch, int i, double *v)
     struct mr_loader_stats st = {.size = sizeof st};
     int rc = training_open(&g, b, batch, (uint64_t)batch, o->optimizer, &v[LR]);
     if (rc == 0)
-        rc = s->round == 0 ? run_size(&g.t, o, v) : bench_train_for(&g.t, o->time_ns, &v[RATE]);
-    if (rc == 0 && s->round == 0) {
+        rc = b->repeat == 0 ? run_size(&g.t, o, v) : bench_train_for(&g.t, o->time_ns, &v[RATE]);
+    if (rc == 0 && b->repeat == 0) {
         mr_loader_stats(mr_trainer_get_loader(g.t.trainer), &st);
         v[NET] = (double)bench_train_bytes(&g.t);
         v[LOADER] = (double)(st.pageable_bytes + st.pinned_bytes + st.device_bytes);
@@ -291,25 +291,23 @@ static int measure(struct bench *b, struct bench_row *row, double *v)
 {
     struct sizes *s = b->user;
     int i = (int)(row - b->rows);
-    if (i == 0)
-        s->round++;
-    bool last = i == s->n;
-    if (s->round == 0 && s->grows && !last && batch_is_flat(s->rates, i)) {
+    bool first = b->repeat == 0, last = i == s->n;
+    if (first && s->grows && !last && batch_is_flat(s->rates, i)) {
         s->ended = "two sizes in a row were less than 5% faster than the best before";
         last = true;
     }
-    if (s->round == 0 && s->grows && !last && !batch_fits(s->size, s->need, i, s->free_bytes)) {
+    if (first && s->grows && !last && !batch_fits(s->size, s->need, i, s->free_bytes)) {
         s->ended = "the next size needs more memory than is free";
         last = true;
     }
     if (last)
         return end_round(b, i);
     int rc = measure_size(b, row->v[BATCH], i, v);
-    if (s->round == 0 && s->grows && i > 0 && rc == -ENOMEM) {
+    if (first && s->grows && i > 0 && rc == -ENOMEM) {
         s->ended = "there was no memory for the next size";
         return end_round(b, i);
     }
-    if (s->round == 0)
+    if (first)
         s->rates[i] = v[RATE];
     return rc;
 }
@@ -501,7 +499,7 @@ static int run(void *values, int n_args, char **args)
 {
     (void)n_args;
     const struct opts *o = values;
-    struct sizes s = {.dataset = args[0], .round = -1};
+    struct sizes s = {.dataset = args[0]};
     int code = read_sizes(&s, o);
     if (code == CLI_OK)
         code = plot_check(o->plot);
@@ -571,13 +569,15 @@ const struct cli_command cli_bench_batch_size = {
     .summary = "Measure throughput, memory and time to an accuracy, by batch size",
     .synopsis = "DATASET [options]",
     .text =
-        "Trains the net once for each batch size, until it reaches the test accuracy or the "
-        "last epoch, then, in turn, for --time once more for each of the other repeats, which add "
-        "rates. Reports samples per second, memory, and seconds of training. The knee is "
-        "the smallest batch with 90% of the highest throughput: larger batches gain little. Sizes "
-        "double until two in a row bring less than 5%, until the next one does not fit into "
-        "memory or the data set is smaller, unless --sizes gives them. Says how large a batch "
-        "the memory would hold, and what accumulating the gradients of smaller ones costs.",
+        "Trains the net with each batch size until it reaches the test accuracy or has done the "
+        "last epoch, and reports samples per second, memory, and seconds of training. Then each "
+        "size trains again for --time, in turn, as often as --repeats says; these runs are for "
+        "the rates alone, whose medians are shown. The knee is the smallest batch with 90% of the "
+        "highest throughput: larger batches gain little.\n\n"
+        "Without --sizes they double until two in a row gain less than 5%, until the next one "
+        "does not fit into memory, or until it is larger than the data set. The last line says "
+        "how large a batch would fit into memory, and how fast training is with small batches "
+        "whose gradients are accumulated to a large one.",
     .options = options,
     .options_bytes = sizeof(struct opts),
     .min_args = 1,

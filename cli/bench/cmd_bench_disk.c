@@ -31,14 +31,14 @@ static const struct mr_option options[] = {
         .help = "direct: O_DIRECT, past the page cache; cold: through it, emptied of the file"),
     OPT("storage", MR_OPT_ENUM, storage, .initial = "both", .choices = storages,
         .help = "How they are read"),
-    BENCH_REPEATS_OPTION(struct disk_opts, "1", 100),
+    BENCH_REPEATS_OPTION(struct disk_opts, "3", 100),
     BENCH_TIME_OPTION(struct disk_opts, "0.25s"),
     BENCH_PLOT_OPTION(struct disk_opts),
     CLI_COMMON_OPTIONS,
     {NULL},
 };
 
-enum { MODE, ORDER, READ, READ_NAME, DEPTH, STORAGE, IOPS, BYTES, P50, P99, N_COLUMNS };
+enum { MODE, ORDER, READ, READ_NAME, DEPTH, STORAGE, IOPS, VARIATION, BYTES, P50, P99, N_COLUMNS };
 
 static const struct bench_column columns[N_COLUMNS] = {
     [MODE] = {.key = "mode", .format = BENCH_TEXT},
@@ -48,6 +48,7 @@ static const struct bench_column columns[N_COLUMNS] = {
     [DEPTH] = {">in flight", "depth", BENCH_COUNT},
     [STORAGE] = {"by", "storage", BENCH_TEXT},
     [IOPS] = {">reads/s", "reads_per_s", BENCH_COUNT},
+    [VARIATION] = {">variation", "variation", BENCH_SHARE},
     [BYTES] = {">rate", "bytes_per_s", BENCH_RATE},
     [P50] = {">p50 ms", "p50_ms", .digits = 3},
     [P99] = {">p99 ms", "p99_ms", .digits = 3},
@@ -231,12 +232,27 @@ static const struct bench_row *best_of(const struct bench *b, int part, int colu
     return best;
 }
 
+/* Of the first table, for reads of that size: the fewest in flight with the rate of the best, but
+ * for what may be chance. */
+static double enough_depth(const struct bench *b, const struct bench_row *best)
+{
+    double depth = best->v[DEPTH];
+    for (int i = 0; i < b->n_rows; i++) {
+        const struct bench_row *row = &b->rows[i];
+        if (row->left_out[0] || row->part != best->part || row->v[READ] != best->v[READ])
+            continue;
+        if (row->v[DEPTH] < depth && best->v[IOPS] / row->v[IOPS] - 1 <= bench_chance(b, best, row))
+            depth = row->v[DEPTH];
+    }
+    return depth;
+}
+
 /* The first table is that of random reads past the page cache, if it is there. */
 static void conclude(struct bench *b)
 {
     const struct disk *d = b->user;
     uint64_t size = d->set_bytes ? d->set_bytes : d->read[0];
-    char one[CLI_HUMAN], n[CLI_HUMAN], bytes[CLI_HUMAN], rate[CLI_HUMAN];
+    char one[CLI_HUMAN], n[CLI_HUMAN], bytes[CLI_HUMAN], rate[CLI_HUMAN], enough[80] = "";
     const struct bench_row *best = best_of(b, 0, IOPS, size, 0),
                            *alone = best_of(b, 0, IOPS, size, 1),
                            *most = best_of(b, 0, BYTES, 0, 0);
@@ -250,17 +266,19 @@ static void conclude(struct bench *b)
     cli_bytes(size, bytes);
     cli_count(alone->v[IOPS], one);
     cli_count(best->v[IOPS], n);
+    if (enough_depth(b, best) < best->v[DEPTH])
+        snprintf(enough, sizeof enough, " (%.0f would do: no difference beyond the spread)",
+                 enough_depth(b, best));
     int used = snprintf(b->verdict, sizeof b->verdict, "%s: ", d->title[0]);
     if (d->set_bytes)
         snprintf(b->verdict + used, sizeof b->verdict - (size_t)used,
                  "your set has %s a sample: at most %s samples/s from this disk if each is a read "
-                 "of its own, in random order (%.0f in flight, "
-                 "%s; %s with one in flight)",
-                 bytes, n, best->v[DEPTH], best->text[STORAGE], one);
+                 "of its own, in random order, by %s with %.0f in flight%s; %s with one in flight",
+                 bytes, n, best->text[STORAGE], best->v[DEPTH], enough, one);
     else
         snprintf(b->verdict + used, sizeof b->verdict - (size_t)used,
-                 "%s a second of %s one at a time, %s with %.0f in flight; at most %s", one, bytes,
-                 n, best->v[DEPTH], cli_rate(most->v[BYTES], rate));
+                 "%s a second of %s one at a time, %s with %.0f in flight%s; at most %s", one,
+                 bytes, n, best->v[DEPTH], enough, cli_rate(most->v[BYTES], rate));
 }
 
 static void above(const struct bench *b)
@@ -268,8 +286,9 @@ static void above(const struct bench *b)
     const struct disk_opts *o = b->values;
     const struct disk *d = b->user;
     char bytes[CLI_HUMAN], text[CLI_CLEAN];
-    printf("%s of %s, read for %.3g s each\n", cli_bytes(d->file.bytes, bytes),
-           cli_clean(d->file.shown, text), (double)o->time_ns * 1e-9);
+    printf("%s of %s, read for %.3g s each; medians of %llu\n", cli_bytes(d->file.bytes, bytes),
+           cli_clean(d->file.shown, text), (double)o->time_ns * 1e-9,
+           (unsigned long long)o->repeats);
     if (d->note[0])
         printf("%s\n", d->note);
 }
@@ -277,11 +296,13 @@ static void above(const struct bench *b)
 static void json(const struct bench *b, struct mr_json *json)
 {
     const struct disk *d = b->user;
-    const struct bench_row *best = best_of(b, 0, IOPS, d->set_bytes, 0);
+    const struct bench_row *best = best_of(b, 0, IOPS, d->set_bytes ? d->set_bytes : d->read[0], 0);
     mr_json_string(json, "file", d->file.shown);
     mr_json_uint(json, "file_bytes", d->file.bytes);
     if (d->note[0])
         mr_json_string(json, "note", d->note);
+    if (best && !b->interrupted)
+        mr_json_uint(json, "enough_depth", (uint64_t)enough_depth(b, best));
     if (!d->set_bytes)
         return;
     mr_json_uint(json, "sample_bytes", d->set_bytes);
@@ -327,6 +348,8 @@ static int run(void *values, int n_args, char **args)
             .parts = d.title,
             .series = d.series,
             .repeats = o->repeats,
+            .varies = IOPS,
+            .variation = VARIATION,
             .explain = "A disk or a server can work on many reads at once. With one "
                        "in flight a program waits for each; with more the rate grows "
                        "until the disk is busy, and from there on reads only wait "
@@ -348,9 +371,13 @@ static int run(void *values, int n_args, char **args)
 static const struct cli_note json_notes[] = {
     {"cells",
      "for each: mode (direct, cold), order (random, sequential), read_bytes, depth (reads in "
-     "flight), storage (uring, pread), reads_per_s, bytes_per_s, p50_ms, p99_ms (time of a read)"},
+     "flight), storage (uring, pread), reads_per_s, variation (standard deviation over mean), "
+     "bytes_per_s, p50_ms, p99_ms (time of a read)"},
     {"file, file_bytes", "what was read"},
     {"note", "what could not be measured, and why; absent: nothing"},
+    {"enough_depth",
+     "in the first table, for the DATASET's reads or the smallest: the fewest in flight "
+     "with the best rate, but for differences within the spread"},
     {"sample_bytes, most_samples_per_s",
      "with a DATASET: bytes of a sample on average, and the best rate of reads of that size in the "
      "first table"},
@@ -358,7 +385,7 @@ static const struct cli_note json_notes[] = {
 };
 
 static const struct cli_note examples[] = {
-    {"millrace bench disk --path /data --plot disk.html", "the whole grid, in about a minute"},
+    {"millrace bench disk --path /data --plot disk.html", "the whole grid, in about three minutes"},
     {"millrace bench disk photos/ --order random --mode direct",
      "at most how many of these photos a second can this disk give?"},
     {"millrace bench disk --storage uring --max 4KiB --time 2s",
@@ -374,7 +401,9 @@ const struct cli_command cli_bench_disk = {
         "Reads a file in pieces of one size, random and sequential, with 1 to --max-depth reads "
         "in flight, by io_uring and by pread: with the loader's own read engine, on one "
         "thread. Reports reads per second, bytes per second, and how long a read took (p50: "
-        "half of them at most; p99: 99 of 100).\n\n"
+        "half of them at most; p99: 99 of 100): medians of --repeats measurements, which take "
+        "turns. "
+        "The variation is that of reads per second; a difference within it is called none.\n\n"
         "direct: past the page cache, as with feed --direct: what the disk itself gives. cold: "
         "through the page cache, as by default, which is emptied of the file first; no piece is "
         "read twice, but the kernel may read ahead.\n\n"

@@ -13,7 +13,7 @@ struct opts {
     struct cli_common common;
     char *model, *optimizer, *device, *transform, *plot;
     struct mr_loader_opts loader; /* its batch_size and workers */
-    uint64_t time_ns, threads, seed, step_ns;
+    uint64_t time_ns, threads, seed, step_ns, repeats;
     int amp;
 };
 
@@ -37,8 +37,9 @@ static const struct mr_option options[] = {
                    "use"),
     OPT("amp", MR_OPT_ENUM, amp, .initial = "bf16", .choices = amps,
         .help = "Precision of the last step"),
-    OPT("time", MR_OPT_DURATION, time_ns, .initial = "5s", .min = 1e7, .max = 3600e9, .unit = "s",
-        .help = "Duration of each step"),
+    BENCH_REPEATS_OPTION(struct opts, "3", 100),
+    OPT("time", MR_OPT_DURATION, time_ns, .initial = "3s", .min = 1e7, .max = 3600e9, .unit = "s",
+        .help = "Duration of each measurement"),
     OPT("device", MR_OPT_STRING, device, .key = 'd', .initial = "auto", .meta = "DEVICE",
         .help = "auto, cpu, cuda; sim, where a step of training is a time (--step)"),
     OPT("step", MR_OPT_DURATION, step_ns, .min = 1000, .max = 3600e9, .unit = "ms",
@@ -70,6 +71,7 @@ enum {
     MEASURED,
     WHY_NOT,
     RATE,
+    VARIATION,
     SPEED_UP,
     STEP,
     WAITED,
@@ -85,6 +87,7 @@ static const struct bench_column columns[N_COLUMNS] = {
     [MEASURED] = {.key = "measured", .format = BENCH_FLAG},
     [WHY_NOT] = {.key = "why_not", .format = BENCH_TEXT, .null = true},
     [RATE] = {">samples/s", "samples_per_s", BENCH_COUNT},
+    [VARIATION] = {">variation", "variation", BENCH_SHARE},
     [SPEED_UP] = {">speed-up", .digits = 2, .suffix = "x"},
     [STEP] = {">ms a step", "step_ms", .digits = 3},
     [WAITED] = {">device waited", "waited", BENCH_SHARE},
@@ -258,6 +261,38 @@ static double never_waiting(const struct bench *b)
     return rate;
 }
 
+/* How much faster a step is than an earlier one, if not by chance; else 0. */
+static double gain_of(const struct bench *b, int before, int after)
+{
+    const struct bench_row *x = &b->rows[before], *y = &b->rows[after];
+    double gain = y->v[RATE] / x->v[RATE] - 1;
+    return fabs(gain) > bench_chance(b, x, y) ? gain : 0;
+}
+
+/* The last line, up to the last step that was measured. */
+static void say(struct bench *b, int last)
+{
+    const struct bench_row *first = &b->rows[0], *row = &b->rows[last];
+    size_t used = (size_t)snprintf(
+        b->verdict, sizeof b->verdict,
+        "From \"%s\" to \"%s\": %.2fx the rate%s; the device waited %.1f%% of the time before "
+        "and %.1f%% after",
+        steps[0].name, steps[last].name, row->v[SPEED_UP],
+        gain_of(b, 0, last) != 0 ? "" : " (no difference beyond the spread)",
+        100 * first->v[WAITED], 100 * row->v[WAITED]);
+    const char *before = "; beyond the spread no gain by";
+    for (int k = 1, from = 0; k <= last && last > 1; k++) {
+        if (b->rows[k].left_out[0])
+            continue;
+        if (gain_of(b, from, k) <= 0) {
+            used += (size_t)snprintf(b->verdict + used, sizeof b->verdict - used, "%s \"%s\"",
+                                     before, steps[k].name);
+            before = ",";
+        }
+        from = k;
+    }
+}
+
 static void conclude(struct bench *b)
 {
     const struct opts *o = b->values;
@@ -274,11 +309,7 @@ static void conclude(struct bench *b)
     else /* in f32, by the last step that has it */
         b->panels[0].limit = (struct plot_limit){"in f32, if it never waited", never_waiting(b)};
     if (last > 0)
-        snprintf(b->verdict, sizeof b->verdict,
-                 "From \"%s\" to \"%s\": %.2fx the rate; the device waited %.1f%% of the time "
-                 "before and %.1f%% after",
-                 steps[0].name, steps[last].name, b->rows[last].v[SPEED_UP],
-                 100 * b->rows[0].v[WAITED], 100 * b->rows[last].v[WAITED]);
+        say(b, last);
 }
 
 static void above(const struct bench *b)
@@ -294,7 +325,7 @@ static void above(const struct bench *b)
         printf("%s: %s by %s, batches of %" PRIu64 ", device ", cli_clean(story->data, text),
                o->model, o->optimizer, o->loader.batch_size);
     bench_print_device(b);
-    printf("\n");
+    printf("; medians of %" PRIu64 "\n", o->repeats);
 }
 
 static void below(const struct bench *b)
@@ -400,6 +431,9 @@ static int run(void *values, int n_args, char **args)
                         .columns = columns,
                         .n_columns = N_COLUMNS,
                         .rows_key = "steps",
+                        .repeats = o->repeats,
+                        .varies = RATE,
+                        .variation = VARIATION,
                         .user = &story,
                         .open = open_all,
                         .measure = measure,
@@ -413,7 +447,7 @@ static const struct cli_note json_notes[] = {
     {"device, dataset", "what was measured"},
     {"steps",
      "of each: step, what (is new), measured, why_not and left_out (of what was not); "
-     "samples_per_s, step_ms, "
+     "samples_per_s (median), variation (standard deviation over mean), step_ms, "
      "waited (0 to 1, the share of "
      "the time that the device had no batch), n_steps, workers, bottleneck (of the loader)"},
     {"config", "every option as it stands"},
@@ -435,9 +469,12 @@ const struct cli_command cli_bench_story = {
     .synopsis = "DATASET [options]",
     .text =
         "Trains the same net four times, and fixes one mistake each time: first starved, by a "
-        "single worker that waits for every copy; then with workers; with page-locked memory; "
+        "single worker that waits for every copy (feed --blocking); then with workers; with "
+        "page-locked memory; "
         "in mixed precision. Reports the throughput and the share of the time that the device "
-        "waited for data. The last two do not apply to cpu and are reported as skipped. On sim the "
+        "waited for data: medians of --repeats measurements, which take turns, and how much the "
+        "rate varies; a difference within that is called none. The last two do not apply to cpu "
+        "and are reported as skipped. On sim the "
         "loader is real and a step is a time, so the last one is skipped.",
     .options = options,
     .options_bytes = sizeof(struct opts),

@@ -48,7 +48,6 @@ enum {
     MIX,
     PINNED,
     HOST_WAITS,
-    BLOCKING,
     TRANSFER,
     STEP,
     RATE,
@@ -63,7 +62,6 @@ static const struct bench_column columns[N_COLUMNS] = {
     [MIX] = {"memory, host", .format = BENCH_TEXT},
     [PINNED] = {.key = "pinned", .format = BENCH_FLAG},
     [HOST_WAITS] = {.key = "host_waits", .format = BENCH_FLAG},
-    [BLOCKING] = {.key = "blocking", .format = BENCH_FLAG}, /* the name before */
     [TRANSFER] = {">transfer us/batch", "transfer_us", .digits = 1},
     [STEP] = {">step us/batch", "step_us", .digits = 1},
     [RATE] = {">samples/s", "samples_per_s", BENCH_COUNT},
@@ -159,9 +157,9 @@ static struct gain gain_of(const struct bench *b, enum mix mix_a, enum mix mix_b
     g.ratio = one->v[column] / two->v[column];
     if (column == TRANSFER)
         g.ratio = 1 / g.ratio;
-    double chance = fmax(fmax(one->v[VARIATION], two->v[VARIATION]), 0.05); /* of NaN: the other */
     snprintf(g.text, sizeof g.text, "%.2fx%s", g.ratio,
-             fabs(g.ratio - 1) > chance ? "" : " (no difference beyond the spread)");
+             fabs(g.ratio - 1) > bench_chance(b, one, two) ? ""
+                                                           : " (no difference beyond the spread)");
     return g;
 }
 
@@ -233,7 +231,7 @@ static int add_row(struct bench *b, int at, enum workers_set set, uint32_t worke
     row->text[MIX] = mixes[mix];
     row->v[WORKERS] = workers;
     row->v[PINNED] = mix == PINNED_GOES_ON || mix == PINNED_WAITS;
-    row->v[HOST_WAITS] = row->v[BLOCKING] = waits;
+    row->v[HOST_WAITS] = waits;
     return 1;
 }
 
@@ -335,8 +333,7 @@ static const struct cli_note json_notes[] = {
     {"pinned_speed_up", "with a DATASET, at enough_workers: the rate with page-locked over "
                         "pageable memory; absent where "
                         "nothing is copied"},
-    {"cells", "for each: set (memory, delay_2ms), workers, pinned, host_waits (and "
-              "under its former name, blocking); with a DATASET: "
+    {"cells", "for each: set (memory, delay_2ms), workers, pinned, host_waits; with a DATASET: "
               "workers, reads (many, one_per_worker), pinned"},
     {"cells.transfer_us",
      "mean copy of a batch by the device's events; absent where it cannot be timed"},

@@ -22,6 +22,11 @@ int bench_rows(struct bench *b, int n)
     return 0;
 }
 
+double bench_chance(const struct bench *b, const struct bench_row *one, const struct bench_row *two)
+{
+    return fmax(fmax(one->v[b->variation], two->v[b->variation]), 0.05); /* of NaN: the other */
+}
+
 static double *values_of(double *all, const struct bench *b, int row, uint64_t repeat)
 {
     return all + ((size_t)row * b->repeats + repeat) * BENCH_MAX_COLUMNS;
@@ -68,9 +73,9 @@ static int measure_rows(struct bench *b, double *all, uint64_t *done)
     struct cli_progress progress;
     int rc = 0;
     cli_progress_begin(&progress, b->command->name, b->repeats * (uint64_t)b->n_rows, "cells");
-    for (uint64_t k = 0; k < b->repeats && rc == 0; k++) {
+    for (b->repeat = 0; b->repeat < b->repeats && rc == 0; b->repeat++) {
         for (int i = 0; i < b->n_rows && rc == 0; i++) {
-            rc = measure_row(b, &b->rows[i], values_of(all, b, i, k));
+            rc = measure_row(b, &b->rows[i], values_of(all, b, i, b->repeat));
             if (rc == 0)
                 cli_progress_update(&progress, ++*done);
         }

@@ -100,6 +100,7 @@ struct bench {
     struct mr_device *dev;
     struct mr_device_info info;
     struct bench_row *rows;
+    uint64_t repeat;     /* that is measured, from 0 */
     bool interrupted;    /* rows that were not reached are left out */
     uint64_t n_measured; /* by then, of repeats x n_rows */
 
@@ -113,6 +114,11 @@ int bench_run(struct bench *b);
 /* For open: rows of unknown values, where their number is not known before. Returns 0 or
  * -ENOMEM. */
 int bench_rows(struct bench *b, int n);
+
+/* For conclude: up to which relative difference two rows' values of `varies` may be chance, by
+ * the spread of both; at least 5%. */
+double bench_chance(const struct bench *b, const struct bench_row *one,
+                    const struct bench_row *two);
 
 /* frame_show.c: writes the chart, and the table or the JSON object. Returns an exit code. */
 int bench_show(const struct bench *b);

@@ -434,7 +434,7 @@ $ millrace bench story d --model softmax --time 30ms -d cpu | sed -n 's/^  \([a-
 pinned: no meaning on cpu
 mixed: no meaning on cpu
 2
-$ millrace bench story synthetic:n=1000,shape=16,delay=1ms --time 30ms -d sim:h2d=1 --step 0.2ms -b 16 --plot s.svg --json > s.json; python3 -c 'import json; d = json.load(open("s.json")); s = d["steps"]; print([(x["step"], x["measured"]) for x in s], all(x["n_steps"] > 0 and 0 <= x["waited"] <= 1 and x["step_ms"] >= 0.199 for x in s[:3]))'; grep -c '<rect' s.svg
+$ millrace bench story synthetic:n=1000,shape=16,delay=1ms --time 30ms -d sim:h2d=1 --step 0.2ms -b 16 --plot s.svg --json > s.json; python3 -c 'import json; d = json.load(open("s.json")); s = d["steps"]; print([(x["step"], x["measured"]) for x in s], all(x["n_steps"] > 0 and 0 <= x["waited"] <= 1 and x["step_ms"] >= 0.199 and "variation" in x for x in s[:3]))'; grep -c '<rect' s.svg
 [('starved', True), ('workers', True), ('pinned', True), ('mixed precision', False)] True
 9
 # Predictions look for labels where training does; no more memory than the data set's batches need.
