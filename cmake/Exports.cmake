@@ -1,6 +1,7 @@
 # The version script of a library, from its headers: exactly what public headers declare with MR_API is exported, as
-# MILLRACE_0; and what rooms' headers mark with MR_PRIVATE, as MILLRACE_PRIVATE: libmillrace-profile and libmillrace-train need
-# it, no one else may. mr_exports(OUT headers...) writes OUT.
+# MILLRACE_1 where the project's version is 1, so that one process can hold libraries of two major versions; and what rooms'
+# headers mark with MR_PRIVATE, as MILLRACE_PRIVATE: libmillrace-profile and libmillrace-train need it, no one else may.
+# mr_exports(OUT headers...) writes OUT.
 function(mr_marked out mark)
   set(names "")
   foreach(header ${ARGN})
@@ -33,7 +34,7 @@ function(mr_exports out)
   if(MILLRACE_SANITIZE OR MILLRACE_FUZZ)
     set(hidden "*.resolver")
   endif()
-  set(text "MILLRACE_0 { global: ${public}; local: ${hidden}; };\n")
+  set(text "MILLRACE_${PROJECT_VERSION_MAJOR} { global: ${public}; local: ${hidden}; };\n")
   if(private)
     list(JOIN private "; " private)
     string(APPEND text "MILLRACE_PRIVATE { global: ${private}; };\n")

@@ -179,7 +179,9 @@ static void abi(void)
     struct mr_loader_stats st = {.size = offsetof(struct mr_loader_stats, bottleneck)};
     struct mr_loader *refused;
     struct run r = numbers(get_number, 10);
-    expect(dlvsym(RTLD_DEFAULT, "mr_loader_open", "MILLRACE_0"));
+    char version[32];
+    snprintf(version, sizeof version, "MILLRACE_%d", MR_VERSION_MAJOR);
+    expect(dlvsym(RTLD_DEFAULT, "mr_loader_open", version));
     r.opts.size = offsetof(struct mr_loader_opts, storage); /* an older program's */
     open_loader(&r);
     st.bottleneck[0] = 'x';
@@ -189,7 +191,7 @@ static void abi(void)
     r.opts.size = sizeof r.opts + 8; /* a newer one's */
     expect(mr_loader_open(r.ds, NULL, NULL, NULL, &r.opts, &refused) == MR_EMISUSE);
     close_run(&r);
-    printf("yes: symbols of version MILLRACE_0, sizes in structs that go in and come out\n");
+    printf("yes: symbols of version %s, sizes in structs that go in and come out\n", version);
 }
 
 static void statements(void)

@@ -1,10 +1,11 @@
 #!/bin/bash
 # Each shared library exports exactly the functions that its public headers declare with MR_API, all of them mr_*, as version
-# MILLRACE_0; and as MILLRACE_PRIVATE what rooms' headers mark with MR_PRIVATE, which the other libraries do use. The static one
-# defines no global name that does not start with mr_. Only libmillrace-profile needs SQLite.
+# MILLRACE_1 where the project's is 1; and as MILLRACE_PRIVATE what rooms' headers mark with MR_PRIVATE, which the other
+# libraries do use. The static one defines no global name that does not start with mr_. Only libmillrace-profile needs SQLite.
 # usage: symbols.sh SOURCE BUILD
 set -u
 source=$1 build=$2
+node=MILLRACE_$("$source/scripts/version.sh" | cut -d. -f1)
 failed=0
 complain() {
     echo "$1"
@@ -24,9 +25,9 @@ marked() { # mark, headers: the functions and objects behind the mark
         sed -nE 's/.*[ *](mr_[a-z0-9_]+)(\[[A-Za-z0-9_]*\])?[(;]$/\1/p' | sort -u
 }
 exported() { # library, version
-    nm -D --defined-only "$build/lib$1.so" | awk -v version="$2" '$2 ~ /[A-Zi]/ {
+    nm -D --defined-only "$build/lib$1.so" | awk -v version="$2" -v node="$node" '$2 ~ /[A-Zi]/ {
         split($3, part, /@+/)
-        if (part[1] != "MILLRACE_0" && part[1] != "MILLRACE_PRIVATE" && part[2] == version) print part[1] }' | sort
+        if (part[1] != node && part[1] != "MILLRACE_PRIVATE" && part[2] == version) print part[1] }' | sort
 }
 differ() { # what, one list, the other
     local only
@@ -43,7 +44,7 @@ for name in millrace millrace-profile millrace-train; do
     private=$(for room in $(rooms_of $name); do find "$source/src/$room" -name '*.h'; done | xargs sed -n p |
         marked MR_PRIVATE /dev/stdin)
     [ -n "$declared" ] || complain "$name: nothing declared: this test reads something wrong"
-    public=$(exported $name MILLRACE_0)
+    public=$(exported $name "$node")
     differ "$name: exported, but not declared with MR_API in a public header" "$public" "$declared"
     differ "$name: declared in a public header, but not exported" "$declared" "$public"
     differ "$name: marked MR_PRIVATE, but not exported so" "$private" "$(exported $name MILLRACE_PRIVATE)"
@@ -55,7 +56,7 @@ for name in millrace millrace-profile millrace-train; do
     [ "$needs" = "$([ $name = millrace-profile ] && echo 1 || echo 0)" ] || complain "lib$name.so: needs SQLite: $needs"
     echo "$name: $(echo "$public" | wc -l) functions exported"
 done
-all=$(for name in millrace millrace-profile millrace-train; do exported $name MILLRACE_0; done | sort)
+all=$(for name in millrace millrace-profile millrace-train; do exported $name "$node"; done | sort)
 [ -z "$(echo "$all" | uniq -d)" ] || complain "exported twice: $(echo "$all" | uniq -d)"
 differ "declared, but no library exports it" "$(marked MR_API "$source"/include/millrace/*.h)" "$all"
 exit $failed
