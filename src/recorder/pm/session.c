@@ -196,6 +196,7 @@ static int put_sample(struct pm_session *session, size_t i, struct mr_part_metri
         to[(*n_put)++] = (struct mr_part_metric){time, values[m] * session->scale[m],
                                                  session->label_ids[m], session->device};
     }
+    session->n_samples += rc == CUPTI_OK;
     return rc;
 }
 
@@ -219,7 +220,6 @@ static int put_samples(struct pm_session *session, size_t n, uint64_t host, cons
         rc = put_sample(session, i, batch, &n_put);
     }
     record_put_many(MR_PART_METRIC, batch, n_put);
-    session->n_samples += n;
     return rc;
 }
 
