@@ -31,8 +31,9 @@ if [ "${1:-}" = check ]; then
 fi
 
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
-export SOURCE_DATE_EPOCH
-rm -rf "$out"
+# The three builds share what nvcc makes, but take nothing that was there before.
+export SOURCE_DATE_EPOCH MILLRACE_KEPT_KERNELS=$PWD/build/release-kernels
+rm -rf "$out" "$MILLRACE_KEPT_KERNELS"
 mkdir -p "$out"
 changes >"$out/CHANGES-$version.md"
 scripts/source.sh "$out"
@@ -44,4 +45,4 @@ cp dist/millrace-"$version"-*.whl "$out/"
 scripts/deb.sh "$out"
 (cd "$out" && sha256sum -- * >../SHA256SUMS && mv ../SHA256SUMS .)
 chmod -R u=rwX,go=rX "$out"
-echo "release: $out: $(find "$out" -type f | wc -l) files, $(du -sk "$out" | cut -f1) KiB"
+echo "release: $out: $(find "$out" -type f | wc -l) files, $(du -sk "$out" | cut -f1) KiB, in $SECONDS s"

@@ -80,7 +80,7 @@ PATH=$PWD/$venv/bin:$PATH
 rm -rf "$work/raw" "$work/repaired" "$work/unpacked" "$work/packed"
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CMakeLists.txt)}"
 export SOURCE_DATE_EPOCH CMAKE_GENERATOR=Ninja CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)}
-export MILLRACE_KEPT_KERNELS=$PWD/build/kernels # cmake/Fatbin.cmake
+export MILLRACE_KEPT_KERNELS=${MILLRACE_KEPT_KERNELS:-$PWD/build/kernels} # cmake/Fatbin.cmake
 logged "the build" python -m build --wheel --no-isolation -o "$work/raw" -Cbuild-dir="$PWD/$work/build" python
 logged "auditwheel repair" auditwheel repair --plat "$tag" -w "$work/repaired" "$work"/raw/*.whl
 logged "unpacking" python -m wheel unpack -d "$work/unpacked" "$work"/repaired/*.whl
