@@ -10,7 +10,8 @@
 #   slow.tsan               the tests labelled slow under ThreadSanitizer (.ci/run: not at all)
 #   arrow                   Arrow tables, Parquet and datasets by pyarrow, Polars, DuckDB and nanoarrow (.ci/run: not at all)
 #   frameworks              Lightning, Accelerate, the HF Trainer, datasets, webdataset, jax (.ci/run: not at all)
-#   faults.PRESET.TEST      a sweep of failures in which every call fails in turn (.ci/run: the first ones and a choice)
+#   faults.PRESET.TEST      a sweep of failures in which every call fails in turn (.ci/run: the first ones and a choice). Its
+#                           parts, each a program and a kind of call, are noted when they passed: it goes on after them
 #   reproduce               two builds in different circumstances give the same bits (scripts/reproduce.sh)
 #   uring                   faults of io_uring by 1000 seeds (.ci/run: 4)
 #   power.JOB               2000 power cuts in mid-run of pack, train, feed and the disk cache (.ci/run: 2 to 8)
@@ -29,7 +30,7 @@ jobs=${JOBS:-$(nproc)}
 folder=${MILLRACE_LONG:-$HOME/.cache/millrace-long}
 most=${LONG_SECONDS:-7200}
 version=$(git describe --always --dirty)
-mkdir -p "$folder/done" "$folder/log" "$folder/fuzz" "$folder/soak" || exit 1
+mkdir -p "$folder/done" "$folder/log" "$folder/parts" "$folder/fuzz" "$folder/soak" || exit 1
 
 list_jobs() {
     local kinds preset kind file
@@ -56,7 +57,8 @@ run_faults() { # preset, test: jobs.memory, cli, ...
     cli) argument=$programs/millrace_faulty ;;
     esac
     # As in CMakePresets.json.
-    MILLRACE_FAULT_RUNS=1000000000 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
+    MILLRACE_FAULT_DONE=$folder/parts/faults.$1.$2-$version MILLRACE_FAULT_RUNS=1000000000 \
+        UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
         ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1:check_initialization_order=1 \
         TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 "$programs/fault_$program" ${argument:+"$argument"}
 }
@@ -160,12 +162,18 @@ has_passed() { # name
     [ "$(cut -d' ' -f1 "$folder/done/$1" 2>/dev/null)" = "$version" ]
 }
 
+# A sweep of failures may have been stopped, and gone on: all of its parts count.
+seconds_of() { # name, seconds of this run
+    local parts=$folder/parts/$1-$version
+    if [ -e "$parts" ]; then awk -F'\t' '{ n += $2 } END { printf "%.0f", n }' "$parts"; else echo "$2"; fi
+}
+
 report_job() { # name
     local start=$SECONDS
     if has_passed "$1"; then
         echo "PASS $1: $(cat "$folder/done/$1"), before"
     elif run_job "$1" >"$folder/log/$1" 2>&1 </dev/null; then
-        echo "$version $((SECONDS - start)) s" >"$folder/done/$1"
+        echo "$version $(seconds_of "$1" $((SECONDS - start))) s" >"$folder/done/$1"
         echo "PASS $1: $(cat "$folder/done/$1")"
     else
         tail -5 "$folder/log/$1"
@@ -231,7 +239,15 @@ show_others() {
     for file in "$folder"/done/*; do
         [ -e "$file" ] || continue
         job=$(basename "$file")
-        case $job in fuzz.* | soak.*) ;; *) echo "| \`$job\` | $(cut -d' ' -f1 "$file") | passed in $(cut -d' ' -f2- "$file") |" ;; esac
+        case $job in fuzz.* | soak.*) continue ;; esac
+        echo "| \`$job\` | $(date -u -r "$file" +%F), $(cut -d' ' -f1 "$file") | passed in $(cut -d' ' -f2- "$file") |"
+    done
+    # Sweeps that were stopped, of this commit.
+    for file in "$folder"/parts/*-"$version"; do
+        [ -e "$file" ] || continue
+        job=$(basename "$file" "-$version")
+        has_passed "$job" || echo "| \`$job\` | $(date -u -r "$file" +%F), $version |" \
+            "not ended: $(wc -l <"$file") parts passed in $(seconds_of "$job" 0) s |"
     done
 }
 

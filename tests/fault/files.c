@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -30,6 +31,40 @@ uint64_t most_runs(uint64_t usual)
     if (runs == 0)
         die("MILLRACE_FAULT_RUNS=%s: expected a number of at least 1", text);
     return runs;
+}
+
+static double part_began;
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+bool part_passed(const char *part)
+{
+    const char *path = getenv("MILLRACE_FAULT_DONE");
+    FILE *file = path ? fopen(path, "r") : NULL; /* not there: none passed */
+    char line[256];
+    bool found = false;
+    while (file && !found && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\t\n")] = 0;
+        found = strcmp(line, part) == 0;
+    }
+    if (file)
+        fclose(file);
+    part_began = seconds();
+    return found;
+}
+
+void part_pass(const char *part)
+{
+    const char *path = getenv("MILLRACE_FAULT_DONE");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    if (path &&
+        (!file || fprintf(file, "%s\t%.2f\n", part, seconds() - part_began) < 0 || fclose(file)))
+        die("%s: cannot be written", path);
 }
 
 const char *files_path(const char *name)

@@ -2,6 +2,7 @@
 #ifndef FAULT_FILES_H
 #define FAULT_FILES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,6 +38,12 @@ int threads_once_there_are(int want);
 /* The most runs of a sweep: MILLRACE_FAULT_RUNS, or the usual number. scripts/long.sh asks for so
  * many that every call fails in turn. */
 uint64_t most_runs(uint64_t usual);
+
+/* Whether this part of a sweep passed before, as the file MILLRACE_FAULT_DONE says; and a line there
+ * for one that passed, with the seconds since it was asked for: a sweep of hours that is stopped
+ * goes on from there. Without the variable none passed, and no line is written. */
+bool part_passed(const char *part);
+void part_pass(const char *part);
 
 /* A line on standard error and exit code 1. */
 void die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
