@@ -5,7 +5,8 @@
 # start programs fail.
 # usage: scripts/arm64.sh [-d FOLDER] [-K] [core | all] [CTEST ARGUMENTS...]
 #   core  the core build (-DMILLRACE_CORE=ON) with its tests; first, as it takes a sixth of the time
-#   all   the whole libraries with the unit tests; default
+#   all   the whole libraries with the unit tests; default. With arguments for ctest, such as -R, only the programs of the tests
+#         that it would run are built
 #   -d    where the root is made (default: a new folder under /tmp); a root that is there already is used again
 #   -K    keep the root afterwards
 #   e.g. scripts/arm64.sh core        scripts/arm64.sh -d /var/tmp/arm64 -K all -R 'test_(loader|state)'
@@ -84,10 +85,18 @@ echo "arm64: the root, $root: $((SECONDS - start)) s"
 
 start=$SECONDS
 source=$root/root/millrace build=build/$what
-mkdir -p "$source"
-find "$source" -mindepth 1 -maxdepth 1 ! -name build -exec rm -r {} +
+fresh=$root/root/fresh
+rm -rf "$fresh"
+mkdir -p "$source/build" "$fresh"
 git ls-files -z --cached --others --exclude-standard | tar -c --null --ignore-failed-read -T - 2>/dev/null |
-    tar -x -C "$source"
+    tar -x -C "$fresh"
+# What has not changed keeps its time, so that it is not compiled again.
+(cd "$fresh" && find . -type f -print0) | while IFS= read -r -d '' file; do
+    if cmp -s "$source/$file" "$fresh/$file"; then touch -r "$source/$file" "$fresh/$file"; fi
+done
+mv "$source/build" "$fresh/"
+rm -r "$source"
+mv "$fresh" "$source"
 options=(-DMILLRACE_WERROR=ON -DCMAKE_TOOLCHAIN_FILE=cmake/Arm64.cmake -DCMAKE_BUILD_TYPE=RelWithDebInfo)
 label=unit
 if [ "$what" = core ]; then
@@ -100,17 +109,17 @@ in_tree() {
     inside sh -c 'cd /root/millrace && exec "$@"' sh "$@"
 }
 # The unit tests' programs alone.
-build_all() {
+build_all() { # ctest arguments...
     local targets=()
     in_tree cmake -S . -B "$build" -G Ninja "${options[@]}" || return
     if [ "$what" = all ]; then
-        mapfile -t targets < <(in_tree ctest --test-dir "$build" -N -L unit |
+        mapfile -t targets < <(in_tree ctest --test-dir "$build" -N -L unit "$@" |
             sed -nE 's/.*: (unit|pages|fake)\.//p' | sort -u)
         targets+=(no_threads big_pages)
     fi
     in_tree ninja -C "$build" -j "$jobs" "${targets[@]}"
 }
-build_all >"$log" 2>&1 || {
+build_all "$@" >"$log" 2>&1 || {
     grep -E -A5 '(error|warning): |FAILED:|CMake Error' "$log" | tail -60 >&2 || true
     exit 1
 }
