@@ -14,3 +14,6 @@ epoch  2/2  .* (re)
 $ millrace train d -b 16 --seed 3 -m softmax -o sgd:momentum=0.9 --lr 0.05 --device cpu -t 'center_crop(8,8),cast(f32),scale(1/255)' --epochs 2 --checkpoint new.safetensors -q >/dev/null; for f in c new; do millrace predict $f.safetensors d --csv $f.csv -q; done | sort -u | grep -c accuracy; cut -d , -f 1-3 new.csv >new; cut -d , -f 1-3 c.csv | cmp - new; wc -l <new
 1
 204
+# A pack: the same samples as 0.1 reads in it, by the indexes that 0.1 wrote, which count for archives of their time; no others are made.
+$ mkdir p; cp "$TEST_DATA"/pack-0.1/* p; touch -d @1795863649.176958861 p/shard-000000.tar; touch -d @1795863649.200689410 p/shard-000001.tar; stat -c %i p/*.idx >before; millrace feed tar:p,index=beside -d cpu --digest -q | grep digest; stat -c %i p/*.idx | cmp - before
+digest: 864651037b97bb868562df9c9cc1367c
