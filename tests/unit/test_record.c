@@ -535,9 +535,15 @@ static void test_fork(void **state)
         assert_true(part_look_note(&looks[i], "exit", NULL) > 0);
 }
 
+/* qemu-user's child may wait for ever for a lock of the emulator itself, which another thread had
+ * when it was forked. */
 static void test_forks_of_a_busy_parent(void **state)
 {
     (void)state;
+#ifdef MILLRACE_EMULATED
+    print_message("SKIP forks of several threads: the emulator hangs\n");
+    skip();
+#endif
     skip_forks();
     assert_int_equal(record("forks", NULL), 0);
     assert_int_equal(n_looks, 6);
