@@ -39,9 +39,9 @@ int threads_once_there_are(int want);
  * many that every call fails in turn. */
 uint64_t most_runs(uint64_t usual);
 
-/* Whether this part of a sweep passed before, as the file MILLRACE_FAULT_DONE says; and a line there
- * for one that passed, with the seconds since it was asked for: a sweep of hours that is stopped
- * goes on from there. Without the variable none passed, and no line is written. */
+/* Whether this part of a sweep passed before, as the file MILLRACE_FAULT_DONE says; and a line
+ * there for one that passed, with the seconds since it was asked for: a sweep of hours that is
+ * stopped goes on from there. Without the variable none passed, and no line is written. */
 bool part_passed(const char *part);
 void part_pass(const char *part);
 

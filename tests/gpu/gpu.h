@@ -14,8 +14,8 @@
 #define GPU_SKIP 77
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define MS       1000000ull
-/* The driver that is not there copies by the host's hands, which sanitizers and emulators make slow:
- * they get less to do. */
+/* The driver that is not there copies by the host's hands, which sanitizers and emulators make
+ * slow: they get less to do. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(MILLRACE_EMULATED)
 #define LESS(n) ((n) / 10)
 #else
