@@ -1,6 +1,6 @@
 # The version script of a library, from its headers: exactly what public headers declare with MR_API is exported, as
-# MILLRACE_1 where the project's version is 1, so that one process can hold libraries of two major versions; and what rooms'
-# headers mark with MR_PRIVATE, as MILLRACE_PRIVATE: libmillrace-profile and libmillrace-train need it, no one else may.
+# MILLRACE_1 where the project's version is 1; and what rooms' headers mark with MR_PRIVATE, as MILLRACE_PRIVATE:
+# libmillrace-profile and libmillrace-train need it, no one else may.
 # mr_exports(OUT headers...) writes OUT.
 function(mr_marked out mark)
   set(names "")

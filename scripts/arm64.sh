@@ -89,7 +89,7 @@ fresh=$root/root/fresh
 rm -rf "$fresh"
 mkdir -p "$source/build" "$fresh"
 git ls-files -z --cached --others --exclude-standard | tar -c --null --ignore-failed-read -T - 2>/dev/null |
-    tar -x -C "$fresh"
+    tar -xm -C "$fresh"
 # What has not changed keeps its time, so that it is not compiled again.
 (cd "$fresh" && find . -type f -print0) | while IFS= read -r -d '' file; do
     if cmp -s "$source/$file" "$fresh/$file"; then touch -r "$source/$file" "$fresh/$file"; fi

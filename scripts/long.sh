@@ -56,8 +56,10 @@ run_faults() { # preset, test: jobs.memory, cli, ...
     *.*) argument=${2#*.} ;;
     cli) argument=$programs/millrace_faulty ;;
     esac
+    local parts=$folder/parts/faults.$1.$2-$version
+    case $version in *-dirty) rm -f "$parts" ;; esac # the next change would have the same name
     # As in CMakePresets.json.
-    MILLRACE_FAULT_DONE=$folder/parts/faults.$1.$2-$version MILLRACE_FAULT_RUNS=1000000000 \
+    MILLRACE_FAULT_DONE=$parts MILLRACE_FAULT_RUNS=1000000000 \
         UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
         ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1:check_initialization_order=1 \
         TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 "$programs/fault_$program" ${argument:+"$argument"}

@@ -33,7 +33,7 @@ fi
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 # The three builds share what nvcc makes, but take nothing that was there before.
 export SOURCE_DATE_EPOCH MILLRACE_KEPT_KERNELS=$PWD/build/release-kernels
-rm -rf "$out" "$MILLRACE_KEPT_KERNELS"
+rm -rf "$out" "$MILLRACE_KEPT_KERNELS" build/release build/deb build/wheel/build
 mkdir -p "$out"
 changes >"$out/CHANGES-$version.md"
 scripts/source.sh "$out"

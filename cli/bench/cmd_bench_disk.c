@@ -239,7 +239,8 @@ static double enough_depth(const struct bench *b, const struct bench_row *best)
     double depth = best->v[DEPTH];
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *row = &b->rows[i];
-        if (row->left_out[0] || row->part != best->part || row->v[READ] != best->v[READ])
+        if (row->left_out[0] || row->part != best->part || row->v[READ] != best->v[READ] ||
+            strcmp(row->text[STORAGE], best->text[STORAGE]) != 0)
             continue;
         if (row->v[DEPTH] < depth && best->v[IOPS] / row->v[IOPS] - 1 <= bench_chance(b, best, row))
             depth = row->v[DEPTH];
@@ -403,7 +404,8 @@ const struct cli_command cli_bench_disk = {
         "thread. Reports reads per second, bytes per second, and how long a read took (p50: "
         "half of them at most; p99: 99 of 100): medians of --repeats measurements, which take "
         "turns. "
-        "The variation is that of reads per second; a difference within it is called none.\n\n"
+        "The variation is that of reads per second; smaller differences, or those below 5%, are "
+        "not called gains.\n\n"
         "direct: past the page cache, as with feed --direct: what the disk itself gives. cold: "
         "through the page cache, as by default, which is emptied of the file first; no piece is "
         "read twice, but the kernel may read ahead.\n\n"

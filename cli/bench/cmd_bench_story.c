@@ -473,7 +473,9 @@ const struct cli_command cli_bench_story = {
         "page-locked memory; "
         "in mixed precision. Reports the throughput and the share of the time that the device "
         "waited for data: medians of --repeats measurements, which take turns, and how much the "
-        "rate varies; a difference within that is called none. The last two do not apply to cpu "
+        "rate varies; smaller differences, or those below 5%, are not called gains. The last two "
+        "do "
+        "not apply to cpu "
         "and are reported as skipped. On sim the "
         "loader is real and a step is a time, so the last one is skipped.",
     .options = options,

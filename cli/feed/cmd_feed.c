@@ -85,8 +85,8 @@ const struct mr_option feed_options[] = {
     OPT("time", 0, MR_OPT_DURATION, time_ns, .initial = "0", .unit = "s",
         .help = "Stop after this long; 0: no limit", .group = "Run"),
     OPT("warmup", 0, MR_OPT_DURATION, warmup_ns, .initial = "0", .unit = "s",
-        .help = "Leave the first so many seconds out of warm_samples_per_s, in which caches fill "
-                "and decoders open",
+        .help = "Leave the start out of warm_samples_per_s for this long: caches fill, decoders "
+                "open",
         .group = "Run"),
     OPT("batches", 0, MR_OPT_UINT, batches, .initial = "0", .unit = "batches",
         .help = "Stop after this many batches; 0: no limit", .group = "Run"),
@@ -227,8 +227,8 @@ static const struct cli_note json_notes[] = {
     {"start_ms", "from the program's start to the first batch handed out"},
     {"device_open_ms", "the part of start_ms that opening the device took"},
     {"warm_samples_per_s",
-     "without batches that were ready before the first was handed out, and without those of "
-     "--warmup; null: no others"},
+     "without batches that were ready before the first was handed out; with --warmup: of those "
+     "behind the first one after it; null: none"},
     {"utilization", "with --sink-ms or a device's step: steps' time over the time from the first "
                     "step's end; else null"},
     {"digest", "32 hex digits with --digest, else null"},

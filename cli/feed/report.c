@@ -140,8 +140,9 @@ static double warm_rate(const struct feed *feed)
 {
     const struct feed_result *r = &feed->result;
     if (feed->opts->warmup_ns)
-        return per_second((double)r->warm_samples,
-                          (double)(r->warm_end_ns - r->warm_from_ns) * 1e-9);
+        return r->warm_samples ? per_second((double)r->warm_samples,
+                                            (double)(r->warm_end_ns - r->warm_from_ns) * 1e-9)
+                               : 0;
     return per_second((double)r->stats.warm_samples, (double)r->stats.warm_ns * 1e-9);
 }
 

@@ -83,7 +83,15 @@ def test_arguments(folder):
     with loader_of(folder, cache="device", device="sim", as_="dlpack") as loader:
         with pytest.raises(ValueError, match='^cache="device": image: .*use cache="host"'):
             iter(loader)
-    with loader_of(folder, cache="host", max_memory="1KiB") as loader:
+
+
+def test_a_cache_counts_against_the_memory(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros((16384, 1024), np.uint8))
+    options = {"as_": "numpy", "max_memory": "12MiB", "num_workers": 1}
+    with millrace.DataLoader(f"npy:{path}", 16, **options) as loader:
+        next(iter(loader))
+    with millrace.DataLoader(f"npy:{path}", 16, cache="host", **options) as loader:
         with pytest.raises(MemoryError):
             iter(loader)
 

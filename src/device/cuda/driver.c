@@ -109,7 +109,7 @@ static void load(void)
     if (!find_symbols(library) || !check_version())
         return;
     pthread_t nvml; /* takes a tenth of cuInit()'s time, and is needed next */
-    bool beside = pthread_create(&nvml, NULL, prepare_nvml, NULL) == 0;
+    bool beside = mr_thread_start(&nvml, "mr-nvml", prepare_nvml, NULL) == 0;
     int result = driver.cuInit(0);
     if (beside)
         pthread_join(nvml, NULL);
