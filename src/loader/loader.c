@@ -327,13 +327,13 @@ static int open_parts(struct mr_loader *ld, struct mr_sampler *sampler, struct m
     ld->posts = mr_posted_plan(ld);
     if (ld->posts)
         use_few_workers(ld);
-    ld->gathers = mr_gather_plan(ld);
     rc = open_storage(ld);
     if (rc < 0)
         return rc;
     rc = create_ring(ld);
     if (rc < 0)
         return rc;
+    ld->gathers = mr_gather_plan(ld);
     rc = mr_backends_open(ld);
     return rc < 0 ? rc : start_workers(ld);
 }

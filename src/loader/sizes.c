@@ -5,8 +5,6 @@
 #include <sys/resource.h>
 
 #define MAX_RUN_ROWS       32
-#define MAX_COPIED_ROWS    64 /* a row takes a microsecond: a claim for few costs a good part */
-#define COPIED_BYTES       (128u << 10)
 #define MAX_MADE_ROWS      128 /* by processes: each run wakes a thread and a process */
 #define MAX_PLACED_ROWS    512 /* if they write into the slots themselves: no thread copies */
 #define RUN_BYTES          (32u << 10)  /* a run writes at least this: claiming it costs little */
@@ -120,24 +118,14 @@ static void plan_ahead(struct mr_loader *ld, const struct mr_files_kinds *kinds)
         (uint32_t)MR_MAX(1, MR_MIN(ld->sizes.depth / n, reads / ld->workers.n));
 }
 
-/* Rows are copies of records in memory, or that will be there. */
-static bool is_copied(const struct mr_loader *ld)
-{
-    return !ld->chain && (ld->gathers || (ld->ds->records && ld->caching));
-}
-
 /* How many samples a run has. */
 static void plan_runs(struct mr_loader *ld, const struct mr_files_kinds *kinds)
 {
     const struct mr_loader_opts *o = &ld->opts;
     bool reads = kinds->n_path + kinds->n_null + kinds->n_remote > 0;
     uint64_t share = (o->batch_size + 4ull * ld->workers.n - 1) / (4ull * ld->workers.n);
-    bool copied = is_copied(ld);
-    uint64_t bytes = copied ? COPIED_BYTES : RUN_BYTES;
-    uint64_t worthwhile = bytes * o->batch_size / ld->layout.bound_bytes;
-    uint64_t most = (o->batch_size + ld->workers.n - 1) / ld->workers.n;
-    most = copied ? MR_MIN(2 * most, MR_MIN(o->batch_size, MAX_COPIED_ROWS))
-                  : MR_MIN(most, MAX_RUN_ROWS);
+    uint64_t worthwhile = RUN_BYTES * o->batch_size / ld->layout.bound_bytes;
+    uint64_t most = MR_MIN((o->batch_size + ld->workers.n - 1) / ld->workers.n, MAX_RUN_ROWS);
     if (ld->ds->makers > 0) /* the data set divides a run among them */
         share = most = MR_MIN(o->batch_size, ld->posts ? MAX_PLACED_ROWS : MAX_MADE_ROWS);
     ld->sizes.run_rows = MR_MAX(1, MR_MIN(MR_MAX(share, worthwhile), most));
