@@ -51,7 +51,8 @@ def main():
     millrace, context = program(args.dist, "millrace"), program(args.dist, "context")
     with tempfile.TemporaryDirectory() as work:
         digits = os.path.join(work, "digits")
-        subprocess.run([millrace, "synth", "digits", digits, "--n", "10000", "-q"], check=True)
+        subprocess.run([millrace, "synth", "digits", digits, "--n", "10000", "-q"], check=True,
+                       stdout=subprocess.DEVNULL)
         feed = [millrace, "feed", "--device", args.device, "--batches", "1", "--json"]
         sets = {
             "digits, batches of 64": [digits, "-b", "64", "-s"],

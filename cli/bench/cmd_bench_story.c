@@ -470,14 +470,11 @@ const struct cli_command cli_bench_story = {
     .text =
         "Trains the same net four times, and fixes one mistake each time: first starved, by a "
         "single worker that waits for every copy (feed --blocking); then with workers; with "
-        "page-locked memory; "
-        "in mixed precision. Reports the throughput and the share of the time that the device "
-        "waited for data: medians of --repeats measurements, which take turns, and how much the "
-        "rate varies; smaller differences, or those below 5%, are not called gains. The last two "
-        "do "
-        "not apply to cpu "
-        "and are reported as skipped. On sim the "
-        "loader is real and a step is a time, so the last one is skipped.",
+        "page-locked memory; in mixed precision. Reports the throughput and the share of the time "
+        "that the device waited for data: medians of --repeats measurements, which take turns, and "
+        "how much the rate varies. A difference counts as a gain if it is larger than that, and "
+        "than 5%. The last two do not apply to cpu and are reported as skipped. On sim the loader "
+        "is real and a step is a time, so the last one is skipped.",
     .options = options,
     .options_bytes = sizeof(struct opts),
     .min_args = 1,

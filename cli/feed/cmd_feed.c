@@ -227,8 +227,8 @@ static const struct cli_note json_notes[] = {
     {"start_ms", "from the program's start to the first batch handed out"},
     {"device_open_ms", "the part of start_ms that opening the device took"},
     {"warm_samples_per_s",
-     "without batches that were ready before the first was handed out; with --warmup: of those "
-     "behind the first one after it; null: none"},
+     "without batches that were ready before the first was handed out; with --warmup: from the "
+     "first batch after it on, also those that were ready by then; null: no others"},
     {"utilization", "with --sink-ms or a device's step: steps' time over the time from the first "
                     "step's end; else null"},
     {"digest", "32 hex digits with --digest, else null"},
