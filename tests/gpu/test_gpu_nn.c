@@ -19,7 +19,7 @@ struct nets {
     uint64_t sample, n_params;
     float *input;
     void *far_input, *far_labels, *far_targets;
-    int32_t labels[64];
+    int32_t labels[300];
     float targets[64 * 64];
 };
 
@@ -344,6 +344,71 @@ static void test_fused(struct mr_device *dev)
                       options("conv:8,tanh,conv:8,tanh,flatten,linear:20,tanh,linear:5",
                               cases[i].dtype, cases[i].tf32, 2, 28),
                       cases[i].bound);
+    }
+}
+
+/* Filters' gradients that are computed without patches, and shapes that just are not. The last
+ * batches are too small for it. */
+static const struct {
+    const char *model;
+    uint32_t c, h;
+    uint32_t sizes[3];
+} direct[] = {
+    {"conv:64,tanh,flatten,linear:5", 32, 26, {300, 265, 100}}, /* more samples than shares */
+    {"conv:64,p=1,tanh,flatten,linear:5", 32, 16, {264, 132, 131}},
+    {"conv:64,p=2,bias=0,tanh,flatten,linear:5", 32, 14, {150, 133, 1}},
+    {"conv:64,tanh,flatten,linear:5", 32, 18, {200, 140, 7}},  /* lines of 16, */
+    {"conv:64,tanh,flatten,linear:5", 32, 48, {136, 132, 9}},  /* and of 46 */
+    {"conv:64,tanh,flatten,linear:5", 32, 17, {140, 133, 5}},  /* not: lines of 15, */
+    {"conv:64,tanh,flatten,linear:5", 32, 49, {132, 20, 5}},   /* and of 47 */
+    {"conv:128,tanh,flatten,linear:5", 64, 18, {100, 67, 32}}, /* four tiles: 66 shares */
+    {"conv:64,tanh,conv:64,p=1,tanh,flatten,linear:5", 3, 20, {90, 66, 65}}, /* with dx */
+    {"conv:32,relu,conv:64,relu,maxpool:2,dropout:0.25,flatten,linear:5", 1, 28, {200, 140, 60}},
+    {"conv:96,tanh,flatten,linear:5", 32, 18, {140, 133, 5}}, /* not: no whole tiles, */
+    {"conv:64,tanh,flatten,linear:5", 48, 18, {140, 133, 5}},
+    {"conv:64,k=5,p=1,tanh,flatten,linear:5", 32, 18, {140, 133, 5}}, /* other windows, */
+    {"conv:64,s=2,p=1,tanh,flatten,linear:5", 32, 32, {140, 133, 5}}, /* strides */
+    {"conv:64,p=3,tanh,flatten,linear:5", 32, 14, {140, 133, 5}},     /* and borders */
+};
+
+/* The same batch twice gives the same bits, and twice the gradient where it is added. */
+static void same_bits(struct nets *n, struct mr_net_batch *b)
+{
+    float *first = grads_of(n);
+    must(mr_net_train(n->net, b, n->stream));
+    float *again = grads_of(n);
+    check(memcmp(first, again, n->n_params * sizeof *first) == 0);
+    b->accumulate = 1;
+    must(mr_net_train(n->net, b, n->stream));
+    free(again);
+    again = grads_of(n);
+    for (uint64_t i = 0; i < n->n_params; i++)
+        first[i] *= 2;
+    check(apart(again, first, n->n_params, 0) <= 1e-5);
+    free(first);
+    free(again);
+}
+
+static void test_direct(struct mr_device *dev)
+{
+    for (size_t i = 0; i < COUNT(direct); i++) {
+        struct mr_net_opts o = options(direct[i].model, MR_F32, 0, direct[i].c, direct[i].h);
+        struct nets n;
+        o.max_batch = direct[i].sizes[0];
+        nets_open(&n, dev, &o);
+        for (size_t j = 0; j < COUNT(direct[i].sizes); j++) {
+            struct mr_net_batch far = batch_of(&n, true, direct[i].sizes[j]),
+                                near = batch_of(&n, false, direct[i].sizes[j]);
+            must(mr_net_set_step(n.net, j, n.stream));
+            must(mr_net_set_step(n.host, j, n.host_stream));
+            must(mr_net_train(n.net, &far, n.stream));
+            must(mr_net_train(n.host, &near, n.host_stream));
+            compare(&n, 1e-4);
+            if (strstr(n.o.model, "dropout"))
+                continue;
+            same_bits(&n, &far);
+        }
+        nets_close(&n);
     }
 }
 
@@ -711,12 +776,12 @@ static void test_refusals(struct mr_device *dev)
 int main(void)
 {
     static const struct gpu_test first[] = {{"refusals", test_refusals}};
-    static const struct gpu_test tests[] = {{"f32", test_f32},     {"tf32", test_tf32},
-                                            {"bf16", test_bf16},   {"f16", test_f16},
-                                            {"fused", test_fused}, {"inputs", test_inputs},
-                                            {"eval", test_eval},   {"not finite", test_not_finite},
-                                            {"graph", test_graph}, {"rescale", test_rescale},
-                                            {"parts", test_parts}, {"training", test_training}};
+    static const struct gpu_test tests[] = {
+        {"f32", test_f32},          {"tf32", test_tf32},       {"bf16", test_bf16},
+        {"f16", test_f16},          {"fused", test_fused},     {"direct", test_direct},
+        {"inputs", test_inputs},    {"eval", test_eval},       {"not finite", test_not_finite},
+        {"graph", test_graph},      {"rescale", test_rescale}, {"parts", test_parts},
+        {"training", test_training}};
     int code = gpu_main(first, 1);
     if (code)
         return code;

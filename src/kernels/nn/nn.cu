@@ -318,6 +318,7 @@ template <typename T> static __device__ void do_permute(const struct mr_nn_gpu_p
     }
 }
 
+#include "kernels/nn/conv3.cuh"
 #include "kernels/nn/patches.cuh"
 #include "kernels/nn/thin.cuh"
 
@@ -436,8 +437,14 @@ template <typename T> static __device__ void do_rescale(const struct mr_nn_gpu_r
     }
 }
 
+/* Blocks of a kernel that a multiprocessor has to hold; 0: as many as there happen to be. */
+static constexpr int least_blocks(enum mr_nn_gpu_kernel kernel)
+{
+    return kernel == MR_NN_GPU_conv3_dw ? 2 : 0;
+}
+
 #define X(name, args)                                                                              \
-    extern "C" __global__ void __launch_bounds__(BLOCK)                                            \
+    extern "C" __global__ void __launch_bounds__(BLOCK, least_blocks(MR_NN_GPU_##name))            \
         mr_nn_##name##_f32(const __grid_constant__ struct args a)                                  \
     {                                                                                              \
         do_##name<float>(a);                                                                       \

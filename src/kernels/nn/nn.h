@@ -14,12 +14,17 @@
 #include "kernels/kernels.h"
 #include <millrace/tensor.h>
 
-#define MR_NN_GPU_BLOCK     256
-#define MR_NN_GPU_TILE      32  /* columns of a strip's block */
-#define MR_NN_GPU_STRIPS    256 /* at most */
-#define MR_NN_GPU_TILES     32768
-#define MR_NN_GPU_THIN      256 /* filters of a thin convolution, at most */
-#define MR_NN_GPU_THIN_SUMS 8   /* a block's, of its backward */
+#define MR_NN_GPU_BLOCK      256
+#define MR_NN_GPU_TILE       32  /* columns of a strip's block */
+#define MR_NN_GPU_STRIPS     256 /* at most */
+#define MR_NN_GPU_TILES      32768
+#define MR_NN_GPU_THIN       256 /* filters of a thin convolution, at most */
+#define MR_NN_GPU_THIN_SUMS  8   /* a block's, of its backward */
+/* Of a block of conv3_dw, whose shared memory they fill: filters, channels, pixels of an output
+ * line at most. */
+#define MR_NN_GPU_CONV3_OUT  64
+#define MR_NN_GPU_CONV3_IN   32
+#define MR_NN_GPU_CONV3_LINE 46
 
 /* name, arguments: "nn_<name>_<type>" */
 #define MR_NN_GPU_KERNELS(X)                                                                       \
@@ -48,6 +53,8 @@
     X(thin, mr_nn_gpu_thin)                                                                        \
     X(thin_back, mr_nn_gpu_thin)                                                                   \
     X(thin_sum, mr_nn_gpu_thin)                                                                    \
+    X(conv3_dw, mr_nn_gpu_conv3)                                                                   \
+    X(conv3_sum, mr_nn_gpu_conv3)                                                                  \
     X(filter, mr_nn_gpu_filter)                                                                    \
     X(unfilter, mr_nn_gpu_filter)                                                                  \
     X(gemm, mr_nn_gpu_gemm)                                                                        \
@@ -226,6 +233,16 @@ struct mr_nn_gpu_thin {
     uint32_t h, w, stride, pad, out_h, out_w, filters;
     struct mr_nn_div by_out_w, by_out_h, by_runs;
     int32_t act, accumulate;
+};
+
+/* The filters' gradient of a convolution by 3 x 3 with stride 1. dw: of shares of the samples; sum:
+ * of the shares. f32 alone. */
+struct mr_nn_gpu_conv3 {
+    const float *x, *dy;
+    float *partial; /* [share][out][tap][in] */
+    float *dw;      /* OIHW */
+    uint32_t n, h, w, in, out, pad, out_h, out_w, shares;
+    int32_t accumulate;
 };
 
 struct mr_nn_gpu_filter { /* OIHW to [out][patch] and, of f32 gradients, back */

@@ -5,7 +5,8 @@
  * for the product; their gradients come back the other way.
  *
  * Large batches go in parts, so that the patches of one stay in the GPU's cache. Patches of a batch
- * that is one part are kept from the forward pass for the backward pass.
+ * that is one part are kept from the forward pass for the backward pass. The filters' gradient of a
+ * large batch in f32 needs no patches where the shape allows it: conv3.c.
  */
 #include "nn/cuda/cuda.h"
 
@@ -286,7 +287,7 @@ static int part_to_w(struct mr_nn_backend *b, const struct mr_nn_conv *c, const 
     return mr_nn_cuda_product(b, &p);
 }
 
-/* Of patches that forward kept, or that are made again. */
+/* Of patches that forward kept, or that are made again, or of none. */
 static int all_to_w(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s,
                     const struct mr_nn_cuda_conv *slot, const void *x, const void *dy, void *dw,
                     int accumulate)
@@ -296,6 +297,8 @@ static int all_to_w(struct mr_nn_backend *b, const struct mr_nn_conv *c, const s
     uint32_t part = part_of(s, c->n);
     void *to = slot->filter ? b->dfilter : dw;
     int rc = 0;
+    if (mr_nn_cuda_conv3_shares(b, c))
+        return mr_nn_cuda_conv3_dw(b, c, x, dy, dw, accumulate);
     for (uint32_t at = 0; at < c->n && !rc; at += part) {
         uint32_t n = MR_MIN(part, c->n - at);
         const void *in = (const char *)x + at * in_bytes;

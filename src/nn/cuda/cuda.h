@@ -126,6 +126,12 @@ int mr_nn_cuda_thin_forward(struct mr_nn_backend *b, const struct mr_nn_conv *c,
 int mr_nn_cuda_thin_backward(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x,
                              const void *y, const void *dy, void *dw, void *db, int accumulate);
 
+/* conv3.c: the filters' gradient of a convolution by 3 x 3, without patches. Shares of the samples
+ * whose sums are added in order, by the shape alone; 0: it is not for this convolution. */
+uint32_t mr_nn_cuda_conv3_shares(const struct mr_nn_backend *b, const struct mr_nn_conv *c);
+int mr_nn_cuda_conv3_dw(struct mr_nn_backend *b, const struct mr_nn_conv *c, const void *x,
+                        const void *dy, void *dw, int accumulate);
+
 /* cuda_layers.c: the other layers. */
 int mr_nn_cuda_linear_forward(struct mr_nn_backend *b, const struct mr_nn_linear *l, const void *x,
                               const void *w, const void *bias, void *y);
