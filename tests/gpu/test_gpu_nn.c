@@ -594,17 +594,23 @@ static void test_graph(struct mr_device *dev)
     static const struct {
         enum mr_dtype dtype;
         const char *model;
-    } cases[] = {{MR_F32, "mnist-cnn"},
-                 {MR_BF16, "mnist-cnn"},
-                 {MR_F16, "mnist-cnn"},
-                 {MR_F32, "mlp:30s,20r"},
-                 {MR_F32, "conv:8,p=1,batchnorm,relu,maxpool:3,s=2,flatten,linear:5"}};
+        int tf32;
+        uint32_t h, batch;
+    } cases[] = {
+        {MR_F32, "mnist-cnn", 1, 12, BATCH},
+        {MR_F32, "mnist-cnn", 0, 20, 140}, /* conv2's gradient without patches */
+        {MR_BF16, "mnist-cnn", 1, 12, BATCH},
+        {MR_F16, "mnist-cnn", 1, 12, BATCH},
+        {MR_F32, "mlp:30s,20r", 1, 12, BATCH},
+        {MR_F32, "conv:8,p=1,batchnorm,relu,maxpool:3,s=2,flatten,linear:5", 1, 12, BATCH}};
     for (size_t c = 0; c < COUNT(cases); c++) {
         float *end[2];
+        struct mr_net_opts o =
+            options(cases[c].model, cases[c].dtype, cases[c].tf32, 1, cases[c].h);
+        o.max_batch = cases[c].batch;
         for (int graphs = 0; graphs < 2; graphs++) {
             struct trainer t;
-            trainer_open(&t, dev, options(cases[c].model, cases[c].dtype, 1, 1, 12),
-                         "momentum:lr=0.05");
+            trainer_open(&t, dev, o, "momentum:lr=0.05");
             struct mr_graph *graph = NULL;
             if (graphs)
                 must(mr_net_warm_up(t.n.net, t.n.stream));
@@ -618,13 +624,12 @@ static void test_graph(struct mr_device *dev)
             }
             struct mr_net_totals totals = {.size = sizeof totals};
             must(mr_net_query_totals(t.n.net, t.n.stream, &totals));
-            check(totals.n_samples == 10 * BATCH && totals.n_not_finite == 0);
+            check(totals.n_samples == 10ull * o.max_batch && totals.n_not_finite == 0);
             end[graphs] = fetch(&t.n, t.params, t.n.n_params * sizeof(float));
             mr_graph_destroy(graph);
             trainer_close(&t);
         }
         struct mr_net *net = NULL;
-        struct mr_net_opts o = options(cases[c].model, cases[c].dtype, 1, 1, 12);
         must(mr_net_create(dev, &o, &net));
         check(memcmp(end[0], end[1], mr_net_n_params(net) * sizeof(float)) == 0);
         mr_net_destroy(net);
