@@ -5,6 +5,8 @@
  *   bound_copy   b = a: 8 bytes an element; on GPUs the faster of a kernel and the driver's copy
  *   bound_triad  a = b + s c: 12 bytes an element (hosts)
  *   bound_axpy   a = a + s b: 12 bytes an element, nothing is written that was not read (hosts)
+ *   bound_4r3w   three arrays, each plus s b: 28 bytes an element, Adam's reads and writes without
+ *                its roots and quotients (hosts)
  *   each optimizer that is named
  *
  * usage: optim_step [cpu|cuda|cuda:N] [N_PARAMS] [SECONDS] [THREADS] [SPEC...]
@@ -35,7 +37,7 @@ static struct bench {
     uint64_t n;
     double seconds;
     uint32_t threads;
-    float *p, *g, *c; /* parameters, gradients, one more for the bounds */
+    float *p, *g, *c, *d; /* parameters, gradients, two more for the bounds; d: hosts */
 } b;
 
 static void check(int rc, const char *what)
@@ -86,10 +88,21 @@ CLONES static void axpy(float *restrict a, const float *restrict x, uint64_t n, 
         a[i] = a[i] + s * x[i];
 }
 
+CLONES static void axpy3(float *restrict a, float *restrict c, float *restrict d,
+                         const float *restrict x, uint64_t n, float s)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        float add = s * x[i];
+        a[i] = a[i] + add;
+        c[i] = c[i] + add;
+        d[i] = d[i] + add;
+    }
+}
+
 struct part {
     pthread_t thread;
     uint64_t at, n;
-    int bound; /* 0 copy, 1 triad, 2 axpy */
+    int bound; /* 0 copy, 1 triad, 2 axpy, 3 three of it */
 };
 
 static void *run_part(void *user)
@@ -99,8 +112,10 @@ static void *run_part(void *user)
         copy(b.c + w->at, b.p + w->at, w->n);
     else if (w->bound == 1)
         triad(b.c + w->at, b.p + w->at, b.g + w->at, w->n, 1e-7f);
-    else
+    else if (w->bound == 2)
         axpy(b.c + w->at, b.g + w->at, w->n, 1e-7f);
+    else
+        axpy3(b.p + w->at, b.c + w->at, b.d + w->at, b.g + w->at, w->n, 1e-7f);
     return NULL;
 }
 
@@ -207,13 +222,13 @@ static void fill(float *out, uint32_t seed)
 
 static void open_arrays(void)
 {
-    float **const to[] = {&b.p, &b.g, &b.c};
+    float **const to[] = {&b.p, &b.g, &b.c, &b.d};
     uint64_t bytes = b.n * sizeof(float);
     struct mr_device *host = NULL;
     float *filled = NULL;
     check(mr_device_open("cpu", &host), "cpu"); /* huge pages; it stays open until the end */
     check(mr_memory_acquire(host, MR_PAGEABLE, bytes, (void **)&filled), "memory");
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < (b.dev ? 3 : 4); i++) {
         if (!b.dev) {
             check(mr_memory_acquire(host, MR_PAGEABLE, bytes, (void **)to[i]), "memory");
             fill(*to[i], i);
@@ -254,6 +269,7 @@ int main(int argc, char **argv)
         host_bound(0, "bound_copy", 8);
         host_bound(1, "bound_triad", 12);
         host_bound(2, "bound_axpy", 12);
+        host_bound(3, "bound_4r3w", 28);
     }
     for (int i = 5; i < argc; i++)
         run_spec(argv[i]);
