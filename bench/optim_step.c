@@ -14,12 +14,15 @@
  */
 #include <millrace/millrace.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST  4096 /* times of one case */
-#define BATCH 10   /* steps timed together on a GPU */
+#define MOST  4096  /* times of one case */
+#define BATCH 10    /* steps timed together on a GPU */
+#define CHUNK 32768 /* elements that a thread takes at a time on hosts, as in the library */
 
 /* Several instruction sets, as the library's own kernels. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
@@ -99,50 +102,69 @@ CLONES static void axpy3(float *restrict a, float *restrict c, float *restrict d
     }
 }
 
-struct part {
-    pthread_t thread;
-    uint64_t at, n;
-    int bound; /* 0 copy, 1 triad, 2 axpy, 3 three of it */
-};
+/* What the threads of a bound share: each takes the next chunk, as steps of optimizers do. */
+static struct bound {
+    int kind; /* 0 copy, 1 triad, 2 axpy, 3 three of it */
+    pthread_barrier_t gate;
+    atomic_uint_least64_t next;
+    bool stop; /* written before the gate, read behind it */
+} bound;
 
-static void *run_part(void *user)
+static void run_chunks(void)
 {
-    const struct part *w = user;
-    if (w->bound == 0)
-        copy(b.c + w->at, b.p + w->at, w->n);
-    else if (w->bound == 1)
-        triad(b.c + w->at, b.p + w->at, b.g + w->at, w->n, 1e-7f);
-    else if (w->bound == 2)
-        axpy(b.c + w->at, b.g + w->at, w->n, 1e-7f);
-    else
-        axpy3(b.p + w->at, b.c + w->at, b.d + w->at, b.g + w->at, w->n, 1e-7f);
-    return NULL;
+    for (uint64_t at; (at = atomic_fetch_add(&bound.next, CHUNK)) < b.n;) {
+        uint64_t n = b.n - at < CHUNK ? b.n - at : CHUNK;
+        if (bound.kind == 0)
+            copy(b.c + at, b.p + at, n);
+        else if (bound.kind == 1)
+            triad(b.c + at, b.p + at, b.g + at, n, 1e-7f);
+        else if (bound.kind == 2)
+            axpy(b.c + at, b.g + at, n, 1e-7f);
+        else
+            axpy3(b.p + at, b.c + at, b.d + at, b.g + at, n, 1e-7f);
+    }
 }
 
-static void host_bound(int bound, const char *name, double bytes_each)
+static void *run_bound(void *unused)
+{
+    (void)unused;
+    for (;;) {
+        pthread_barrier_wait(&bound.gate);
+        if (bound.stop)
+            return NULL;
+        run_chunks();
+        pthread_barrier_wait(&bound.gate);
+    }
+}
+
+static void host_bound(int kind, const char *name, double bytes_each)
 {
     static double times[MOST];
-    struct part *parts = calloc(b.threads, sizeof *parts);
+    pthread_t *thread = calloc(b.threads, sizeof *thread);
     int n_times = 0;
-    if (!parts)
+    bound.kind = kind;
+    bound.stop = false;
+    if (!thread || pthread_barrier_init(&bound.gate, NULL, b.threads))
         exit(1);
+    for (uint32_t i = 1; i < b.threads; i++)
+        if (pthread_create(&thread[i], NULL, run_bound, NULL))
+            exit(1);
     for (uint64_t until = mr_time_ns() + (uint64_t)(b.seconds * 1e9);
          n_times < 3 || (n_times < MOST && mr_time_ns() < until); n_times++) {
+        atomic_store(&bound.next, 0);
+        pthread_barrier_wait(&bound.gate);
         uint64_t start = mr_time_ns();
-        for (uint32_t i = 0; i < b.threads; i++) {
-            uint64_t at = b.n * i / b.threads;
-            parts[i] = (struct part){.at = at, .n = b.n * (i + 1) / b.threads - at, .bound = bound};
-            if (i + 1 == b.threads)
-                run_part(&parts[i]);
-            else if (pthread_create(&parts[i].thread, NULL, run_part, &parts[i]))
-                exit(1);
-        }
-        for (uint32_t i = 0; i + 1 < b.threads; i++)
-            pthread_join(parts[i].thread, NULL);
+        run_chunks();
+        pthread_barrier_wait(&bound.gate);
         times[n_times] = (double)(mr_time_ns() - start);
     }
+    bound.stop = true;
+    pthread_barrier_wait(&bound.gate);
+    for (uint32_t i = 1; i < b.threads; i++)
+        pthread_join(thread[i], NULL);
+    pthread_barrier_destroy(&bound.gate);
     say(name, bytes_each, median(times, n_times), n_times);
-    free(parts);
+    free(thread);
 }
 
 /* Enqueues the work BATCH times between two events; the first round is not counted. */
