@@ -1,4 +1,5 @@
-/* What the backend of NVIDIA GPUs decides without one: which convolutions are computed how. */
+/* White-box: what the backend of NVIDIA GPUs decides without one: which convolutions are computed
+ * how. */
 #include "unit.h"
 
 #include "nn/cuda/cuda.h"
