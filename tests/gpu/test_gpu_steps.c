@@ -1,6 +1,6 @@
 /*
- * Steps of training on a GPU: graphs against steps one by one; loss scaling; digits that are learnt.
- * Without cuBLASLt: it says so, and that is all.
+ * Steps of training on a GPU: graphs against steps one by one; loss scaling; digits that are
+ * learnt. Without cuBLASLt: it says so, and that is all.
  */
 #include "nets.h"
 
