@@ -1,5 +1,5 @@
 # The version script of a library, from its headers: exactly what public headers declare with MR_API is exported, as
-# MILLRACE_1 where the project's version is 1; and what rooms' headers mark with MR_PRIVATE, as MILLRACE_PRIVATE:
+# MILLRACE_1 where the project's version is 1; and what rooms' headers mark with MR_PRIVATE, as MILLRACE_1_PRIVATE:
 # libmillrace-profile and libmillrace-train need it, no one else may.
 # mr_exports(OUT headers...) writes OUT.
 function(mr_marked out mark)
@@ -37,7 +37,7 @@ function(mr_exports out)
   set(text "MILLRACE_${PROJECT_VERSION_MAJOR} { global: ${public}; local: ${hidden}; };\n")
   if(private)
     list(JOIN private "; " private)
-    string(APPEND text "MILLRACE_PRIVATE { global: ${private}; };\n")
+    string(APPEND text "MILLRACE_${PROJECT_VERSION_MAJOR}_PRIVATE { global: ${private}; };\n")
   endif()
   file(CONFIGURE OUTPUT ${out} CONTENT "${text}" @ONLY)
 endfunction()

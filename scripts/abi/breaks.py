@@ -40,7 +40,7 @@ def main():
         if OPAQUE.match(head):
             continue
         if re.match(r'\d+ Removed', head):  # private functions are for libraries of the same build
-            lines = [line for line in lines if 'MILLRACE_PRIVATE}' not in line]
+            lines = [line for line in lines if '_PRIVATE}' not in line]
             if not lines:
                 continue
         if not is_growth(head, lines):

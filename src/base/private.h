@@ -1,6 +1,6 @@
 /*
  * MR_PRIVATE marks functions that libmillrace-profile and libmillrace-train use although no public
- * header declares them. They are exported under the version node MILLRACE_PRIVATE
+ * header declares them. They are exported under the version node MILLRACE_1_PRIVATE
  * (cmake/Exports.cmake), without any stability promise: the three libraries of a release belong
  * together.
  */

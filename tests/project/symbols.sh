@@ -1,6 +1,6 @@
 #!/bin/bash
 # Each shared library exports exactly the functions that its public headers declare with MR_API, all of them mr_*, as version
-# MILLRACE_1 where the project's is 1; and as MILLRACE_PRIVATE what rooms' headers mark with MR_PRIVATE, which the other
+# MILLRACE_1 where the project's is 1; and as MILLRACE_1_PRIVATE what rooms' headers mark with MR_PRIVATE, which the other
 # libraries do use. The static one defines no global name that does not start with mr_. Only libmillrace-profile needs SQLite.
 # usage: symbols.sh SOURCE BUILD
 set -u
@@ -27,7 +27,7 @@ marked() { # mark, headers: the functions and objects behind the mark
 exported() { # library, version
     nm -D --defined-only "$build/lib$1.so" | awk -v version="$2" -v node="$node" '$2 ~ /[A-Zi]/ {
         split($3, part, /@+/)
-        if (part[1] != node && part[1] != "MILLRACE_PRIVATE" && part[2] == version) print part[1] }' | sort
+        if (part[1] != node && part[1] != node "_PRIVATE" && part[2] == version) print part[1] }' | sort
 }
 differ() { # what, one list, the other
     local only
@@ -36,7 +36,7 @@ differ() { # what, one list, the other
 }
 
 used=$(for name in millrace-profile millrace-train; do nm -D --undefined-only "$build/lib$name.so"; done |
-    sed -nE 's/.* (mr_[a-z0-9_]+)@MILLRACE_PRIVATE.*/\1/p' | sort -u)
+    sed -nE 's/.* (mr_[a-z0-9_]+)@'"$node"'_PRIVATE.*/\1/p' | sort -u)
 for name in millrace millrace-profile millrace-train; do
     # shellcheck disable=SC2046  # lists of files
     declared=$(marked MR_API $(headers_of $name))
@@ -47,8 +47,8 @@ for name in millrace millrace-profile millrace-train; do
     public=$(exported $name "$node")
     differ "$name: exported, but not declared with MR_API in a public header" "$public" "$declared"
     differ "$name: declared in a public header, but not exported" "$declared" "$public"
-    differ "$name: marked MR_PRIVATE, but not exported so" "$private" "$(exported $name MILLRACE_PRIVATE)"
-    differ "$name: exported as MILLRACE_PRIVATE, but no other library uses it" "$(exported $name MILLRACE_PRIVATE)" "$used"
+    differ "$name: marked MR_PRIVATE, but not exported so" "$private" "$(exported $name "${node}_PRIVATE")"
+    differ "$name: exported as ${node}_PRIVATE, but no other library uses it" "$(exported $name "${node}_PRIVATE")" "$used"
     differ "$name: exported without a version" "$(exported $name "")" ""
     alien=$(nm -g --defined-only "$build/lib$name.a" | awk 'NF == 3 && $3 !~ /^mr_/ { print $3 }')
     [ -z "$alien" ] || complain "lib$name.a: global, neither static nor mr_*: ${alien//$'\n'/ }"
