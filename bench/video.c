@@ -190,7 +190,8 @@ static struct mr_video_index *index_of(const struct mr_video_module *module, con
         stop(path);
     fseek(f, 0, SEEK_END);
     struct mr_video_source source = {path, (uint64_t)ftell(f), read_path, f};
-    if (module->open(&source, 100000000, &video) < 0 || module->make_index(video, &index) < 0)
+    if (module->open(&source, 100000000, MR_VIDEO_NO_GPU, &video) < 0 ||
+        module->make_index(video, &index) < 0)
         stop(path);
     module->close(video);
     fclose(f);

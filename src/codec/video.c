@@ -16,7 +16,8 @@ static char why_not[600] = INSTALL;
 
 static const struct mr_video_module *load(const char *path)
 {
-    static const struct mr_video_host host = {.error = mr_error_set};
+    static const struct mr_video_host host = {.error = mr_error_set,
+                                              .interrupt_check = mr_interrupt_check};
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char *why = dlerror(); /* the module or one of libav's libraries is missing */

@@ -1,7 +1,7 @@
 /*
  * Video: decodes frames of a file by number, with libav in a module of its own
  * (libmillrace-video.so) that is loaded when the first video is opened: so neither this library nor
- * programs that link it depend on libav.
+ * programs that link it depend on libav. Frames can also be decoded by a GPU's decoder, NVDEC.
  *
  * Frames are numbered in display order, from 0. A frame's pixels don't depend on how it was
  * reached, by seeking or by decoding from the front.
@@ -11,7 +11,7 @@
 
 #include "base/base.h"
 
-#define MR_VIDEO_VERSION 1 /* version of the interface between library and module */
+#define MR_VIDEO_VERSION 2 /* version of the interface between library and module */
 
 /* Where bytes come from. read: [offset, offset + bytes) is within the file; returns 0 or an
  * error. */
@@ -44,22 +44,31 @@ struct mr_video_index {
 struct mr_video_size {
     uint32_t width, height; /* 0: the video's size */
     bool crop;              /* crop the centre instead of stretching */
+    bool exact;             /* libswscale scales, not the GPU */
 };
+
+#define MR_VIDEO_NO_GPU (-1)
 
 struct mr_video; /* defined by the module: one thread's view of one file */
 
 struct mr_video_module {
     uint32_t version;
     const char *text; /* "libavcodec 59.37.100" */
-    /* max_pixels: limit per frame. Returns 0 or an error with its text set. */
-    int (*open)(const struct mr_video_source *source, uint64_t max_pixels, struct mr_video **out);
+    /* Makes a GPU usable for open(): its number as CUDA counts them. Returns 0, MR_ENODEVICE with
+     * what is missing, or MR_EDEVICE in a process that was forked after CUDA was initialised. */
+    int (*use_gpu)(int gpu);
+    /* max_pixels: limit per frame. gpu: a number that use_gpu() had; MR_VIDEO_NO_GPU: libavcodec
+     * decodes. Returns 0 or an error with its text set. */
+    int (*open)(const struct mr_video_source *source, uint64_t max_pixels, int gpu,
+                struct mr_video **out);
     void (*close)(struct mr_video *v);
     void (*info)(const struct mr_video *v, struct mr_video_info *out);
     /* Reads all packets of the file once, without decoding. [out] out: malloc'd; the caller frees
      * it. */
     int (*make_index)(struct mr_video *v, struct mr_video_index **out);
     /* Decodes frames number[0 .. n - 1], ascending, each below index->n, to out, one after the
-     * other. */
+     * other. On a GPU it waits while all of its decoders are in use; MR_EDEVICE and MR_EDEVICEMEM
+     * are no fault of the file. */
     int (*frames)(struct mr_video *v, const struct mr_video_index *index, const uint64_t *number,
                   uint32_t n, const struct mr_video_size *size, uint8_t *out);
 };
@@ -67,6 +76,7 @@ struct mr_video_module {
 /* What the module gets from the library: functions to call. */
 struct mr_video_host {
     int (*error)(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+    int (*interrupt_check)(const char *what); /* see base.h */
 };
 
 /* The module's only symbol: "mr_video_module_get". Returns NULL if it was built for another

@@ -21,13 +21,14 @@ static int read_bytes(void *user, uint64_t offset, void *buf, uint64_t bytes)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct mr_video_host host = {.error = mr_error_set};
+    static const struct mr_video_host host = {.error = mr_error_set,
+                                              .interrupt_check = mr_interrupt_check};
     const struct mr_video_module *module = mr_video_module_get(MR_VIDEO_VERSION, &host);
     struct bytes bytes = {data};
     struct mr_video_source source = {"fuzz", size, read_bytes, &bytes};
     struct mr_video *v = NULL;
     struct mr_video_index *index = NULL;
-    if (module->open(&source, 1 << 16, &v) < 0)
+    if (module->open(&source, 1 << 16, MR_VIDEO_NO_GPU, &v) < 0)
         return 0;
     if (module->make_index(v, &index) == 0) {
         uint64_t number[2] = {0, index->n - 1};

@@ -26,7 +26,7 @@ static int open_video(struct file *file, const char *path, struct mr_video **out
     assert_non_null(file->f);
     fseek(file->f, 0, SEEK_END);
     struct mr_video_source source = {path, (uint64_t)ftell(file->f), read_file, file};
-    return module->open(&source, 100000000, out);
+    return module->open(&source, 100000000, MR_VIDEO_NO_GPU, out);
 }
 
 /* The brightness in the middle of a quarter of an RGB frame. */
@@ -153,13 +153,14 @@ static void what_is_broken_is_named(void **state)
     file.f = fopen(v.path, "rb");
     fseek(file.f, 0, SEEK_END);
     source.bytes = (uint64_t)ftell(file.f);
-    test_fails(module->open(&source, 100, &video), MR_ELIMIT, "huge: frames of 48 x 64 pixels");
+    test_fails(module->open(&source, 100, MR_VIDEO_NO_GPU, &video), MR_ELIMIT,
+               "huge: frames of 48 x 64 pixels");
     /* Cut anywhere: an error or fewer frames, never a crash. */
     for (uint32_t r = 0; r < 30; r++) {
         struct mr_video_index *index = NULL;
         source.bytes = 1 + test_random(r) % (uint64_t)ftell(file.f);
         fseek(file.f, 0, SEEK_END);
-        if (module->open(&source, 100000000, &video) < 0)
+        if (module->open(&source, 100000000, MR_VIDEO_NO_GPU, &video) < 0)
             continue;
         if (module->make_index(video, &index) == 0) {
             uint8_t rgb[16 * 16 * 3];

@@ -34,7 +34,8 @@ static int grow(const struct mr_video *v, struct mr_video_index **index, uint64_
 
 static int to_front(struct mr_video *v)
 {
-    avcodec_flush_buffers(v->codec);
+    if (v->codec)
+        avcodec_flush_buffers(v->codec);
     v->placed = v->ended = v->holds = false;
     int64_t start = v->stream->start_time != AV_NOPTS_VALUE ? v->stream->start_time : 0;
     int rc =
@@ -100,6 +101,18 @@ fail:
 
 /* ---- decoding ---- */
 
+int video_next_packet(struct mr_video *v)
+{
+    int rc;
+    do {
+        av_packet_unref(v->packet);
+        rc = av_read_frame(v->format, v->packet);
+    } while (rc >= 0 && v->packet->stream_index != v->stream->index);
+    if (rc < 0 && rc != AVERROR_EOF)
+        return video_error(v, rc, "its packets cannot be read");
+    return rc >= 0;
+}
+
 /* Decodes the next frame in display order. Returns 1, 0 at the end, or an error. */
 static int next_frame(struct mr_video *v)
 {
@@ -113,21 +126,17 @@ static int next_frame(struct mr_video *v)
             return v->read_error < 0 ? v->read_error : 0;
         if (rc != AVERROR(EAGAIN))
             return video_error(v, rc, "a frame does not decode");
-        do {
-            av_packet_unref(v->packet);
-            rc = av_read_frame(v->format, v->packet);
-        } while (rc >= 0 && v->packet->stream_index != v->stream->index);
-        if (rc < 0 && rc != AVERROR_EOF)
-            return video_error(v, rc, "its packets cannot be read");
-        rc = avcodec_send_packet(v->codec, rc < 0 ? NULL : v->packet);
+        rc = video_next_packet(v);
+        if (rc < 0)
+            return rc;
+        rc = avcodec_send_packet(v->codec, rc == 0 ? NULL : v->packet);
         av_packet_unref(v->packet);
         if (rc < 0 && rc != AVERROR_EOF)
             return video_error(v, rc, "a packet does not decode");
     }
 }
 
-/* The number of the frame with this timestamp; UINT64_MAX if none. */
-static uint64_t number_of(const struct mr_video_index *index, int64_t pts)
+uint64_t video_number_of(const struct mr_video_index *index, int64_t pts)
 {
     uint64_t low = 0, high = index->n;
     while (low < high) {
@@ -140,24 +149,19 @@ static uint64_t number_of(const struct mr_video_index *index, int64_t pts)
     return low < index->n && index->frame[low].pts == pts ? low : UINT64_MAX;
 }
 
-static uint64_t key_before(const struct mr_video_index *index, uint64_t number)
+uint64_t video_key_before(const struct mr_video_index *index, uint64_t number)
 {
     while (number > 0 && !index->frame[number].key)
         number--;
     return number;
 }
 
-/* Moves the decoder to a position from which frame `number` follows after as few frames as
- * possible. */
-static int place(struct mr_video *v, const struct mr_video_index *index, uint64_t number)
+int video_seek(struct mr_video *v, const struct mr_video_index *index, uint64_t key)
 {
-    bool ahead = v->placed && v->next <= number;
-    uint64_t key = index->exact ? key_before(index, number) : 0;
-    if (ahead && (!index->exact || key <= v->next))
-        return 0;
     if (key == 0 || !index->exact)
         return to_front(v);
-    avcodec_flush_buffers(v->codec);
+    if (v->codec)
+        avcodec_flush_buffers(v->codec);
     v->placed = v->holds = false;
     int rc =
         av_seek_frame(v->format, v->stream->index, index->frame[key].pts, AVSEEK_FLAG_BACKWARD);
@@ -168,16 +172,23 @@ static int place(struct mr_video *v, const struct mr_video_index *index, uint64_
     return 0;
 }
 
-/* a file may announce up to this many frames at its end that can't be decoded: the last decoded one
- * replaces them */
-#define MISSING 8
+/* Moves the decoder to a position from which frame `number` follows after as few frames as
+ * possible. */
+static int place(struct mr_video *v, const struct mr_video_index *index, uint64_t number)
+{
+    bool ahead = v->placed && v->next <= number;
+    uint64_t key = index->exact ? video_key_before(index, number) : 0;
+    if (ahead && (!index->exact || key <= v->next))
+        return 0;
+    return video_seek(v, index, key);
+}
 
 /* Called when the file ended after frame v->next - 1. Returns whether that frame replaces `number`;
  * it is then in v->frame. */
 static int at_end(struct mr_video *v, uint64_t number)
 {
     v->placed = false;
-    if (!v->holds || v->next == 0 || number < v->next || number - (v->next - 1) > MISSING)
+    if (!v->holds || v->next == 0 || number < v->next || number - (v->next - 1) > VIDEO_MISSING)
         return 0;
     v->last = v->next - 1;
     av_frame_move_ref(v->frame, v->before);
@@ -198,7 +209,7 @@ static int reach(struct mr_video *v, const struct mr_video_index *index, uint64_
         }
         uint64_t is = v->next;
         if (index->exact)
-            is = number_of(index, v->frame->best_effort_timestamp);
+            is = video_number_of(index, v->frame->best_effort_timestamp);
         if (is == UINT64_MAX || is < number) {
             v->next = is == UINT64_MAX ? v->next : is + 1;
             v->holds = is != UINT64_MAX;
@@ -227,7 +238,7 @@ static int get_frame(struct mr_video *v, const struct mr_video_index *index, uin
  * the frame before is used instead. */
 static int frame_or_before(struct mr_video *v, const struct mr_video_index *index, uint64_t number)
 {
-    for (uint64_t back = 0; back <= MISSING && back <= number; back++) {
+    for (uint64_t back = 0; back <= VIDEO_MISSING && back <= number; back++) {
         int rc = get_frame(v, index, number - back);
         if (rc != 0)
             return rc;
@@ -237,30 +248,34 @@ static int frame_or_before(struct mr_video *v, const struct mr_video_index *inde
         (unsigned long long)number, (unsigned long long)index->n);
 }
 
+uint64_t video_wanted(const struct mr_video *v, uint64_t number)
+{
+    return number > v->last && number - v->last <= VIDEO_MISSING ? v->last : number;
+}
+
+struct mr_video_size video_size(const struct mr_video *v, const struct mr_video_size *size)
+{
+    const AVCodecParameters *par = v->stream->codecpar;
+    const struct mr_video_size is = {(uint32_t)par->width, (uint32_t)par->height, false, false};
+    struct mr_video_size own = video_unturned(v, &is), to = *size;
+    to.width = to.width ? to.width : own.width;
+    to.height = to.height ? to.height : own.height;
+    return to;
+}
+
 int video_frames(struct mr_video *v, const struct mr_video_index *index, const uint64_t *number,
                  uint32_t n, const struct mr_video_size *size, uint8_t *out)
 {
-    struct mr_video_info info;
-    struct mr_video_size to = *size;
-    v->read_error = 0; /* clear the error of an older read */
-    const AVCodecParameters *par = v->stream->codecpar;
-    bool lies = v->turns % 2 == 1;
-    info.width = (uint32_t)(lies ? par->height : par->width);
-    info.height = (uint32_t)(lies ? par->width : par->height);
-    to.width = to.width ? to.width : info.width;
-    to.height = to.height ? to.height : info.height;
-    uint64_t bytes = (uint64_t)to.width * to.height * 3;
-    uint64_t shown = UINT64_MAX;
+    uint64_t bytes = (uint64_t)size->width * size->height * 3, shown = UINT64_MAX;
     for (uint32_t i = 0; i < n; i++) {
-        bool missing = number[i] > v->last && number[i] - v->last <= MISSING;
-        uint64_t want = missing ? v->last : number[i];
+        uint64_t want = video_wanted(v, number[i]);
         if (want == shown) {
             memcpy(out + i * bytes, out + (i - 1) * bytes, bytes);
             continue;
         }
         int rc = frame_or_before(v, index, want);
         if (rc > 0)
-            rc = video_write_rgb(v, v->frame, &to, out + i * bytes);
+            rc = video_write_rgb(v, v->frame, size, out + i * bytes);
         if (rc < 0)
             return rc;
         shown = MR_MIN(want, v->last);

@@ -1,8 +1,8 @@
 /*
  * The video module: libavformat reads through the library's storage, libavcodec decodes on the
- * calling thread, and libswscale converts to RGB.
+ * calling thread, or NVDEC does in its place, and libswscale converts to RGB.
  */
-#include "codec/video/module.h"
+#include "codec/video/nvdec.h"
 
 #include <libavutil/display.h>
 #include <libavutil/imgutils.h>
@@ -13,19 +13,6 @@
 #include <string.h>
 
 #define IO_BYTES 65536
-
-const struct mr_video_host *video_host;
-
-int video_error(const struct mr_video *v, int av, const char *what)
-{
-    char text[AV_ERROR_MAX_STRING_SIZE] = "";
-    if (v->read_error < 0) /* libav replaces the errors of our reads */
-        return v->read_error;
-    if (av == AVERROR(ENOMEM))
-        return video_host->error(-ENOMEM, "%s: %s: out of memory", v->source.name, what);
-    av_strerror(av, text, sizeof text);
-    return video_host->error(MR_EFORMAT, "%s: %s: %s", v->source.name, what, text);
-}
 
 /* ---- reading ---- */
 
@@ -94,10 +81,25 @@ static int find_turns(const AVStream *stream)
     return turns < 0 ? turns + 4 : turns;
 }
 
+static int open_decoder(struct mr_video *v, const AVCodec *codec)
+{
+    v->codec = avcodec_alloc_context3(codec);
+    if (!v->codec)
+        return video_error(v, AVERROR(ENOMEM), "decoder");
+    int rc = avcodec_parameters_to_context(v->codec, v->stream->codecpar);
+    v->codec->thread_count = 1; /* many videos are decoded at once, one per worker */
+    v->codec->max_pixels = (int64_t)v->max_pixels;
+    v->codec->pkt_timebase = v->stream->time_base;
+    if (rc >= 0)
+        rc = avcodec_open2(v->codec, codec, NULL);
+    return rc < 0 ? video_error(v, rc, "its decoder does not open") : 0;
+}
+
 static int open_codec(struct mr_video *v, uint64_t max_pixels)
 {
     const AVCodec *codec = NULL;
-    int at = av_find_best_stream(v->format, AVMEDIA_TYPE_VIDEO, -1, -1, &codec, 0);
+    int at = av_find_best_stream(v->format, AVMEDIA_TYPE_VIDEO, -1, -1,
+                                 v->gpu == MR_VIDEO_NO_GPU ? &codec : NULL, 0);
     if (at == AVERROR_DECODER_NOT_FOUND)
         return video_host->error(
             MR_EUNSUPPORTED, "%s: this libavcodec has no decoder for its video", v->source.name);
@@ -115,16 +117,7 @@ static int open_codec(struct mr_video *v, uint64_t max_pixels)
             par->height, par->width, (unsigned long long)max_pixels);
     v->turns = find_turns(v->stream);
     v->max_pixels = max_pixels;
-    v->codec = avcodec_alloc_context3(codec);
-    if (!v->codec)
-        return video_error(v, AVERROR(ENOMEM), "decoder");
-    int rc = avcodec_parameters_to_context(v->codec, par);
-    v->codec->thread_count = 1; /* many videos are decoded at once, one per worker */
-    v->codec->max_pixels = (int64_t)max_pixels;
-    v->codec->pkt_timebase = v->stream->time_base;
-    if (rc >= 0)
-        rc = avcodec_open2(v->codec, codec, NULL);
-    return rc < 0 ? video_error(v, rc, "its decoder does not open") : 0;
+    return v->gpu == MR_VIDEO_NO_GPU ? open_decoder(v, codec) : nvdec_open(v);
 }
 
 static void video_close(struct mr_video *v)
@@ -135,6 +128,7 @@ static void video_close(struct mr_video *v)
     av_frame_free(&v->frame);
     av_frame_free(&v->before);
     av_packet_free(&v->packet);
+    av_bsf_free(&v->bsf);
     avcodec_free_context(&v->codec);
     avformat_close_input(&v->format);
     if (v->io)
@@ -145,7 +139,7 @@ static void video_close(struct mr_video *v)
     free(v);
 }
 
-static int video_open(const struct mr_video_source *source, uint64_t max_pixels,
+static int video_open(const struct mr_video_source *source, uint64_t max_pixels, int gpu,
                       struct mr_video **out)
 {
     struct mr_video *v = calloc(1, sizeof *v);
@@ -154,6 +148,7 @@ static int video_open(const struct mr_video_source *source, uint64_t max_pixels,
     v->source = *source;
     v->name = strdup(source->name);
     v->last = UINT64_MAX;
+    v->gpu = gpu;
     v->frame = av_frame_alloc();
     v->before = av_frame_alloc();
     v->packet = av_packet_alloc();
@@ -188,14 +183,24 @@ static void video_info(const struct mr_video *v, struct mr_video_info *out)
 
 /* ---- the module ---- */
 
+static int frames(struct mr_video *v, const struct mr_video_index *index, const uint64_t *number,
+                  uint32_t n, const struct mr_video_size *size, uint8_t *out)
+{
+    struct mr_video_size to = video_size(v, size);
+    v->read_error = 0; /* clear the error of an older read */
+    return v->gpu == MR_VIDEO_NO_GPU ? video_frames(v, index, number, n, &to, out)
+                                     : nvdec_frames(v, index, number, n, &to, out);
+}
+
 static const struct mr_video_module module = {
     .version = MR_VIDEO_VERSION,
     .text = "libavcodec " AV_STRINGIFY(LIBAVCODEC_VERSION),
+    .use_gpu = nvdec_use,
     .open = video_open,
     .close = video_close,
     .info = video_info,
     .make_index = video_make_index,
-    .frames = video_frames,
+    .frames = frames,
 };
 
 __attribute__((visibility("default"))) mr_video_module_fn mr_video_module_get;

@@ -8,32 +8,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The visible part of the frame: all of it, or the largest centred part with the output's aspect
- * ratio. */
-struct part {
-    int x, y, w, h;
-};
-
-static struct part choose_part(const AVFrame *f, uint32_t width, uint32_t height, bool crop)
+struct video_part video_choose_part(int frame_w, int frame_h, int shift_x, int shift_y,
+                                    const struct mr_video_size *size, bool crop)
 {
-    struct part p = {0, 0, f->width, f->height};
-    const AVPixFmtDescriptor *d = av_pix_fmt_desc_get((enum AVPixelFormat)f->format);
-    if (!crop || !d)
+    struct video_part p = {0, 0, frame_w, frame_h};
+    if (!crop)
         return p;
-    if ((uint64_t)f->width * height > (uint64_t)f->height * width)
-        p.w = (int)((uint64_t)f->height * width / height);
+    if ((uint64_t)frame_w * size->height > (uint64_t)frame_h * size->width)
+        p.w = (int)((uint64_t)frame_h * size->width / size->height);
     else
-        p.h = (int)((uint64_t)f->width * height / width);
+        p.h = (int)((uint64_t)frame_w * size->height / size->width);
     p.w = p.w > 0 ? p.w : 1;
     p.h = p.h > 0 ? p.h : 1;
     /* aligned to a whole chroma sample */
-    p.x = (f->width - p.w) / 2 >> d->log2_chroma_w << d->log2_chroma_w;
-    p.y = (f->height - p.h) / 2 >> d->log2_chroma_h << d->log2_chroma_h;
+    p.x = (frame_w - p.w) / 2 >> shift_x << shift_x;
+    p.y = (frame_h - p.h) / 2 >> shift_y << shift_y;
     return p;
 }
 
 /* The planes of a frame, starting at column x and row y. */
-static void shift_planes(const AVFrame *f, const struct part *p, const uint8_t *plane[4])
+static void shift_planes(const AVFrame *f, const struct video_part *p, const uint8_t *plane[4])
 {
     const AVPixFmtDescriptor *d = av_pix_fmt_desc_get((enum AVPixelFormat)f->format);
     int step[4], component[4];
@@ -48,22 +42,11 @@ static void shift_planes(const AVFrame *f, const struct part *p, const uint8_t *
     }
 }
 
-/* The parameters of a scaler. Colour matrix and range come from the file; if an HD file does not
- * specify them, BT.709. */
-static struct video_scaling choose_scaling(const AVFrame *f, const struct part *p, uint32_t w,
-                                           uint32_t h)
+int video_colour_space(enum AVColorSpace space, int height)
 {
-    return (struct video_scaling){
-        .from_w = p->w,
-        .from_h = p->h,
-        .to_w = (int)w,
-        .to_h = (int)h,
-        .format = f->format,
-        .space = f->colorspace != AVCOL_SPC_UNSPECIFIED ? (int)f->colorspace
-                 : f->height >= 720                     ? SWS_CS_ITU709
-                                                        : SWS_CS_ITU601,
-        .full = f->color_range == AVCOL_RANGE_JPEG,
-    };
+    return space != AVCOL_SPC_UNSPECIFIED ? (int)space
+           : height >= 720                ? SWS_CS_ITU709
+                                          : SWS_CS_ITU601;
 }
 
 /* Creates the scaler again if its parameters changed. */
@@ -107,29 +90,52 @@ static int room_for_turn(struct mr_video *v, uint64_t bytes)
     return v->turned ? 0 : video_error(v, AVERROR(ENOMEM), "room to turn a frame");
 }
 
+struct mr_video_size video_unturned(const struct mr_video *v, const struct mr_video_size *size)
+{
+    bool lies = v->turns % 2 == 1;
+    return (struct mr_video_size){lies ? size->height : size->width,
+                                  lies ? size->width : size->height, size->crop, size->exact};
+}
+
+int video_convert(struct mr_video *v, const uint8_t *const plane[4], const int stride[4],
+                  struct video_scaling how, uint8_t *out)
+{
+    int rc = room_for_turn(v, (uint64_t)how.to_w * (uint64_t)how.to_h * 3);
+    if (rc < 0)
+        return rc;
+    rc = need_scaler(v, how);
+    if (rc < 0)
+        return rc;
+    uint8_t *const to[4] = {v->turns ? v->turned : out};
+    const int to_stride[4] = {how.to_w * 3};
+    if (sws_scale(v->scaler, plane, stride, 0, how.from_h, to, to_stride) != how.to_h)
+        return video_host->error(MR_EFORMAT, "%s: a frame does not scale", v->source.name);
+    if (v->turns)
+        turn(v->turned, (uint32_t)how.to_w, (uint32_t)how.to_h, v->turns, out);
+    return 0;
+}
+
 int video_write_rgb(struct mr_video *v, const AVFrame *frame, const struct mr_video_size *size,
                     uint8_t *out)
 {
-    bool lies = v->turns % 2 == 1;
-    uint32_t w = lies ? size->height : size->width, h = lies ? size->width : size->height;
+    struct mr_video_size to = video_unturned(v, size);
     if (frame->width <= 0 || frame->height <= 0 ||
         (uint64_t)frame->width * (uint64_t)frame->height > v->max_pixels)
         return video_host->error(MR_ELIMIT, "%s: a frame of %d x %d pixels", v->source.name,
                                  frame->height, frame->width);
-    struct part p = choose_part(frame, w, h, size->crop);
-    int rc = room_for_turn(v, (uint64_t)w * h * 3);
-    if (rc < 0)
-        return rc;
-    rc = need_scaler(v, choose_scaling(frame, &p, w, h));
-    if (rc < 0)
-        return rc;
+    const AVPixFmtDescriptor *d = av_pix_fmt_desc_get((enum AVPixelFormat)frame->format);
+    struct video_part p = video_choose_part(frame->width, frame->height, d ? d->log2_chroma_w : 0,
+                                            d ? d->log2_chroma_h : 0, &to, d && size->crop);
+    struct video_scaling how = {
+        .from_w = p.w,
+        .from_h = p.h,
+        .to_w = (int)to.width,
+        .to_h = (int)to.height,
+        .format = frame->format,
+        .space = video_colour_space(frame->colorspace, frame->height),
+        .full = frame->color_range == AVCOL_RANGE_JPEG,
+    };
     const uint8_t *plane[4];
-    uint8_t *const to[4] = {v->turns ? v->turned : out};
-    const int stride[4] = {(int)w * 3};
     shift_planes(frame, &p, plane);
-    if (sws_scale(v->scaler, plane, frame->linesize, 0, p.h, to, stride) != (int)h)
-        return video_host->error(MR_EFORMAT, "%s: a frame does not scale", v->source.name);
-    if (v->turns)
-        turn(v->turned, w, h, v->turns, out);
-    return 0;
+    return video_convert(v, plane, frame->linesize, how, out);
 }

@@ -105,7 +105,7 @@ static int open_video(const struct mr_dataset *ds, uint64_t f, struct open_video
         }
     }
     source.bytes = v->bytes;
-    rc = st->module->open(&source, st->max_pixels, &v->video);
+    rc = st->module->open(&source, st->max_pixels, MR_VIDEO_NO_GPU, &v->video);
     if (rc < 0)
         goto fail;
     *out = v;
