@@ -501,7 +501,14 @@ enum mr_video_at {
     MR_VIDEO_START,   /* one after the other from frame 0 */
 };
 
-/* "video": clips of videos. Needs the video module, else MR_EUNSUPPORTED. */
+/* What decodes videos. Scaled frames of the two differ slightly: see `exact`. */
+enum mr_video_decoder {
+    MR_VIDEO_CPU, /* libavcodec, on the calling thread */
+    MR_VIDEO_GPU, /* NVDEC, by libnvcuvid, which is a part of NVIDIA's driver */
+};
+
+/* "video": clips of videos. Needs the video module, else MR_EUNSUPPORTED. MR_VIDEO_GPU without a
+ * usable GPU or libnvcuvid: MR_ENODEVICE. */
 struct mr_video_opts {
     size_t size;
     const char *path;
@@ -514,6 +521,9 @@ struct mr_video_opts {
     enum mr_folder_labels labels;
     int allow_empty;     /* 1: classes without videos are allowed */
     uint64_t max_pixels; /* of a frame; 0: 100 million */
+    enum mr_video_decoder decoder;
+    uint32_t gpu; /* MR_VIDEO_GPU: the number of the GPU, as CUDA counts them */
+    int exact;    /* 1: MR_VIDEO_GPU: libswscale scales, as for MR_VIDEO_CPU, not the GPU */
 };
 MR_API void mr_video_opts_fill(struct mr_video_opts *opts, size_t size);
 static inline void mr_video_opts_init(struct mr_video_opts *opts)

@@ -199,7 +199,10 @@ struct mr_dataset {
     bool draws;         /* samples depend on the epoch */
     bool lasting;       /* data that get() sets, other than room and pictures, stays until close */
     bool foreign;       /* parts of it do not isolate: see the ops */
-    int more_extents;   /* of a sample, besides those of its fields */
+    /* Samples are decoded on a device of this process: why no other process can do it, and what to
+     * do. NULL: they are not. */
+    const char *on_device;
+    int more_extents;                /* of a sample, besides those of its fields */
     struct mr_shared_memory *shared; /* for slots that they write; NULL: none */
     uint32_t makers; /* processes that make them while threads wait; 0: threads do */
     /* Of iterable ones (n is MR_UNKNOWN): why the source can be read once only, as a clause; "": it

@@ -338,6 +338,7 @@ static int join(struct mr_dataset *ds)
         ds->wants_decoder |= mr_dataset_decodes(p->ds);
         ds->draws |= p->ds->draws;
         ds->foreign |= !mr_dataset_isolates(p->ds);
+        ds->on_device = p->ds->on_device ? p->ds->on_device : ds->on_device;
         ds->fingerprint = mr_hash(ds->fingerprint, is, sizeof is);
     }
     return join_classes(ds);

@@ -147,6 +147,7 @@ static void copy_description(struct mr_dataset *ds, const struct mr_dataset *of)
     ds->picture = of->picture;
     ds->picture_bounded = of->picture_bounded;
     ds->wants_decoder = of->wants_decoder;
+    ds->on_device = of->on_device;
     ds->draws = of->draws;
     ds->image = of->image;
     ds->most_pixels = of->most_pixels;

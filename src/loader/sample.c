@@ -83,6 +83,8 @@ end:
 static bool machine_lacks(const struct mr_loader *ld, int rc)
 {
     bool refused = rc == MR_ELIMIT && atomic_load(&ld->grown.refused); /* by max_memory */
+    if (ld->ds->on_device && (rc == MR_EDEVICE || rc == MR_EDEVICEMEM))
+        return true;
     return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE || rc == MR_SANDBOX_GONE || refused;
 }
 

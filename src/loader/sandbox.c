@@ -22,6 +22,8 @@ static const char who[] = "sandbox";
 
 static int check(const struct mr_loader *ld)
 {
+    if (ld->ds->on_device)
+        return mr_error_set(MR_EOPTION, "sandbox: %s", ld->ds->on_device);
     if (!mr_dataset_isolates(ld->ds))
         return mr_error_set(MR_EUNSUPPORTED,
                             "sandbox: %s: this format can't be decoded in a sandbox: expected one "

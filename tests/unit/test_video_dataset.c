@@ -356,6 +356,51 @@ static int expect_missing(const char *uri)
                : 1;
 }
 
+/* Without a GPU's decoder the data set does not open, and says what is missing: no clip is decoded
+ * by other means than asked for. */
+static void a_gpu_has_to_be_there(void **state)
+{
+    (void)state;
+    char uri[900], command[2000], self[600];
+    made(uri, sizeof uri, ",decoder=cpu");
+    struct mr_dataset *ds = test_open(uri);
+    uint64_t plain = mr_dataset_fingerprint(ds);
+    mr_dataset_close(ds);
+    made(uri, sizeof uri, "");
+    ds = test_open(uri);
+    assert_int_equal(mr_dataset_fingerprint(ds), plain);
+    mr_dataset_close(ds);
+    made(uri, sizeof uri, ",decoder=nvdec");
+    test_fails(test_open_fails(uri), MR_EOPTION, "decoder");
+    made(uri, sizeof uri, ",decoder=gpu,gpu=64");
+    test_fails(test_open_fails(uri), MR_EOPTION, "gpu");
+    made(uri, sizeof uri, ",decoder=gpu");
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(n > 0);
+    self[n] = 0;
+    /* a libnvcuvid.so.1 that is none: neither this machine's nor an emulated driver's is found */
+    snprintf(command, sizeof command, "LD_LIBRARY_PATH='%s' '%s' --no-gpu '%s'", test_path("empty"),
+             self, uri);
+    make_folder("empty");
+    test_write("empty/libnvcuvid.so.1", "no library", 10);
+    test_write("empty/libcuda.so.1", "no library", 10);
+    assert_int_equal(system(command), 0);
+    unlink(test_path("empty/libnvcuvid.so.1"));
+    unlink(test_path("empty/libcuda.so.1"));
+    rmdir(test_path("empty"));
+}
+
+static int expect_no_gpu(const char *uri)
+{
+    struct mr_dataset *ds;
+    int rc = mr_dataset_open(uri, &ds);
+    const char *text = rc < 0 ? mr_last_error() : "";
+    return rc == MR_ENODEVICE && strstr(text, "decoder=gpu: not usable here: ") &&
+                   strstr(text, "libcuda.so.1") && strstr(text, "NVIDIA's driver")
+               ? 0
+               : 1;
+}
+
 /* Of a damaged file it is the same clips that are bad, and the same pixels in the others, in
  * whatever order. */
 static void damage_is_the_same_for_any_workers(void **state)
@@ -417,11 +462,14 @@ int main(int argc, char **argv)
         cmocka_unit_test(clips_are_the_same_in_a_sandbox),
         cmocka_unit_test(nothing_is_written_behind_a_clip),
         cmocka_unit_test(the_module_may_be_missing),
+        cmocka_unit_test(a_gpu_has_to_be_there),
         cmocka_unit_test(damage_is_the_same_for_any_workers),
         cmocka_unit_test(real_videos),
     };
     if (argc == 3 && strcmp(argv[1], "--missing") == 0)
         return expect_missing(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "--no-gpu") == 0)
+        return expect_no_gpu(argv[2]);
     const struct mr_video_module *module;
     const char *given = getenv("MILLRACE_VIDEO_MODULE");
     if (!(given && given[0]) &&

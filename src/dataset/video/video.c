@@ -1,6 +1,6 @@
 /*
- * Clips of videos: a sample is a few frames. The video module decodes. The frame index of a file is
- * built once and kept, and each thread keeps the last few videos open.
+ * Clips of videos: a sample is a few frames. The video module decodes, on the CPU or a GPU. The
+ * frame index of a file is built once and kept, and each thread keeps the last few videos open.
  */
 #include "codec/video.h"
 #include "dataset/pictures/tree.h"
@@ -12,8 +12,9 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#define SIZE_TRIES   16         /* files to try when looking for the frame size */
-#define MAX_SIDE     16384      /* maximum side of a frame */
+#define SIZE_TRIES   16    /* files to try when looking for the frame size */
+#define MAX_SIDE     16384 /* maximum side of a frame */
+#define MAX_GPU      63
 #define REMOTE_BYTES (4u << 20) /* bytes per read of a remote file: libav asks for small pieces */
 
 struct file {
@@ -32,7 +33,8 @@ struct state {
     struct mr_class *class;
     char *class_text;
     uint64_t frames, stride, clips, max_pixels;
-    int at; /* enum mr_video_at */
+    int at;  /* enum mr_video_at */
+    int gpu; /* that decodes; MR_VIDEO_NO_GPU: libavcodec does */
     struct mr_video_size size;
 };
 
@@ -105,7 +107,7 @@ static int open_video(const struct mr_dataset *ds, uint64_t f, struct open_video
         }
     }
     source.bytes = v->bytes;
-    rc = st->module->open(&source, st->max_pixels, MR_VIDEO_NO_GPU, &v->video);
+    rc = st->module->open(&source, st->max_pixels, st->gpu, &v->video);
     if (rc < 0)
         goto fail;
     *out = v;
@@ -342,6 +344,9 @@ static int take_options(struct state *st, const struct mr_video_opts *o)
             "video: %llu frames, stride %llu, %llu clips: expected 1..65536, 1..65536, 1..%u",
             (unsigned long long)o->frames, (unsigned long long)o->stride,
             (unsigned long long)o->clips, 1u << 20);
+    if ((o->decoder != MR_VIDEO_CPU && o->decoder != MR_VIDEO_GPU) || o->gpu > MAX_GPU)
+        return mr_error_set(MR_EOPTION, "video: decoder %d, gpu=%u: expected 0 or 1, 0..%d",
+                            (int)o->decoder, o->gpu, MAX_GPU);
     bool given = o->shape.rank != 0;
     if (given &&
         (o->shape.rank != 2 || o->shape.dim[0] - 1 >= MAX_SIDE || o->shape.dim[1] - 1 >= MAX_SIDE))
@@ -352,6 +357,8 @@ static int take_options(struct state *st, const struct mr_video_opts *o)
     st->at = o->at;
     st->max_pixels = o->max_pixels ? o->max_pixels : 100000000;
     st->size.crop = o->crop;
+    st->size.exact = o->exact;
+    st->gpu = o->decoder == MR_VIDEO_GPU ? (int)o->gpu : MR_VIDEO_NO_GPU;
     if (given) {
         st->size.height = (uint32_t)o->shape.dim[0];
         st->size.width = (uint32_t)o->shape.dim[1];
@@ -370,6 +377,8 @@ static void declare(struct mr_dataset *ds)
     ds->n_fields = st->labels ? 2 : 1;
     ds->wants_decoder = true;
     ds->draws = st->at == MR_VIDEO_RANDOM;
+    if (st->gpu != MR_VIDEO_NO_GPU)
+        ds->on_device = "NVDEC decodes in this process: expected decoder=cpu";
 }
 
 static void describe(struct mr_dataset *ds, const char *path)
@@ -377,6 +386,9 @@ static void describe(struct mr_dataset *ds, const char *path)
     const struct state *st = ds->state;
     const uint64_t how[] = {st->stride, st->clips, (uint64_t)st->at, st->size.crop};
     ds->fingerprint = mr_hash(ds->fingerprint, how, sizeof how);
+    const uint64_t chip[] = {MR_VIDEO_GPU, st->size.exact};
+    if (st->gpu != MR_VIDEO_NO_GPU) /* its pixels differ, on whichever GPU */
+        ds->fingerprint = mr_hash(ds->fingerprint, chip, sizeof chip);
     int n = snprintf(ds->text, sizeof ds->text, "video: %.60s: %llu clip%s of %llu video%s",
                      mr_base_name(path), (unsigned long long)ds->n, ds->n == 1 ? "" : "s",
                      (unsigned long long)st->n_files, st->n_files == 1 ? "" : "s");
@@ -395,6 +407,9 @@ static int open_videos(struct mr_dataset *ds, const void *options)
     if (rc < 0)
         return rc;
     rc = mr_video_module(&st->module);
+    if (rc < 0)
+        return rc;
+    rc = st->gpu != MR_VIDEO_NO_GPU ? st->module->use_gpu(st->gpu) : 0;
     if (rc < 0)
         return rc;
     rc = add_files(ds, o);
@@ -435,6 +450,7 @@ static bool sniff(const char *path)
 
 #define AT(member) offsetof(struct mr_video_opts, member)
 static const char *const label_kinds[] = {"auto", "folders", "none", NULL};
+static const char *const decoders[] = {"cpu", "gpu", NULL};
 static const char *const places[] = {"random", "uniform", "start", NULL};
 static const struct mr_option options_table[] = {
     {"path", 0, MR_OPT_STRING, AT(path), .meta = "DIR|FILE",
@@ -458,6 +474,13 @@ static const struct mr_option options_table[] = {
     {"allow-empty", 0, MR_OPT_FLAG, AT(allow_empty), .help = "Accept classes without videos"},
     {"max-pixels", 0, MR_OPT_UINT, AT(max_pixels), .initial = "100000000", .min = 1, .max = 0x1p31,
      .unit = "pixels", .help = "A video with larger frames is a bad sample"},
+    {"decoder", 0, MR_OPT_ENUM, AT(decoder), .initial = "cpu", .choices = decoders,
+     .help = "cpu: libavcodec; gpu: NVDEC, the GPU's video decoder: scaled frames differ "
+             "slightly"},
+    {"gpu", 0, MR_OPT_UINT32, AT(gpu), .initial = "0", .max = MAX_GPU,
+     .help = "With decoder=gpu: number of the GPU, as CUDA counts them"},
+    {"exact", 0, MR_OPT_FLAG, AT(exact),
+     .help = "With decoder=gpu: the CPU scales, as with decoder=cpu; it always does with crop"},
     {NULL},
 };
 
