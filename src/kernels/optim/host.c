@@ -10,13 +10,6 @@
 #define BLOCK 1024 /* elements */
 #define SUMS  16   /* kept apart, so that the loop vectorises and the order is fixed */
 
-/* The processor's own prefetching does not keep up with as many arrays as an update has: 512
- * elements ahead of the pass, 128 at a time, where they do not fit in the caches anyway. */
-#define AHEAD 512
-#define PIECE 128
-#define LINE  64 /* bytes */
-#define MANY  (1u << 20)
-
 /* Roots and quotients of 512 bits take processors longer than two of 256. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) &&                            \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -167,44 +160,15 @@ static const float *grads_f32(const void *grads, int32_t dtype, uint64_t at, siz
 PREPARED(float, f32)
 PREPARED(double, f64)
 
-static void fetch(const void *from, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i += LINE)
-        __builtin_prefetch((const char *)from + i);
-}
-
-/* One pass; `more`: the elements behind p[n] that will be needed next. */
-static void pass_f32(const struct mr_optim_args *a, const struct mr_optim_scalars *s, size_t n,
-                     const float *g, float *p, float *const *states, uint64_t more)
-{
-    int n_states = mr_optim_n_states((enum mr_optim_update)a->update);
-    if (more < AHEAD) {
-        updates[a->update].pass_f32(s->c, n, g, p, states);
-        return;
-    }
-    for (size_t i = 0; i < n; i += PIECE) {
-        float *state[MR_OPTIM_STATES] = {0};
-        const size_t bytes = PIECE * sizeof(float);
-        for (int k = 0; k < n_states; k++) {
-            state[k] = states[k] + i;
-            fetch(state[k] + AHEAD, bytes);
-        }
-        fetch(p + i + AHEAD, bytes);
-        if (a->grad_dtype == MR_F32)
-            fetch((const float *)a->grads + (p - (float *)a->params) + i + AHEAD, bytes);
-        updates[a->update].pass_f32(s->c, MR_MIN(n - i, (size_t)PIECE), g + i, p + i, state);
-    }
-}
-
 static void apply_f32(const struct mr_optim_args *a, const struct mr_optim_scalars *s, uint64_t at,
-                      size_t n, uint64_t more)
+                      size_t n)
 {
     float buffer[BLOCK], *p = (float *)a->params + at, *state[MR_OPTIM_STATES] = {0};
     for (int k = 0; k < mr_optim_n_states((enum mr_optim_update)a->update); k++)
         state[k] = (float *)a->state[k] + at;
     const float *g =
         prepared_f32(s, grads_f32(a->grads, a->grad_dtype, at, n, buffer), p, n, buffer);
-    pass_f32(a, s, n, g, p, state, more);
+    updates[a->update].pass_f32(s->c, n, g, p, state);
     if (a->copy && a->copy_dtype == MR_F16)
         store_f16(p, (uint16_t *)a->copy + at, n);
     else if (a->copy)
@@ -224,13 +188,12 @@ static void apply_f64(const struct mr_optim_args *a, const struct mr_optim_scala
 void mr_optim_apply(const struct mr_optim_args *args, const struct mr_optim_scalars *s, int f64,
                     uint64_t begin, uint64_t end)
 {
-    int many = args->end - args->begin >= MANY;
     for (uint64_t at = begin; at < end; at += BLOCK) {
         size_t n = (size_t)MR_MIN(end - at, (uint64_t)BLOCK);
         if (f64)
             apply_f64(args, s, at, n);
         else
-            apply_f32(args, s, at, n, many ? args->end - at - n : 0);
+            apply_f32(args, s, at, n);
     }
 }
 
