@@ -3,10 +3,7 @@
 
 #include <string.h>
 
-/* Elements that one thread takes at a time: fewer of few, so that all threads end together. */
-#define CHUNK      32768
-#define FEW        (1u << 20)
-#define FEWS_CHUNK 8192
+#define CHUNK 32768 /* elements that one thread takes at a time */
 
 static int is_f64(const struct mr_optim *o)
 {
@@ -76,22 +73,12 @@ struct host_work {
     int f64;
 };
 
-static uint64_t chunk(uint64_t n)
-{
-    return n < FEW ? FEWS_CHUNK : CHUNK;
-}
-
-static uint64_t chunks(uint64_t n)
-{
-    return (n + chunk(n) - 1) / chunk(n);
-}
-
 static void host_apply(void *user, uint64_t i, uint32_t who)
 {
     (void)who;
     const struct host_work *w = user;
-    uint64_t n = chunk(w->args->end - w->args->begin), begin = w->args->begin + i * n;
-    mr_optim_apply(w->args, w->scalars, w->f64, begin, MR_MIN(begin + n, w->args->end));
+    uint64_t begin = w->args->begin + i * CHUNK;
+    mr_optim_apply(w->args, w->scalars, w->f64, begin, MR_MIN(begin + CHUNK, w->args->end));
 }
 
 static void host_norm(void *user, uint64_t i, uint32_t who)
@@ -105,8 +92,12 @@ static void host_add(void *user, uint64_t i, uint32_t who)
 {
     (void)who;
     const struct host_work *w = user;
-    uint64_t n = chunk(w->add->n);
-    mr_optim_add_range(w->add, w->f64, i * n, MR_MIN((i + 1) * n, w->add->n));
+    mr_optim_add_range(w->add, w->f64, i * CHUNK, MR_MIN((i + 1) * CHUNK, w->add->n));
+}
+
+static uint64_t chunks(uint64_t n)
+{
+    return (n + CHUNK - 1) / CHUNK;
 }
 
 uint64_t mr_optim_most_tasks(const struct mr_optim *o)

@@ -10,14 +10,6 @@
 #define BLOCK 1024 /* elements */
 #define SUMS  16   /* kept apart, so that the loop vectorises and the order is fixed */
 
-/* Roots and quotients of 512 bits take processors longer than two of 256. */
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) &&                            \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define PASS_CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define PASS_CLONES
-#endif
-
 #define C_OF(REAL)                                                                                 \
     REAL c[MR_OPTIM_SCALARS];                                                                      \
     for (int k = 0; k < MR_OPTIM_SCALARS; k++)                                                     \
@@ -40,16 +32,16 @@
     f(c, g[i], &p[i], &x[i], &y[i], &z[i])
 
 #define UPDATE(name, n_state)                                                                      \
-    PASS_CLONES static void pass_##name##_f32(const double *scalars, size_t n,                     \
-                                              const float *restrict g, float *restrict p,          \
-                                              float *const *state)                                 \
+    MR_CLONES static void pass_##name##_f32(const double *scalars, size_t n,                       \
+                                            const float *restrict g, float *restrict p,            \
+                                            float *const *state)                                   \
     {                                                                                              \
         C_OF(float);                                                                               \
         PASS_##n_state(mr_optim_##name##_f32, float);                                              \
     }                                                                                              \
-    PASS_CLONES static void pass_##name##_f64(const double *scalars, size_t n,                     \
-                                              const double *restrict g, double *restrict p,        \
-                                              double *const *state)                                \
+    MR_CLONES static void pass_##name##_f64(const double *scalars, size_t n,                       \
+                                            const double *restrict g, double *restrict p,          \
+                                            double *const *state)                                  \
     {                                                                                              \
         C_OF(double);                                                                              \
         PASS_##n_state(mr_optim_##name##_f64, double);                                             \
