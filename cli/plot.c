@@ -384,10 +384,9 @@ static void draw_line(struct writer *w, const struct axes *a, const struct plot_
                 at_y(a, s->y[i]), colour_of(index));
 }
 
-/* The k-th of the bars of each category, with its value above it. */
+/* The k-th of the bars of each category. */
 static void draw_bars(struct writer *w, const struct axes *a, const struct plot_series *s, int k)
 {
-    char label[CLI_HUMAN], style[64];
     int index = name_index(w, s->name);
     double slot = a->width / s->n, bar = slot * 0.8 / a->panel->n_series;
     for (int i = 0; i < s->n; i++) {
@@ -396,13 +395,27 @@ static void draw_bars(struct writer *w, const struct axes *a, const struct plot_
         double x = a->left + slot * i + slot * 0.1 + bar * k, y = at_y(a, s->y[i]);
         put(w, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n", x, y,
             bar * 0.94, a->top + a->height - y, colour_of(index));
+    }
+}
+
+/* Their values, above them, readable also where the limit's line is. */
+static void draw_values(struct writer *w, const struct axes *a, const struct plot_series *s, int k)
+{
+    char label[CLI_HUMAN], style[128];
+    double slot = a->width / s->n, bar = slot * 0.8 / a->panel->n_series;
+    for (int i = 0; i < s->n; i++) {
+        if (!shown(a->panel, s, i))
+            continue;
         if (s->y[i] < 1000)
             snprintf(label, sizeof label, "%.3g", s->y[i]);
         else
             cli_count(s->y[i], label);
-        snprintf(style, sizeof style, "text-anchor=\"middle\" font-size=\"%.3g\"",
+        snprintf(style, sizeof style,
+                 "text-anchor=\"middle\" font-size=\"%.3g\" paint-order=\"stroke\" "
+                 "stroke=\"#fff\" stroke-width=\"3\"",
                  fmin(fmax(bar / (LETTER * (double)strlen(label)), 8), 11));
-        put_text(w, x + bar / 2, y - 4, style, label);
+        put_text(w, a->left + slot * i + slot * 0.1 + bar * (k + 0.5), at_y(a, s->y[i]) - 4, style,
+                 label);
     }
 }
 
@@ -422,6 +435,8 @@ static void draw_panel(struct writer *w, const struct plot_panel *p, double left
             draw_line(w, &a, &p->series[k]);
     }
     draw_limit(w, &a);
+    for (int k = 0; p->categories && k < p->n_series; k++)
+        draw_values(w, &a, &p->series[k], k);
 }
 
 /* Of an entry, by the longest name. */
