@@ -73,7 +73,6 @@ static void say(const char *name, double bytes_each, double ns, int n_times)
     fflush(stdout);
 }
 
-/* The bounds on a host: a part a thread. */
 CLONES static void copy(float *restrict a, const float *restrict x, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)

@@ -508,7 +508,8 @@ enum mr_video_decoder {
 };
 
 /* "video": clips of videos. Needs the video module, else MR_EUNSUPPORTED. MR_VIDEO_GPU without a
- * usable GPU or libnvcuvid: MR_ENODEVICE. */
+ * usable GPU or libnvcuvid: MR_ENODEVICE; in a process that was forked after CUDA was initialised:
+ * MR_EDEVICE; without memory for the GPU's context: MR_EDEVICEMEM. */
 struct mr_video_opts {
     size_t size;
     const char *path;

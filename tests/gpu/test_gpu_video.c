@@ -23,12 +23,20 @@ static const struct way {
     bool chip;
     double most;
 } ways[] = {
-    {"", 1, false, .3},
-    {",size=112x112", 3, true, 12},
-    {",size=112x112,exact", 3, false, .3},
-    {",size=96x131,crop", 1, false, .3},
-    {",size=224x224,crop", 1, false, .3},
+    {"", 1, false, .2},
+    {",size=112x112", 3, true, 7},
+    {",size=112x112,exact", 3, false, .2},
+    {",size=96x131,crop", 1, false, .2},
+    {",size=224x224,crop", 1, false, .2},
 };
+
+/* The largest difference of a pixel where the chip does not scale: only the inverse transforms of
+ * MPEG-1, -2 and -4 may round otherwise. Files of these say so in their names. */
+static int most_of(const char *name)
+{
+    const char *end = strrchr(name, '.');
+    return strstr(name, "mpeg") || (end && strcmp(end, ".avi") == 0) ? 5 : 0;
+}
 
 static const char *folder;
 
@@ -166,7 +174,7 @@ static void test_frames(struct mr_device *dev)
                    o->worst, o->largest, o->wrong);
             compared += o->n;
             wrong += ways[w].chip ? 0 : o->wrong;
-            close &= o->worst <= ways[w].most;
+            close &= o->worst <= ways[w].most && (ways[w].chip || o->largest <= most_of(name));
         }
     }
     fflush(stdout);

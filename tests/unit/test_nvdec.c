@@ -248,7 +248,7 @@ static void what_it_lacks_is_a_bad_sample(void **state)
     test_fails(mr_dataset_read(ds, 0, (void *[]){row}, NULL), MR_EUNSUPPORTED,
                "0.mkv: this GPU does not decode mpeg2video with 8 bit");
     test_fails(mr_dataset_read(ds, 1, (void *[]){row}, NULL), MR_EUNSUPPORTED,
-               "1.mkv: no GPU decodes ffv1: decoder=cpu does");
+               "1.mkv: no GPU decodes ffv1: try decoder=cpu");
     test_works(mr_dataset_read(ds, 2, (void *[]){row}, NULL));
     mr_dataset_close(ds);
     snprintf(uri, sizeof uri, "video:%s,labels=none,frames=2,decoder=gpu,gpu=1", test_path("bad"));

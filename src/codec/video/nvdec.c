@@ -32,7 +32,7 @@ static const struct {
 } codecs[] = {
     {AV_CODEC_ID_H264, CUVID_H264, "h264_mp4toannexb", true},
     {AV_CODEC_ID_HEVC, CUVID_HEVC, "hevc_mp4toannexb", true},
-    {AV_CODEC_ID_MPEG4, CUVID_MPEG4, "null", true},
+    {AV_CODEC_ID_MPEG4, CUVID_MPEG4, "mpeg4_unpack_bframes", true}, /* old AVIs pack them */
     {AV_CODEC_ID_MPEG2VIDEO, CUVID_MPEG2, "null", true},
     {AV_CODEC_ID_MPEG1VIDEO, CUVID_MPEG1, "null", true},
     {AV_CODEC_ID_VP8, CUVID_VP8, "null", false},
@@ -64,7 +64,7 @@ static int check_caps(const struct mr_video *v, struct cuvid_caps *caps)
         return nvdec_error(v->source.name, "cuvidGetDecoderCaps", result);
     if (!caps->supported || caps->chroma > CUVID_CHROMA_420)
         return video_host->error(MR_EUNSUPPORTED,
-                                 "%s: this GPU does not decode %s with %u bit%s: decoder=cpu does",
+                                 "%s: this GPU does not decode %s with %u bits%s: try decoder=cpu",
                                  v->source.name, codec, caps->depth_minus8 + 8,
                                  caps->chroma > CUVID_CHROMA_420 ? " and this chroma" : "");
     return 0;
@@ -75,7 +75,7 @@ int nvdec_open(struct mr_video *v)
     const AVCodecParameters *par = v->stream->codecpar;
     int codec = find_codec(v);
     if (codec < 0)
-        return video_host->error(MR_EUNSUPPORTED, "%s: no GPU decodes %s: decoder=cpu does",
+        return video_host->error(MR_EUNSUPPORTED, "%s: no GPU decodes %s: try decoder=cpu",
                                  v->source.name, avcodec_get_name(par->codec_id));
     const AVBitStreamFilter *filter = av_bsf_get_by_name(codecs[codec].filter);
     if (!filter)
@@ -127,7 +127,7 @@ static bool fits(const struct nvdec *s, const struct cuvid_format *f)
            f->coded_height == is->coded_height && f->chroma == is->chroma &&
            f->luma_depth_minus8 == is->luma_depth_minus8 && f->min_surfaces <= s->surfaces &&
            memcmp(&f->display, &is->display, sizeof f->display) == 0 &&
-           s->to_w == target(s->key.to_w, shown_width(f)) &&
+           s->own == (s->key.to_w == 0) && s->to_w == target(s->key.to_w, shown_width(f)) &&
            s->to_h == target(s->key.to_h, shown_height(f));
 }
 
@@ -143,16 +143,17 @@ static int make_decoder(struct nvdec *s, const struct cuvid_format *f)
         f->coded_height < caps.min_height || f->coded_height > caps.max_height)
         return video_host->error(
             MR_EUNSUPPORTED,
-            "%s: %u x %u pixels: this GPU decodes %u x %u to %u x %u: decoder=cpu does",
+            "%s: %u x %u pixels: this GPU decodes %u x %u to %u x %u: try decoder=cpu",
             v->source.name, f->coded_height, f->coded_width, caps.min_height, caps.min_width,
             caps.max_height, caps.max_width);
     s->format = *f;
     s->surfaces = f->min_surfaces + MORE_SURFACES;
+    s->own = s->key.to_w == 0;
     s->to_w = target(s->key.to_w, shown_width(f));
     s->to_h = target(s->key.to_h, shown_height(f));
     struct cuvid_area area = {(int16_t)f->display.left, (int16_t)f->display.top,
                               (int16_t)f->display.right, (int16_t)f->display.bottom};
-    if (s->key.to_w == 0) { /* so that nothing is scaled */
+    if (s->own) { /* so that nothing is scaled */
         area.right = (int16_t)MR_MIN(area.left + s->to_w, (int)f->coded_width);
         area.bottom = (int16_t)MR_MIN(area.top + s->to_h, (int)f->coded_height);
     }

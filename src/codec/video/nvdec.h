@@ -6,8 +6,8 @@
  * feeds it packets from the last key frame on; their timestamps are frame numbers, so the frames
  * that come back in display order name themselves. Only those that the clip wants are copied to the
  * host, scaled by the chip; libswscale makes them RGB. It also crops, and scales what it crops: the
- * chip's areas begin at multiples of some pixels. After the clip the decoder is
- * told that its stream has ended, never destroyed: making one takes 40 ms, destroying one 220.
+ * chip's areas begin at multiples of some pixels. After the clip the decoder is told that its stream
+ * has ended and kept: making one takes 40 ms, destroying one 220.
  *
  * A GPU has NVDEC_MOST decoders in this process: the chip's engines are shared by them, and more
  * are slower. They stay until the process ends.
@@ -39,6 +39,7 @@ struct nvdec {
     int parser_codec;           /* key.codec that the parser was made for */
     struct cuvid_format format; /* that the decoder was made for, like the following */
     int surfaces, to_w, to_h;
+    bool own; /* nothing is scaled */
     uint8_t *host; /* a frame on the host */
     size_t host_bytes;
     struct nvdec_clip *clip; /* being decoded */

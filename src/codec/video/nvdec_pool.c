@@ -16,7 +16,7 @@
     "\"spawn\")"
 #define WAIT_NS 20000000 /* between looks for an interrupt */
 /* A decoder that is made for other files is made again for these after so long without use, if one
- * for these is in use: it is as long as making one takes. */
+ * for these is in use: it is as long as destroying and making one takes. */
 #define IDLE_NS 300000000u
 
 struct nvdec_gpu {
@@ -27,7 +27,8 @@ struct nvdec_gpu {
 struct nv_calls nv;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char why_not[400]; /* "": usable; constant after once, like n_gpus */
+static char why_not[400]; /* "": usable; constant after once, like the next two */
+static int why_code = MR_ENODEVICE;
 static int n_gpus;
 static atomic_bool forked;
 /* guards what follows; no other lock is taken inside */
@@ -112,10 +113,14 @@ static void find(void)
     }
     if (result == CUDA_OK && n_gpus == 0)
         result = CUDA_NO_DEVICE;
-    if (result == CUDA_NOT_INITIALIZED) /* other code of this process initialised it */
+    if (result == CUDA_NOT_INITIALIZED) { /* other code of this process initialised it */
         snprintf(why_not, sizeof why_not, FORKED);
-    else if (result != CUDA_OK)
+        why_code = MR_EDEVICE;
+    } else if (result != CUDA_OK) {
         snprintf(why_not, sizeof why_not, "%s: %s (%d)", call, result_name(result), result);
+    }
+    if (result != CUDA_OK)
+        return;
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -138,7 +143,7 @@ int nvdec_use(int gpu)
     if (rc < 0)
         return rc;
     if (why_not[0])
-        return video_host->error(MR_ENODEVICE, "video: decoder=gpu: not usable here: %s", why_not);
+        return video_host->error(why_code, "video: decoder=gpu: not usable here: %s", why_not);
     if (gpu < 0 || gpu >= MR_MIN(n_gpus, MAX_GPUS))
         return video_host->error(MR_ENODEVICE, "video: gpu=%d: expected 0..%d", gpu,
                                  MR_MIN(n_gpus, MAX_GPUS) - 1);

@@ -5,8 +5,8 @@
  * for the product; their gradients come back the other way.
  *
  * Large batches go in parts, so that the patches of one stay in the GPU's cache. Patches of a batch
- * that is one part are kept from the forward pass for the backward pass. The filters' gradient of a
- * large batch in f32 needs no patches where the shape allows it: conv3.c.
+ * that is one part are kept from the forward pass for the backward pass. The filters' gradient in
+ * f32 needs no patches where the shape and the batch allow it: conv3.c.
  */
 #include "nn/cuda/cuda.h"
 
@@ -287,7 +287,7 @@ static int part_to_w(struct mr_nn_backend *b, const struct mr_nn_conv *c, const 
     return mr_nn_cuda_product(b, &p);
 }
 
-/* Of patches that forward kept, or that are made again, or of none. */
+/* From the patches that forward kept, from patches that are made again, or without any. */
 static int all_to_w(struct mr_nn_backend *b, const struct mr_nn_conv *c, const struct shape *s,
                     const struct mr_nn_cuda_conv *slot, const void *x, const void *dy, void *dw,
                     int accumulate)

@@ -1,6 +1,8 @@
 /*
  * Gradients of the filters of 3 x 3 convolutions in f32, without patches: those of a large batch
- * are not kept since the forward pass, and making them again takes as long as half the product.
+ * are not kept since the forward pass, and making them again takes as long as half the product. It
+ * takes shares x tiles that fill at least half of an H100, also of few samples with many channels.
+ * Measured with mnist-cnn alone, on an H100.
  */
 #include "nn/cuda/cuda.h"
 
