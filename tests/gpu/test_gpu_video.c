@@ -23,11 +23,11 @@ static const struct way {
     bool chip;
     double most;
 } ways[] = {
-    {"", 1, false, .2},
+    {"", 1, false, .4},
     {",size=112x112", 3, true, 7},
-    {",size=112x112,exact", 3, false, .2},
-    {",size=96x131,crop", 1, false, .2},
-    {",size=224x224,crop", 1, false, .2},
+    {",size=112x112,exact", 3, false, .4},
+    {",size=96x131,crop", 1, false, .4},
+    {",size=224x224,crop", 1, false, .4},
 };
 
 /* The largest difference of a pixel where the chip does not scale: only the inverse transforms of
@@ -35,7 +35,7 @@ static const struct way {
 static int most_of(const char *name)
 {
     const char *end = strrchr(name, '.');
-    return strstr(name, "mpeg") || (end && strcmp(end, ".avi") == 0) ? 5 : 0;
+    return strstr(name, "mpeg") || (end && strcmp(end, ".avi") == 0) ? 8 : 0;
 }
 
 static const char *folder;
