@@ -251,8 +251,7 @@ int mr_stacks_load(struct mr_recording *recording, struct mr_stacks *out)
 
 void mr_stacks_free(struct mr_stacks *stacks)
 {
-    if (stacks->texts.text)
-        mr_texts_free(&stacks->texts);
+    mr_texts_free(&stacks->texts);
     free(stacks->places);
     free(stacks->nodes);
     free(stacks->samples);
