@@ -144,7 +144,7 @@ run_job() { # name
         JOBS=1 scripts/arm64.sh -d "$folder/arm64" -K core && JOBS=1 scripts/arm64.sh -d "$folder/arm64" -K all
         ;;
     tidy) LINT_DEEP=1 scripts/lint.sh tidy ;;
-    arrow) MILLRACE_ARROW=1 scripts/python.sh test ;;
+    arrow) scripts/python.sh arrow ;;
     frameworks) scripts/python.sh frameworks ;;
     slow.tsan) scripts/test.sh tsan slow ;;
     reproduce) scripts/reproduce.sh ;;

@@ -3,6 +3,8 @@
 #   scripts/python.sh build              build/python/: the package, to import from with PYTHONPATH=build/python
 #   scripts/python.sh test [PYTHON...]   the tests, each step with a PASS, FAIL or SKIP line: types; the module under ASan; the
 #                                        wheel in an environment of each Python (default: 3.10 to 3.13, of PATH and of pyenv)
+#   scripts/python.sh arrow              the tests of Arrow and of the documents, with the producers of tables from PyPI, as
+#                                        with MILLRACE_ARROW=1; without a wheel
 #   scripts/python.sh frameworks         the tests with Lightning, Accelerate, the HF Trainer, datasets, webdataset and jax, in an
 #                                        environment that gets them from PyPI, as python/frameworks.txt says (some 6 GB)
 # MILLRACE_TORCH_PYTHON=PYTHON: the tests also with that one, which has torch. MILLRACE_TORCH=1: with one that gets torch from
@@ -189,13 +191,17 @@ test_torch() {
     fi
 }
 
+arrow_venv() { # python
+    venv $work/venv-arrow "$1" numpy pytest pyarrow datasets duckdb nanoarrow polars pillow
+}
+
 # The tests of Arrow, beside the producers of its tables.
 test_arrow() {
     if [ "${MILLRACE_ARROW:-0}" != 1 ]; then
         echo "python: no pyarrow: MILLRACE_ARROW=1 installs it and the other producers of Arrow tables"
         return 77
     fi
-    venv $work/venv-arrow "$1" numpy pytest pyarrow datasets duckdb nanoarrow polars pillow || return 1
+    arrow_venv "$1" || return 1
     local wheel
     wheel=$(the_wheel) &&
         logged $work/venv-arrow.install.log $work/venv-arrow/bin/pip install --disable-pip-version-check --no-deps \
@@ -226,6 +232,18 @@ test_asan() { # python
         tests/python/test_shm.py
     local rc=$?
     tail -1 $work/asan.test.log
+    return $rc
+}
+
+# Of a build, without a wheel.
+test_arrow_built() {
+    local python log=$work/arrow.test.log rc
+    python=$(find_builder)
+    PYTHON=$python python_build && arrow_venv "$python" || return 1
+    PYTHONPATH=$work logged $log $work/venv-arrow/bin/python -m pytest -q -rs -p no:cacheprovider \
+        tests/python/test_arrow.py tests/python/test_docs.py
+    rc=$?
+    tail -1 $log
     return $rc
 }
 
@@ -280,6 +298,7 @@ test)
     shift
     test_all "$@"
     ;;
+arrow) step arrow test_arrow_built ;;
 frameworks) step frameworks test_frameworks ;;
 *)
     sed -n '2,/^set/{/^#/p}' "$0" | sed 's/^# \?//' >&2
