@@ -7,6 +7,7 @@
  */
 #include "files.h"
 #include "inject.h"
+#include "paths.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -253,6 +254,11 @@ static int sweep(const struct command *command, enum fault_kind kind, const stru
     snprintf(part, sizeof part, "%s %s", command->name, fault_name(kind));
     if (part_passed(part))
         return 1;
+    snprintf(fault, sizeof fault, "%s:0", fault_name(kind));
+    setenv("FAULT_PATHS", files_path("paths"), 1);
+    run(command, fault, 0, &got);
+    unsetenv("FAULT_PATHS");
+    paths_choose();
     for (int on = 0; on < 2; on++) {
         uint64_t n = 1;
         for (uint64_t i = 0; i < most; i++) {
@@ -264,7 +270,7 @@ static int sweep(const struct command *command, enum fault_kind kind, const stru
                 break;
             n_runs++;
             n_failed += got.code != 0;
-            n += n < 10 || most > USUAL_RUNS ? 1 : n / 4;
+            n = paths_next(n + (n < 10 || most > USUAL_RUNS ? 1 : n / 4));
         }
     }
     printf("%-16s %-8s %3d runs, %3d ended with an error\n", command->name, fault_name(kind),
@@ -359,6 +365,7 @@ int main(int argc, char **argv)
         die("%s: %s", files_path("out"), strerror(errno));
     make_list();
     make_recordings();
+    paths_open(files_path("paths"));
     for (size_t c = 0; c < N_COMMANDS; c++) {
         if (argc > 2 && strcmp(argv[2], commands[c].name))
             continue;

@@ -1,5 +1,7 @@
 #include "inject.h"
 
+#include "paths.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -75,21 +77,27 @@ static void tell(void)
 }
 
 /* FAULT=kind:nth or kind:nth:on arms a program that knows nothing of this; FAULT_TOLD names a file
- * that its first failure makes. */
+ * that its first failure makes, FAULT_PATHS one in which its calls of that kind are noted. */
 static __attribute__((constructor)) void arm_from_environment(void)
 {
     const char *text = getenv("FAULT"), *colon = text ? strchr(text, ':') : NULL;
+    const char *file = getenv("FAULT_PATHS");
     told = getenv("FAULT_TOLD");
+    if (file)
+        paths_open(file);
     for (int i = 0; colon && i < N_FAULT_KINDS; i++)
         if (strlen(kinds[i].text) == (size_t)(colon - text) &&
-            !strncmp(text, kinds[i].text, (size_t)(colon - text)))
+            !strncmp(text, kinds[i].text, (size_t)(colon - text))) {
             fault_arm((enum fault_kind)i, strtoull(colon + 1, NULL, 10),
                       strstr(colon + 1, ":on") != NULL);
+            paths_note(i);
+        }
 }
 
 bool fault_fails(enum fault_kind kind)
 {
     uint64_t n = atomic_fetch_add(&calls[kind], 1) + 1;
+    paths_call((int)kind, n);
     if (atomic_load(&armed) != (int)kind || (armed_on ? n < armed_nth : n != armed_nth))
         return false;
     if (atomic_fetch_add(&hits, 1) == 0)

@@ -1,6 +1,7 @@
 #include "sweep.h"
 
 #include "files.h"
+#include "paths.h"
 
 #include <millrace/error.h>
 #include <signal.h>
@@ -141,7 +142,10 @@ static void run_whole(const struct sweep *sweep, enum fault_kind kind, struct ou
     if (sweep->before)
         sweep->before(sweep->job);
     fault_arm(kind, 0, false);
+    paths_note((int)kind);
     run(sweep, want);
+    paths_note(-1);
+    paths_choose();
     if ((want->rc < 0) != sweep->fails)
         die("%s: %d: %s", now_running, want->rc, want->error);
     check_holdings(was);
@@ -151,7 +155,11 @@ void sweep_run(const struct sweep *sweep, enum fault_kind kind)
 {
     struct outcome want;
     struct holdings was;
+    static bool paths_opened;
     signal(SIGALRM, on_alarm);
+    if (!paths_opened)
+        paths_open(NULL);
+    paths_opened = true;
     run_whole(sweep, kind, &want, &was);
     uint64_t most = most_runs(USUAL_RUNS), count = fault_calls(kind), stride = 1 + count / most;
     uint64_t n_runs = 0, n_failed = 0;
@@ -166,7 +174,7 @@ void sweep_run(const struct sweep *sweep, enum fault_kind kind)
         snprintf(part, sizeof part, "%s %s%s", fault_name(kind), sweep->name, on ? " on" : "");
         if (part_passed(part))
             continue;
-        for (uint64_t n = 1; n <= last; n += n < most / 3 ? 1 : stride, n_runs++)
+        for (uint64_t n = 1; n <= last; n = paths_next(n + (n < most / 3 ? 1 : stride)), n_runs++)
             n_failed += (uint64_t)run_failing(sweep, kind, n, on, &want, &was);
         part_pass(part);
     }
