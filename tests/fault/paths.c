@@ -60,16 +60,15 @@ void paths_call(int kind, uint64_t n)
     atomic_fetch_add(&noted->n, 1);
 }
 
-void paths_choose(void)
+/* Leaves out what came about as times others before it, but the last of each way. */
+static void judge(uint32_t n, unsigned long times)
 {
-    static struct {
+    struct way {
         uint32_t way, times, last;
-    } seen[2 * MOST];
-    const char *text = getenv("MILLRACE_FAULT_PATHS");
-    unsigned long times = text ? strtoul(text, NULL, 10) : 0;
-    memset(seen, 0, sizeof seen);
-    n_judged = noted && times && noted->n > FEW ? noted->n : 0;
-    for (uint32_t i = 0; i < n_judged; i++) {
+    } *seen = calloc(2 * MOST, sizeof *seen);
+    if (!seen)
+        abort();
+    for (uint32_t i = 0; i < n; i++) {
         uint32_t at = noted->way[i] % (2 * MOST);
         while (seen[at].way && seen[at].way != noted->way[i])
             at = (at + 1) % (2 * MOST);
@@ -80,6 +79,15 @@ void paths_choose(void)
     for (uint32_t at = 0; at < 2 * MOST; at++)
         if (seen[at].times)
             left_out[seen[at].last] = false;
+    free(seen);
+}
+
+void paths_choose(void)
+{
+    const char *text = getenv("MILLRACE_FAULT_PATHS");
+    unsigned long times = text ? strtoul(text, NULL, 10) : 0;
+    n_judged = noted && times && noted->n > FEW ? noted->n : 0;
+    judge(n_judged, times);
     if (noted)
         memset(noted, 0, sizeof *noted);
 }
