@@ -360,6 +360,7 @@ static unsigned sweep(const struct job *job, enum fault_kind kind, int argc, cha
                               .job = job,
                               .before = open_before,
                               .run = run_job,
+                              .fewer = job->run == report,
                               .only = argc > 3 ? strtoull(argv[3], NULL, 10) : 0,
                               .only_on = argc > 4},
               kind);

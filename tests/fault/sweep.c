@@ -161,7 +161,8 @@ void sweep_run(const struct sweep *sweep, enum fault_kind kind)
         paths_open(NULL);
     paths_opened = true;
     run_whole(sweep, kind, &want, &was);
-    uint64_t most = most_runs(USUAL_RUNS), count = fault_calls(kind), stride = 1 + count / most;
+    uint64_t most = most_runs(sweep->fewer ? USUAL_RUNS / 3 : USUAL_RUNS),
+             count = fault_calls(kind), stride = 1 + count / most;
     uint64_t n_runs = 0, n_failed = 0;
     char part[128];
     if (sweep->only) {

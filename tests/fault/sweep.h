@@ -23,6 +23,7 @@ struct sweep {
                        const struct outcome *want);
     bool fails;    /* without any failure too */
     bool not_on;   /* not with all later calls failing too: it waits before it gives up */
+    bool fewer;    /* one of many alike: a third of the usual runs */
     uint64_t only; /* only this call; 0: all */
     bool only_on;  /* and all later ones */
 };
