@@ -114,7 +114,7 @@ bool fault_fails(enum fault_kind kind)
 #else
 #define TRACKING true
 #endif
-/* Far more than blocks that live at once; what is there, ASan's search for leaks reads each time. */
+/* Far more than live at once; what is there, ASan reads each time that it looks for leaks. */
 #define SET_SIZE (TRACKING ? 1u << 20 : 1)
 static _Atomic uintptr_t live[SET_SIZE];
 static _Atomic uint64_t n_live;
