@@ -39,7 +39,7 @@ struct nvdec {
     int parser_codec;           /* key.codec that the parser was made for */
     struct cuvid_format format; /* that the decoder was made for, like the following */
     int surfaces, to_w, to_h;
-    bool own; /* nothing is scaled */
+    bool own;      /* nothing is scaled */
     uint8_t *host; /* a frame on the host */
     size_t host_bytes;
     struct nvdec_clip *clip; /* being decoded */
