@@ -46,7 +46,7 @@ static struct mr_graph *record(struct trainer *t)
 {
     struct mr_graph *graph = NULL;
     must(mr_graph_begin(t->n.stream));
-    t->batch.copied = 1; /* the same bits as those of passes that make it anew */
+    t->batch.copied = 1; /* gives the same bits as a pass that makes the copy itself */
     step(t);
     must(mr_graph_end(t->n.stream, &graph));
     return graph;

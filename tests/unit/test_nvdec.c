@@ -1,5 +1,5 @@
-/* Videos by an NVDEC that is not there: which frames, whoever decodes them; decoders are
- * lent, and no more of them made than may be; what fails is told, and the next clip is right. */
+/* Videos by a library that plays NVDEC: a clip has the frames that libavcodec gives; decoders are
+ * shared, up to their limit; a call that fails is reported, and the next clip is right. */
 #include "run_loader.h"
 
 #include "samples.h"

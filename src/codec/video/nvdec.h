@@ -5,9 +5,9 @@
  * libavformat reads the file as it does for libavcodec. A thread borrows a decoder for one clip and
  * feeds it packets from the last key frame on; their timestamps are frame numbers, so the frames
  * that come back in display order name themselves. Only those that the clip wants are copied to the
- * host, scaled by the chip; libswscale makes them RGB. It also crops, and scales what it crops: the
- * chip's areas begin at multiples of some pixels. After the clip the decoder is told that its
- * stream has ended, and kept: making one takes 40 ms, destroying one 220.
+ * host, scaled by the chip; libswscale makes them RGB. libswscale also crops, and scales what it
+ * crops, because the chip cannot begin an area at any pixel. After the clip the decoder's stream is
+ * ended, and the decoder is kept: making one takes 40 ms, destroying one 220.
  *
  * A GPU has NVDEC_MOST decoders in this process: the chip's engines are shared by them, and more
  * are slower. They stay until the process ends.
